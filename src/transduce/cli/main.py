@@ -1,0 +1,43 @@
+"""`transduce`: the commands, and what becomes of errors."""
+
+import os
+import sys
+
+import typer
+
+from transduce.cli.demo import demo
+from transduce.cli.evaluate import evaluate
+from transduce.cli.info import info
+from transduce.cli.train import train
+from transduce.cli.translate import translate
+from transduce.errors import TransduceError
+
+app = typer.Typer(
+    help="Train your own translator: two text files in, a Transformer out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (train, translate, evaluate, info, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run a command; a mistake of the user's is one line and exit code 2."""
+    try:
+        app()
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (TransduceError, OSError) as error:
+        _complain(str(error))
+        sys.exit(2)
+    except Exception as error:
+        if os.environ.get("TRANSDUCE_DEBUG"):
+            raise
+        _complain(f"internal error, please report it: {error!r} (TRANSDUCE_DEBUG=1 shows where)")
+        sys.exit(1)
+
+
+def _complain(line: str) -> None:
+    print(f"transduce: {line}", file=sys.stderr)

@@ -1,0 +1,74 @@
+"""`transduce translate`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+_LINES_AT_ONCE = 2000
+
+
+def translate(
+    files: Annotated[list[Path] | None, typer.Argument(help="Text to translate; standard input if none.")] = None,
+    model: Annotated[Path, typer.Option("--model", "-m", help="A run, or a model folder.")] = ...,  # type: ignore[assignment]
+    beam: Annotated[int, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = 4,
+    nbest: Annotated[int, typer.Option(help="Translations for each line (with --jsonl).")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="More favours longer outputs.")] = 0.6,
+    max_extra: Annotated[int, typer.Option(help="Tokens an output may have beyond its input's.")] = 50,
+    prefix: Annotated[str, typer.Option(help="What every output must begin with.")] = "",
+    sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random.")] = False,
+    temperature: Annotated[float, typer.Option(help="Of sampling: below 1 is tamer, above 1 wilder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Sample among so many likeliest tokens; 0 is all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sample among the likeliest that make up this probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of sampling.")] = 1,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Scores, tokens and alignment, one JSON object a line.")] = False,
+    long: Annotated[
+        Literal["split", "refuse"], typer.Option(help="What to do with a line longer than the model takes.")
+    ] = "split",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+) -> None:
+    """Translate text, line by line: one line out for each line in, in order."""
+    from transduce.errors import ConfigError
+    from transduce.models.card import find_model
+    from transduce.translator import Translator
+
+    if nbest > 1 and not jsonl:
+        raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
+    found = find_model(model)
+    if found.parent.name == "checkpoints" and found != model:
+        print(f"transduce: {model} is not finished; using its newest checkpoint, {found.name}", file=sys.stderr)
+    options = {
+        "beam": max(beam, nbest), "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra,
+        "sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+    }  # fmt: skip
+    translator = Translator.load(found, device=device, **options)
+    lines = _lines(files or [])
+    done = 0
+    while chunk := list(islice(lines, 1 if not files and sys.stdin.isatty() else _LINES_AT_ONCE)):
+        prefixes = [prefix] * len(chunk) if prefix else None
+        for text, best in zip(
+            chunk, translator.hypotheses(chunk, prefixes=prefixes, align=jsonl, long=long, first_line=done + 1), strict=True
+        ):
+            if jsonl:
+                record = {
+                    "source": text,
+                    "source_tokens": translator.source_tokens(text),
+                    "translations": [asdict(translation) for translation in best],
+                }
+                sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+            else:
+                sys.stdout.write(best[0].text.replace("\n", " ") + "\n")
+        sys.stdout.flush()
+        done += len(chunk)
+
+
+def _lines(files: list[Path]) -> Iterator[str]:
+    from transduce.text.files import read_lines
+
+    for path in files or [Path("-")]:
+        yield from read_lines(path)

@@ -1,0 +1,157 @@
+"""Settings: TOML tables become frozen dataclasses, strictly, and go back again.
+
+The dataclasses themselves stand beside the code that reads them; this file only knows how to fill one.
+"""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from transduce.errors import ConfigError
+
+T = TypeVar("T")
+Table = dict[str, Any]
+
+
+def read_toml(path: Path) -> Table:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder; name a .toml file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Fill the dataclass `cls` from a table; `where` names the file (and section) in messages."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in table.items():
+        if key not in fields:
+            raise ConfigError(_unknown_key(key, list(fields), where))
+        values[key] = _convert(hints[key], value, where, key)
+    try:
+        return cls(**values)
+    except ConfigError as error:  # raised by __post_init__, which does not know the file
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def apply_sets(table: Table, assignments: list[str]) -> Table:
+    """The table with `section.key=value` assignments of the command line laid over it."""
+    result = merge(table, {})
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path.strip():
+            raise ConfigError(f"--set {assignment}: write it as section.key=value, e.g. train.steps=2000")
+        *sections, key = path.strip().split(".")
+        inner = result
+        for section in sections:
+            inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"--set {assignment}: {section} is a value, not a section")
+        inner[key] = _parse_value(text)
+    return result
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    """A new table: `base` with `over` laid over it, section by section."""
+    result = {key: merge(value, {}) if isinstance(value, Mapping) else value for key, value in base.items()}
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(result.get(key), dict):
+            result[key] = merge(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def to_table(config: Any) -> Table:
+    """A dataclass as plain tables; settings that are None are left out, as TOML has no null."""
+    table: Table = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            table[field.name] = to_table(value)
+        elif value is not None:
+            table[field.name] = value
+    return table
+
+
+def to_toml(config: Any) -> str:
+    """A dataclass as TOML text, which `build` reads back to an equal one."""
+    table = to_table(config)
+    lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    for section, values in table.items():
+        if isinstance(values, dict):
+            lines += ["", f"[{section}]"] + [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def require(condition: bool, message: str) -> None:
+    """Used by the dataclasses' own checks."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def suggestion(word: str, valid: list[str]) -> str:
+    """" (did you mean ...?)", or nothing where no valid word is near."""
+    nearest = difflib.get_close_matches(word, valid, n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""
+
+
+def _unknown_key(key: str, valid: list[str], where: str) -> str:
+    return f"{where}: unknown key {key}{suggestion(key, valid)}; valid keys: {', '.join(sorted(valid))}"
+
+
+def _parse_value(text: str) -> Any:
+    """A TOML value, or the text itself: `--set model.norm=pre` needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
+    def wrong(wanted: str) -> ConfigError:
+        return ConfigError(f"{where}: {key} must be {wanted}, not {value!r}")
+
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise wrong("a section")
+        return build(typing.cast(type, hint), value, f"{where} [{key}]")
+    origin = get_origin(hint)
+    if origin is types.UnionType:  # only `X | None` is used
+        (inner,) = (arg for arg in get_args(hint) if arg is not types.NoneType)
+        return _convert(inner, value, where, key)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise wrong("one of " + ", ".join(map(str, get_args(hint))))
+        return value
+    if origin is tuple:  # a string stands for a list of one
+        if not isinstance(value, str | list | tuple):
+            raise wrong("a list")
+        items = [value] if isinstance(value, str) else value
+        return tuple(_convert(get_args(hint)[0], item, where, key) for item in items)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        raise wrong(names[hint])
+    return value
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)

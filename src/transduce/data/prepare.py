@@ -1,0 +1,163 @@
+"""From text files to a vocabulary and token shards, once: the result is cached under a key of content and settings."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from transduce.config import require
+from transduce.data.shards import TokenShards, write_index
+from transduce.errors import DataError
+from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+
+FORMAT = 1
+"""Raised whenever shards made by older code must not be reused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which text is learnt from."""
+
+    train: tuple[tuple[str, ...], ...] = ()
+    """Training pairs: "pairs.tsv", "pairs.jsonl" or ["source.txt", "target.txt"]; several make one corpus."""
+    valid: tuple[tuple[str, ...], ...] = ()
+    """Validation pairs, likewise; without them training goes on unjudged."""
+    reverse: bool = False
+    """Read the second side of every pair as the source."""
+    max_length: int = 256
+    """Pairs with more tokens than this on either side are counted and left out."""
+
+    def __post_init__(self) -> None:
+        require(1 <= self.max_length < 2**16 - 1, "max_length must be between 1 and 65534")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training needs of the data."""
+
+    tokenizer: Tokenizer
+    train: TokenShards
+    valid: list[Pair]
+
+
+def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], None]) -> Prepared:
+    """The corpus as token shards, from the cache or made now."""
+    require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
+    key = _key(data, tokenizer)
+    folder = cache_folder() / key
+    if folder.exists():
+        say(f"data: {folder} (prepared before)")
+    else:
+        _prepare_into(folder, data, tokenizer, say)
+    shards = TokenShards(folder)
+    for line in shards.index["report"]:
+        say(f"data: {line}")
+    src, tgt = shards.mean_lengths
+    say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, {shards.index['vocab_size']:,} tokens known")
+    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say))
+
+
+def cache_folder() -> Path:
+    """Where prepared corpora are kept: $TRANSDUCE_CACHE, or the user's cache folder."""
+    if named := os.environ.get("TRANSDUCE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
+
+
+def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
+    if not data.valid:
+        return []
+    report = ReadReport()
+    pairs = list(read_pairs(data.valid, report, reverse=data.reverse))
+    for line in report.lines():
+        say(f"validation data: {line}")
+    return pairs
+
+
+def _key(data: DataConfig, tokenizer: TokenizerConfig) -> str:
+    content = [[(Path(name).suffixes, _digest(Path(name))) for name in files] for files in data.train]
+    settings = [FORMAT, data.reverse, data.max_length, asdict(tokenizer)]
+    return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+
+
+def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: Callable[[str], None]) -> None:
+    work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        report = ReadReport()
+        say("data: reading " + ", ".join(" + ".join(files) for files in data.train))
+        sample = _sample(data, config.sample_pairs, report)
+        say(f"data: learning a vocabulary of {config.vocab_size:,} tokens from {len(sample):,} pairs")
+        tokenizer = Tokenizer.train((text for pair in sample for text in pair), config)
+        del sample
+        tokenizer.save(work / "tokenizer.model")
+        say(f"data: encoding {report.pairs:,} pairs")
+        too_long = _encode(work, data)
+        lines = report.lines()
+        if too_long:
+            lines.append(f"left out {too_long:,} pairs above {data.max_length} tokens (data.max_length)")
+        if too_long == report.pairs:
+            raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
+        write_index(work, {"vocab_size": tokenizer.vocab_size, "report": lines})
+        try:
+            work.rename(folder)
+        except OSError:  # another process prepared the same corpus meanwhile
+            if not folder.exists():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _sample(data: DataConfig, size: int, report: ReadReport) -> list[Pair]:
+    """An even sample of the pairs (reservoir sampling); reading all of them also fills the report."""
+    chance = random.Random(1)
+    sample: list[Pair] = []
+    for number, pair in enumerate(read_pairs(data.train, report, reverse=data.reverse)):
+        if number < size:
+            sample.append(pair)
+        elif (place := chance.randrange(number + 1)) < size:
+            sample[place] = pair
+    return sample
+
+
+def _encode(folder: Path, data: DataConfig) -> int:
+    """Write the shards with one process per core; the number of pairs that were too long."""
+    job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
+    workers = os.cpu_count() or 1
+    package_root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package_root, os.environ.get("PYTHONPATH", "")])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "transduce.data.encode_worker", str(folder), str(n), str(workers), json.dumps(job)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        for n in range(workers)
+    ]
+    try:
+        outcomes = [process.communicate() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for process, (_, complaint) in zip(processes, outcomes, strict=True):
+        if process.returncode != 0:
+            raise DataError(f"encoding failed: {complaint.strip().splitlines()[-1] if complaint else process.returncode}")
+    return sum(int(printed) for printed, _ in outcomes)

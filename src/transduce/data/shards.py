@@ -1,0 +1,112 @@
+"""A tokenised corpus on disk: memory-mapped arrays, so that its size costs disk and not memory.
+
+A folder holds `index.json`, `lengths.npy` (tokens of source and target, for every pair) and, for each shard n,
+`n.src.npy` and `n.tgt.npy` (all ids in a row) with `n.src_offsets.npy` and `n.tgt_offsets.npy`.
+"""
+
+import json
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.errors import DataError
+
+Ids = npt.NDArray[np.integer[Any]]
+SIDES = ("src", "tgt")
+
+
+class TokenShards:
+    """Read access to a prepared corpus."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.index: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder / 'index.json'}: {error}; delete {folder} to prepare it anew") from None
+        self._check_sizes()
+        self._lengths: Ids = self._map("lengths.npy")
+        self._starts = np.cumsum([0, *self.index["shard_pairs"]])
+        self._shards = [
+            {name: self._map(f"{n}.{name}.npy") for side in SIDES for name in (side, f"{side}_offsets")}
+            for n in range(len(self.index["shard_pairs"]))
+        ]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @property
+    def mean_lengths(self) -> tuple[float, float]:
+        """Mean tokens of source and target."""
+        src, tgt = self.index["tokens"]
+        return src / len(self), tgt / len(self)
+
+    def lengths(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Tokens of source and target of these pairs, one row each."""
+        return self._lengths[pairs].astype(np.int64)
+
+    def pair(self, number: int) -> tuple[Ids, Ids]:
+        """The ids of one pair, source and target."""
+        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
+        place = number - self._starts[shard]
+        arrays = self._shards[shard]
+        src, tgt = (
+            arrays[side][arrays[f"{side}_offsets"][place] : arrays[f"{side}_offsets"][place + 1]] for side in SIDES
+        )
+        return src, tgt
+
+    def release(self) -> None:
+        """Let go of the pages touched so far; without this the process would seem to grow with the corpus."""
+        for array in [self._lengths, *(array for shard in self._shards for array in shard.values())]:
+            if isinstance(base := getattr(array, "_mmap", None), mmap.mmap):
+                base.madvise(mmap.MADV_DONTNEED)
+
+    def _map(self, name: str) -> Ids:
+        try:
+            mapped: Ids = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{self.folder / name}: {error}; delete {self.folder} to prepare it anew") from None
+        return mapped
+
+    def _check_sizes(self) -> None:
+        for name, size in self.index["files"].items():
+            path = self.folder / name
+            found = path.stat().st_size if path.exists() else None
+            if found != size:
+                state = "missing" if found is None else f"{found:,} bytes long, not {size:,}"
+                raise DataError(f"{path}: {state}; delete {self.folder} to prepare it anew")
+
+
+def write_shard(folder: Path, number: int, sides: Sequence[Sequence[Sequence[int]]], vocab_size: int) -> None:
+    """Write one shard from the ids of its sources and of its targets."""
+    dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
+    for side, sentences in zip(SIDES, sides, strict=True):
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        ids = np.fromiter((i for sentence in sentences for i in sentence), dtype=dtype, count=offsets[-1])
+        np.save(folder / f"{number}.{side}.npy", ids)
+        np.save(folder / f"{number}.{side}_offsets.npy", offsets)
+
+
+def write_index(folder: Path, facts: dict[str, Any]) -> None:
+    """Join what the shards hold into `lengths.npy` and `index.json`; `facts` are kept in the index too."""
+    counts = []
+    lengths = []
+    for number in range(len(list(folder.glob("*.src.npy")))):
+        sides = [np.diff(np.load(folder / f"{number}.{side}_offsets.npy")) for side in SIDES]
+        lengths.append(np.stack(sides, axis=1).astype(np.uint16))
+        counts.append(len(sides[0]))
+    joined = np.concatenate(lengths)
+    np.save(folder / "lengths.npy", joined)
+    index = {
+        **facts,
+        "shard_pairs": counts,
+        "longest": int(joined.max()),
+        "tokens": joined.sum(axis=0, dtype=np.int64).tolist(),
+        "files": {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))},
+    }
+    (folder / "index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""How good a translation is, and whether one system is better than another."""

@@ -1,0 +1,78 @@
+"""BLEU, chrF and TER, computed by sacreBLEU, with the signature that makes a score comparable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
+
+from transduce.config import require
+
+METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
+LOWER_IS_BETTER = {"TER"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric's verdict on one system."""
+
+    metric: str
+    value: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system against the baseline, by paired bootstrap."""
+
+    metric: str
+    system: str
+    value: float
+    mean: float
+    """Over resampled test sets."""
+    half_width: float
+    """Of the 95% interval around the mean."""
+    p_value: float | None
+    """Chance of a difference this large between equal systems; None for the baseline itself."""
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
+    """All metrics for one system."""
+    _require_equal_lengths({"hypotheses": hypotheses}, references)
+    results = []
+    for name, metric_class in METRICS.items():
+        metric = metric_class()
+        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+        results.append(Score(name, value, str(metric.get_signature())))
+    return results
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU alone."""
+    return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
+
+
+def compare(systems: dict[str, Sequence[str]], references: Sequence[str], samples: int = 1000) -> tuple[list[Comparison], list[str]]:
+    """Every system against the first, by paired bootstrap resampling; and the signatures."""
+    _require_equal_lengths(systems, references)
+    metrics = {name: metric_class(references=[list(references)]) for name, metric_class in METRICS.items()}
+    named = [(name, list(lines)) for name, lines in systems.items()]
+    test = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)
+    signatures, results = test()
+    names = results.pop("System")
+    comparisons = [
+        Comparison(metric, str(system).removeprefix("Baseline: "), r.score, r.mean, r.ci, r.p_value)
+        for metric, column in results.items()
+        for system, r in zip(names, column, strict=True)
+    ]
+    return comparisons, [str(signature) for signature in signatures.values()]
+
+
+def _require_equal_lengths(systems: dict[str, Sequence[str]], references: Sequence[str]) -> None:
+    require(len(references) > 0, "the reference is empty")
+    for name, lines in systems.items():
+        require(
+            len(lines) == len(references),
+            f"{name} has {len(lines):,} lines, the reference {len(references):,}; they must match line by line",
+        )

@@ -1,0 +1,26 @@
+"""Which source tokens an output token looked at."""
+
+import torch
+from torch import Tensor
+
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.observe import observe_attention
+from transduce.nn.segments import pack_tokens
+from transduce.text.tokenizer import BOS, EOS
+
+
+@torch.inference_mode()
+def cross_attention(model: EncoderDecoder, sources: list[list[int]], outputs: list[list[int]]) -> Tensor:
+    """The weights (B, T, S) with which output tokens, and the end marker after them, saw the source and its end marker.
+
+    They are averaged over the heads of the last decoder layer but one, which has been found to align best
+    (Garg et al., 2019, "Jointly Learning to Align and Translate with Transformer Models").
+    """
+    device = model.embedding.weight_VD.device
+    layer = max(0, len(model.decoder) - 2)
+    with observe_attention(model) as seen:
+        model(
+            *pack_tokens([[*source, EOS] for source in sources], device),
+            *pack_tokens([[BOS, *output] for output in outputs], device),
+        )
+    return seen[f"decoder.{layer}.cross_attention"].mean(dim=1)

@@ -1,0 +1,139 @@
+"""The Transformer of the paper: an encoder reads the source, a decoder writes the target (section 3, figure 1)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from transduce.config import require
+from transduce.nn.block import DecoderLayer, EncoderLayer, NormPlace
+from transduce.nn.cache import LayerCache
+from transduce.nn.embedding import Embedding
+from transduce.nn.positions import Positions
+from transduce.nn.segments import Segments
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The sizes of Table 3; the defaults are its base model."""
+
+    encoder_layers: int = 6
+    """N of the encoder."""
+    decoder_layers: int = 6
+    """N of the decoder."""
+    d_model: int = 512
+    """Width of every token's vector."""
+    d_ff: int = 2048
+    """Inner width of the feed-forward network."""
+    num_heads: int = 8
+    """h, the attentions side by side."""
+    d_k: int | None = None
+    """Width of a head's queries and keys; d_model / num_heads unless given."""
+    d_v: int | None = None
+    """Width of a head's values; d_model / num_heads unless given."""
+    dropout: float = 0.1
+    """P_drop, on every sub-layer's output and on the embeddings (section 5.4)."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """The paper's sinusoids, or learnt positions (Table 3, row E)."""
+    max_positions: int = 1024
+    """Places that learnt positions know; sinusoids have no limit."""
+    norm: NormPlace = "post"
+    """Layer norm after the residual connection, as in the paper, or before the sub-layer."""
+
+    def __post_init__(self) -> None:
+        for name in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "max_positions"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name in ("d_k", "d_v"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1")
+            divides = self.d_model % self.num_heads == 0
+            require(value is not None or divides, f"num_heads must divide d_model, or give {name}")
+        require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """d_k and d_v."""
+        width = self.d_model // self.num_heads
+        return self.d_k or width, self.d_v or width
+
+
+@dataclass
+class DecoderState:
+    """What decoding remembers between steps. Rows of one sentence stand together, equally many for each."""
+
+    layers: list[LayerCache]
+    memory_mask_B11S: Tensor
+    """True where the source has a token."""
+    position: int
+    """Tokens taken so far."""
+
+
+class EncoderDecoder(nn.Module):
+    """The model. Training calls it; search uses `start`, `step` and `reorder`."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        d_k, d_v = config.head_widths
+        sizes = (config.d_model, config.d_ff, config.num_heads, d_k, d_v, config.dropout, config.norm)
+        positions = Positions(config.positions, config.max_positions, config.d_model)
+        self.embedding = Embedding(vocab_size, positions, config.d_model, config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
+        # A post-norm stack ends in a norm already; a pre-norm one needs one at its end.
+        ends_bare = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if ends_bare else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if ends_bare else nn.Identity()
+
+    def forward(self, src_N: Tensor, src_segments: Segments, tgt_M: Tensor, tgt_segments: Segments) -> Tensor:
+        """The decoder's last hidden vectors (M, D): `embedding.logits` or the loss turns them into words."""
+        memory_ND = self.encode(src_N, src_segments)
+        x_MD = self.embedding(tgt_M, tgt_segments.positions(len(tgt_M)))
+        for layer in self.decoder:
+            x_MD = layer(x_MD, tgt_segments, memory_ND, src_segments)
+        return self.decoder_norm(x_MD)
+
+    def encode(self, src_N: Tensor, src_segments: Segments) -> Tensor:
+        """The source as the decoder sees it (N, D)."""
+        x_ND = self.embedding(src_N, src_segments.positions(len(src_N)))
+        for layer in self.encoder:
+            x_ND = layer(x_ND, src_segments)
+        return self.encoder_norm(x_ND)
+
+    def start(self, source: tuple[Tensor, Segments]) -> DecoderState:
+        """Encode the sources; the state has one row for each."""
+        src_N, segments = source
+        self.embedding.positions.require(segments.longest)
+        memory_ND = self.encode(src_N, segments)
+        layers = []
+        for layer in self.decoder:
+            k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
+            k_BHSK, v_BHSK = (segments.layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
+            layers.append(LayerCache.empty(k_BHSK, v_BHSK))
+        return DecoderState(layers, segments.layout.real_BT[:, None, None, :], position=0)
+
+    def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Take one token per row; the logits (R, V) of the next one."""
+        self.embedding.positions.require(state.position + 1)
+        x_RD = self.embedding(token_R, torch.full_like(token_R, state.position))
+        for layer, cache in zip(self.decoder, state.layers, strict=True):
+            x_RD = layer.step(x_RD, cache, state.position, state.memory_mask_B11S)
+        state.position += 1
+        return self.embedding.logits(self.decoder_norm(x_RD)), state
+
+    def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
+        """The state whose sentence b has the old rows index_BW[b]; sentences may leave but keep their order."""
+        sentences = len(state.memory_mask_B11S)
+        old_rows = len(state.layers[0].self_k_RHTK) // sentences
+        left = index_BW[:, 0] // old_rows if len(index_BW) < sentences else None
+        if left is not None:
+            state.memory_mask_B11S = state.memory_mask_B11S.index_select(0, left)
+        for cache in state.layers:
+            cache.reorder(index_BW.flatten(), left)
+        return state
+
+    @property
+    def parameters_count(self) -> int:
+        """Trained numbers; the shared embedding counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())

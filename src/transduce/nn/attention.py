@@ -1,0 +1,90 @@
+"""Attention: the one place where positions meet (section 3.2).
+
+`attend` is one function with several engines and one truth. Every engine takes the queries, keys and values of all
+sentences of a batch laid end to end, and lets sentence b's queries look at sentence b's keys alone.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.nn.segments import Segments
+
+Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool], Tensor]
+
+
+def attend(
+    q_NHK: Tensor,
+    k_MHK: Tensor,
+    v_MHK: Tensor,
+    q_segments: Segments,
+    k_segments: Segments,
+    causal: bool,
+    engine: str = "auto",
+) -> Tensor:
+    """softmax(QK^T / sqrt(d_k)) V within each segment; with `causal`, place t sees places up to t.
+
+    A query whose segment holds no key gets zeros.
+    """
+    if engine == "auto":
+        engine = "packed" if q_NHK.is_cuda and q_NHK.dtype != torch.float32 else "padded"
+    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
+
+
+def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+    """softmax(QK^T / sqrt(d_k)) as a padded (B, H, T, S) tensor, zero outside the segments."""
+    scores_BHTS = torch.einsum(
+        "bthk,bshk->bhts", q_segments.layout.pad(q_NHK), k_segments.layout.pad(k_MHK)
+    ) / math.sqrt(q_NHK.shape[-1])
+    allowed_BHTS = k_segments.layout.real_BT[:, None, None, :] & q_segments.layout.real_BT[:, None, :, None]
+    if causal:
+        allowed_BHTS = allowed_BHTS & torch.ones_like(scores_BHTS[0, 0], dtype=torch.bool).tril()
+    weights_BHTS = scores_BHTS.masked_fill(~allowed_BHTS, -torch.inf).softmax(dim=-1)
+    return weights_BHTS.masked_fill(~allowed_BHTS, 0.0)
+
+
+def _reference(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+    """The definition, written out. The other engines must agree with it."""
+    weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal)
+    return q_segments.layout.unpad(torch.einsum("bhts,bshv->bthv", weights_BHTS, k_segments.layout.pad(v)))
+
+
+def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+    """torch's scaled dot-product attention on a padded grid: good where sentences have similar lengths."""
+    q_layout, k_layout = q_segments.layout, k_segments.layout
+    # Under the causal mask no token sees the empty cells behind its sentence, so they need no mask of their own.
+    mask = None if causal or k_layout.full else k_layout.real_BT[:, None, None, :]
+    o_BHTV = F.scaled_dot_product_attention(
+        q_layout.pad(q).transpose(1, 2),
+        k_layout.pad(k).transpose(1, 2),
+        k_layout.pad(v).transpose(1, 2),
+        attn_mask=mask,
+        is_causal=causal,
+    )
+    return q_layout.unpad(o_BHTV.transpose(1, 2))
+
+
+def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+    """torch's variable-length flash attention on the flat run itself (CUDA, half precision)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    d_k, d_v = q.shape[-1], v.shape[-1]
+    width = max(d_k, d_v)  # the kernel wants one head width; zeros added to q and k change no product
+    o_NHK = varlen_attn(
+        F.pad(q, (0, width - d_k)),
+        F.pad(k, (0, width - d_k)),
+        F.pad(v, (0, width - d_v)),
+        q_segments.offsets_B1,
+        k_segments.offsets_B1,
+        q_segments.longest,
+        k_segments.longest,
+        scale=1 / math.sqrt(d_k),
+        window_size=(-1, 0) if causal else (-1, -1),
+    )
+    return o_NHK[..., :d_v]
+
+
+ENGINES: dict[str, Engine] = {"reference": _reference, "padded": _padded, "packed": _packed}

@@ -1,0 +1,29 @@
+"""Embeddings (section 3.4): one matrix for source, target and the pre-softmax projection, scaled by sqrt(d_model)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.nn.positions import Positions
+
+
+class Embedding(nn.Module):
+    """Token and position vectors, summed, with dropout on the sum (section 5.4)."""
+
+    def __init__(self, vocab_size: int, positions: Positions, d_model: int, dropout: float) -> None:
+        super().__init__()
+        # Scaled by sqrt(d_model) below, tokens then start with unit variance, like the sinusoids beside them.
+        self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+        self.scale = math.sqrt(d_model)
+
+    def forward(self, token_N: Tensor, position_N: Tensor) -> Tensor:
+        """(N) tokens at (N) places to (N, D)."""
+        return self.dropout(F.embedding(token_N, self.weight_VD) * self.scale + self.positions(position_N))
+
+    def logits(self, hidden_MD: Tensor) -> Tensor:
+        """The pre-softmax projection: how well each word of the vocabulary would fit."""
+        return F.linear(hidden_MD, self.weight_VD)

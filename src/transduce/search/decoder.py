@@ -1,0 +1,41 @@
+"""The three calls between search and whatever it searches with."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from transduce.text.tokenizer import BOS, PAD, UNK
+
+NEVER_SAID = [PAD, UNK, BOS]
+"""Markers that no output holds."""
+
+
+class Decoder(Protocol):
+    """Anything that says, row by row, how likely each next token is. State is the decoder's own affair."""
+
+    def start(self, source: Any) -> Any:
+        """The state before the first token, with one row for each sentence."""
+
+    def step(self, token_R: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Take one token per row; the logits (R, V) of the next, and the new state."""
+
+    def reorder(self, state: Any, index_BW: Tensor) -> Any:
+        """The state in which sentence b has W rows, the old rows index_BW[b]; sentences may leave, in order."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished output."""
+
+    tokens: list[int]
+    """Without markers."""
+    log_prob: float
+    """Sum over the tokens and the end marker."""
+    score: float
+    """What hypotheses are ranked by: log_prob over the length penalty."""
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha of the paper's reference [38]; the end marker counts as a token."""
+    return float(((5 + length) / 6) ** alpha)

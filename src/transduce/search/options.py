@@ -1,0 +1,68 @@
+"""How to search, and the one call that does it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transduce.config import require
+from transduce.search.beam import beam_search
+from transduce.search.decoder import Decoder, Hypothesis
+from transduce.search.sampling import likeliest, roll_out, sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """The paper's beam search by default (section 6.1)."""
+
+    beam: int = 4
+    """Hypotheses kept at each step; 1 is greedy search."""
+    length_penalty: float = 0.6
+    """alpha: 0 favours short outputs, more favours longer ones."""
+    max_extra: int = 50
+    """An output has at most this many tokens more than its input."""
+    nbest: int = 1
+    """Outputs for each input."""
+    sample: bool = False
+    """Draw outputs at random instead of searching for the best."""
+    temperature: float = 1.0
+    """Below 1 sampling keeps closer to the likeliest words, above 1 it strays."""
+    top_k: int = 0
+    """Sample among so many likeliest words only; 0 is all."""
+    top_p: float = 1.0
+    """Sample among the likeliest words that together have this probability."""
+    seed: int = 1
+    """Of sampling."""
+
+    def __post_init__(self) -> None:
+        require(self.beam >= 1, "beam must be at least 1")
+        require(self.max_extra >= 0, "max_extra must be at least 0")
+        require(self.nbest >= 1, "nbest must be at least 1")
+        require(
+            self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of at least as many, not {self.beam}"
+        )
+        require(self.temperature > 0, "temperature must be above 0")
+        require(self.top_k >= 0, "top_k must be at least 0")
+        require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1")
+
+
+def search(
+    decoder: Decoder,
+    source: Any,
+    source_lengths: Sequence[int],
+    config: SearchConfig,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """The outputs of every sentence, best first."""
+    limits = [length + config.max_extra for length in source_lengths]
+    if prefixes:
+        limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, prefixes, strict=True)]
+    common = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}
+    if config.sample:
+        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
+        return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)  # type: ignore[arg-type]
+    if config.beam == 1:
+        return roll_out(decoder, source, limits, likeliest, **common)  # type: ignore[arg-type]
+    return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""From files to lines of text, and from text to token ids."""

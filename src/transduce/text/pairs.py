@@ -1,0 +1,141 @@
+"""Pairs of sentences from two files, TSV or JSONL, with a report of every line left out."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+from transduce.errors import DataError
+from transduce.text.files import COMPRESSIONS, MAX_LINE_BYTES, raw_lines
+
+Pair = tuple[str, str]
+
+# The ways a line can be unusable, as the report words them.
+BAD_UTF8 = "not UTF-8"
+NUL = "with a NUL byte"
+EMPTY = "with an empty side"
+OVERLONG = f"longer than {MAX_LINE_BYTES:,} bytes"
+ONE_SIDED = "without a tab"
+BAD_JSON = 'not a JSON object with texts "src" and "tgt"'
+
+
+@dataclass
+class ReadReport:
+    """How many pairs were read, and what was left out, where first and how often."""
+
+    pairs: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def note(self, problem: str, file: str, line: int) -> None:
+        """Count one line left out."""
+        self.left_out[problem] = self.left_out.get(problem, 0) + 1
+        self.first.setdefault(problem, f"{file}, line {line}")
+
+    def lines(self) -> list[str]:
+        """One line of text per kind of problem."""
+        return [
+            f"left out {count:,} {'pair' if count == 1 else 'pairs'} {problem} (first: {self.first[problem]})"
+            for problem, count in self.left_out.items()
+        ]
+
+
+def read_pairs(corpus: Sequence[tuple[str, ...]], report: ReadReport, *, reverse: bool = False) -> Iterator[Pair]:
+    """The usable (source, target) pairs of a corpus, in order.
+
+    Each entry of the corpus is one file that holds both sides (.tsv or .jsonl) or two files with one side each;
+    any may be compressed. Unusable lines are left out on both sides and noted in the report.
+    """
+    for files in corpus:
+        for source, target in _entry_pairs(files, report):
+            report.pairs += 1
+            yield (target, source) if reverse else (source, target)
+    if report.pairs == 0:
+        names = ", ".join(" + ".join(files) for files in corpus)
+        raise DataError("; ".join([f"{names}: no usable sentence pair", *report.lines()]))
+
+
+def _entry_pairs(files: tuple[str, ...], report: ReadReport) -> Iterator[Pair]:
+    if len(files) == 2:
+        return _from_two_files(*files, report)
+    if len(files) != 1:
+        raise DataError(f"{', '.join(files)}: a corpus entry is one file or a pair of files, not {len(files)}")
+    path = Path(files[0])
+    kind = path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
+    if kind == ".tsv":
+        return _from_tsv(files[0], report)
+    if kind in (".jsonl", ".ndjson"):
+        return _from_jsonl(files[0], report)
+    raise DataError(
+        f"{path}: cannot tell its format; end its name in .tsv (source, tab, target) or .jsonl, "
+        "or give a source file and a target file"
+    )
+
+
+def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[Pair]:
+    end = object()
+    lines = zip_longest(raw_lines(Path(src)), raw_lines(Path(tgt)), fillvalue=end)
+    for number, (src_raw, tgt_raw) in enumerate(lines, start=1):
+        if src_raw is end or tgt_raw is end:
+            more = number + sum(1 for _ in lines)
+            src_count, tgt_count = (number - 1, more) if src_raw is end else (more, number - 1)
+            raise DataError(
+                f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: line n of one must translate "
+                "line n of the other; find where they part before training"
+            )
+        source, target = _text(src_raw), _text(tgt_raw)  # type: ignore[arg-type]
+        if problem := source.problem:
+            report.note(problem, src, number)
+        elif problem := target.problem:
+            report.note(problem, tgt, number)
+        else:
+            yield source.text, target.text
+
+
+def _from_tsv(name: str, report: ReadReport) -> Iterator[Pair]:
+    for number, raw in enumerate(raw_lines(Path(name)), start=1):
+        columns = [raw] if raw is None else raw.split(b"\t")
+        sides = [_text(column) for column in columns[:2]]
+        problem = next((side.problem for side in sides if side.problem), "")
+        if len(sides) < 2 and problem in ("", EMPTY):
+            problem = ONE_SIDED if columns[0] else EMPTY
+        if problem:
+            report.note(problem, name, number)
+        else:
+            yield sides[0].text, sides[1].text
+
+
+def _from_jsonl(name: str, report: ReadReport) -> Iterator[Pair]:
+    for number, raw in enumerate(raw_lines(Path(name)), start=1):
+        line = _text(raw)
+        try:
+            record = json.loads(line.text) if not line.problem else None
+            sides = [_text(record[key].encode()) for key in ("src", "tgt")] if not line.problem else [line]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            report.note(BAD_JSON, name, number)
+            continue
+        if problem := next((side.problem for side in sides if side.problem), ""):
+            report.note(problem, name, number)
+        else:
+            yield sides[0].text, sides[1].text
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a pair: its text, or the problem that rules it out."""
+
+    text: str = ""
+    problem: str = ""
+
+
+def _text(raw: bytes | None) -> _Side:
+    if raw is None:
+        return _Side(problem=OVERLONG)
+    if b"\0" in raw:
+        return _Side(problem=NUL)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return _Side(problem=BAD_UTF8)
+    return _Side(text=text) if text and not text.isspace() else _Side(problem=EMPTY)

@@ -1,0 +1,125 @@
+"""Text to token ids and back, through SentencePiece: one vocabulary for both languages (section 5.1)."""
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import sentencepiece
+
+from transduce.config import require
+from transduce.errors import DataError, ModelError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+# SentencePiece writes a space as U+2581, so that character itself would come back as a space. We hide it behind an
+# escape of our own: E011 (private use) starts an escape, and is itself escaped.
+_SPACE_MARK, _ESCAPE = "\u2581", "\ue011"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """How the vocabulary is learnt."""
+
+    vocab_size: int = 8000
+    """Tokens in the joint vocabulary; fewer where the text has no more to give. The paper has 37,000."""
+    type: Literal["bpe", "unigram"] = "bpe"
+    """Byte-pair encoding as in the paper, or SentencePiece's unigram model."""
+    sample_pairs: int = 200_000
+    """At most this many pairs, drawn evenly from the corpus, train the vocabulary."""
+
+    def __post_init__(self) -> None:
+        require(self.vocab_size >= 300, "vocab_size must be at least 300 (256 bytes, 4 markers, some pieces)")
+        require(self.sample_pairs >= 1, "sample_pairs must be at least 1")
+
+
+class Tokenizer:
+    """A trained vocabulary. Any text without NUL comes back from its ids exactly."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        try:
+            self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ModelError(f"not a SentencePiece model: {error}") from None
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
+        """Learn a vocabulary from sentences of both languages."""
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=map(_escape, sentences),
+                model_writer=model,
+                model_type=config.type,
+                vocab_size=config.vocab_size,
+                hard_vocab_limit=False,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                max_sentence_length=100_000,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise DataError(f"no vocabulary could be learnt from this text: {error}") from None
+        return cls(model.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a saved vocabulary."""
+        try:
+            return cls(path.read_bytes())
+        except FileNotFoundError:
+            raise ModelError(f"{path}: no such file") from None
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Write the SentencePiece model."""
+        path.write_bytes(self.model)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are."""
+        return cast(int, self._pieces.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without markers."""
+        return cast(list[int], self._pieces.encode(_escape(text)))
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, on one thread."""
+        return cast(list[list[int]], self._pieces.encode([_escape(text) for text in texts], num_threads=1))
+
+    def encode_with_dropout(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Ids under BPE-dropout (unigram: sampling), the same for the same seed."""
+        # A list is encoded on a fresh thread of SentencePiece's, whose generator starts from this seed.
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        escaped = [_escape(text) for text in texts]
+        ids = self._pieces.encode(escaped, num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
+        return cast(list[list[int]], ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; markers are passed over."""
+        return _unescape(cast(str, self._pieces.decode([i for i in ids if i not in (PAD, UNK, BOS, EOS)])))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The written form of each id."""
+        return [cast(str, self._pieces.id_to_piece(int(i))) for i in ids]
+
+
+def _escape(text: str) -> str:
+    if _SPACE_MARK not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "s")
+
+
+def _unescape(text: str) -> str:
+    if _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE + "s", _SPACE_MARK).replace(_ESCAPE + "e", _ESCAPE)

@@ -1,0 +1,1 @@
+"""Everything that happens between a corpus and a trained model."""

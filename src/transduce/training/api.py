@@ -1,0 +1,56 @@
+"""`transduce.train`: the command line's abilities in one Python call."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transduce.config import Table
+from transduce.errors import ConfigError
+from transduce.training.display import Display
+from transduce.training.loop import Outcome, run_training
+from transduce.training.recipe import load_recipe
+
+Paths = str | Path | Sequence[str | Path]
+
+
+def train(
+    out: str | Path,
+    *,
+    recipe: str | Path | None = None,
+    src: Paths = (),
+    tgt: Paths = (),
+    train: Paths = (),
+    valid_src: Paths = (),
+    valid_tgt: Paths = (),
+    valid: Paths = (),
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
+) -> Outcome:
+    """Train a model in the folder `out`, or go on where it was left.
+
+    Text comes as `src` with `tgt` (plain files, line by line) or as `train` (.tsv or .jsonl with both sides), or from a
+    recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets` does
+    the same in the words of the command line: ["train.steps=2000"].
+    """
+    flags: Table = {"data": {}}
+    for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
+        if corpus := [*((str(path),) for path in _list(both)), *_pair_up(_list(sources), _list(targets), key)]:
+            flags["data"][key] = corpus
+    for name, value in (settings or {}).items():
+        section, _, key = name.partition(".")
+        flags.setdefault(section, {})[key] = value
+    resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
+    return run_training(resolved, Path(out), Display())
+
+
+def _list(paths: Paths) -> list[str | Path]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
+def _pair_up(sources: list[str | Path], targets: list[str | Path], key: str) -> list[tuple[str, str]]:
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{key}: {len(sources)} source files but {len(targets)} target files; give one target for each source"
+        )
+    return [(str(src), str(tgt)) for src, tgt in zip(sources, targets, strict=True)]

@@ -1,0 +1,155 @@
+"""Checkpoints: `checkpoints/step-N/`, each a model folder with the optimizer's state beside it.
+
+A checkpoint is written under another name and appears by one rename, or not at all. Its manifest holds the sha256 of
+every file, so damage is found before it is used.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.card import WEIGHTS
+from transduce.models.saved import load_weights, save_model
+from transduce.text.tokenizer import Tokenizer
+
+MANIFEST, OPTIMIZER, STATE = "manifest.json", "optimizer.safetensors", "state.json"
+
+
+@dataclass
+class Progress:
+    """Where a run stands; what a checkpoint holds beside weights and optimizer."""
+
+    step: int = 0
+    """Updates made."""
+    seconds: float = 0.0
+    """Spent training, over all sittings."""
+    best_step: int = 0
+    best_score: float = float("-inf")
+    """Of validation, higher is better."""
+
+
+def save_checkpoint(
+    checkpoints: Path,
+    model: EncoderDecoder,
+    optimizer: torch.optim.Optimizer,
+    tokenizer: Tokenizer,
+    progress: Progress,
+    facts: dict[str, Any],
+) -> Path:
+    """Write the checkpoint of this step."""
+    final = checkpoints / f"step-{progress.step}"
+    work = checkpoints / f".step-{progress.step}.tmp"
+    shutil.rmtree(work, ignore_errors=True)
+    save_model(work, model, tokenizer, facts)
+    save_file(_optimizer_tensors(model, optimizer), work / OPTIMIZER)
+    (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+    manifest = {path.name: _digest(path) for path in sorted(work.iterdir())}
+    (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    for path in [*work.iterdir(), work]:
+        _flush(path)
+    if final.exists():  # a damaged one of the same step, which was passed over
+        final.rename(checkpoints / f".step-{progress.step}.damaged.tmp")
+    work.rename(final)
+    _flush(checkpoints)
+    return final
+
+
+def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put a run back to where the checkpoint left it."""
+    load_weights(model, folder / WEIGHTS)
+    tensors = load_file(folder / OPTIMIZER)
+    progress = Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+    for name, parameter in model.named_parameters():
+        moments = {key: tensors[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+        step = torch.tensor(float(progress.step), device=_step_device(optimizer, parameter))
+        optimizer.state[parameter] = {"step": step, **moments}
+    return progress
+
+
+def list_checkpoints(checkpoints: Path) -> list[Path]:
+    """All whole checkpoints, oldest first."""
+    found = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
+    return sorted(found, key=_step)
+
+
+def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose files are what its manifest says; damaged ones are named and passed over."""
+    found = list_checkpoints(checkpoints)
+    for folder in reversed(found):
+        if damage := find_damage(folder):
+            say(f"{folder}: {damage}; trying the checkpoint before it")
+        else:
+            return folder
+    if found:
+        raise RunError(f"{checkpoints}: every checkpoint is damaged; move the run away to start anew")
+    return None
+
+
+def find_damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint's files, if anything."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        for name, digest in manifest.items():
+            if _digest(folder / name) != digest:
+                return f"{name} is damaged"
+        if not {WEIGHTS, OPTIMIZER, STATE} <= manifest.keys():
+            return f"{MANIFEST} is incomplete"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{MANIFEST} or a file it names cannot be read: {error}"
+    return None
+
+
+def prune(checkpoints: Path, keep: int, best_step: int) -> None:
+    """Delete all but the last `keep` and the best, and whatever an interrupted save left."""
+    for folder in list_checkpoints(checkpoints)[:-keep]:
+        if _step(folder) != best_step:
+            shutil.rmtree(folder)
+    for leftover in checkpoints.glob(".step-*.tmp"):
+        shutil.rmtree(leftover)
+    best = checkpoints / "best"
+    if (checkpoints / f"step-{best_step}").exists():
+        link = checkpoints / ".best.tmp"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"step-{best_step}")
+        link.replace(best)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def _optimizer_tensors(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    return {
+        f"{key}.{name}": optimizer.state[parameter][key].contiguous()
+        for name, parameter in model.named_parameters()
+        for key in ("exp_avg", "exp_avg_sq")
+    }
+
+
+def _step_device(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> torch.device:
+    """Fused Adam keeps its step count beside the weights, plain Adam on the CPU."""
+    return parameter.device if optimizer.defaults.get("fused") else torch.device("cpu")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,59 @@
+"""What a person sees while training: a live line in a terminal, plain lines elsewhere. All of it on stderr."""
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Display:
+    """Speaks to the person who started the run."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._live: Progress | None = None
+        self._task: Any = None
+        self._began, self._first_step, self._steps = time.monotonic(), 0, 0
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self.console.print(line, markup=False)
+
+    def begin(self, step: int, steps: int) -> "Display":
+        """Show progress from `step` to `steps`, while this is used as a context."""
+        self._began, self._first_step, self._steps = time.monotonic(), step, steps
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeRemainingColumn())
+            self._live = Progress(*columns, console=self.console, transient=True)
+            self._task = self._live.add_task("starting", total=steps, completed=step)
+        return self
+
+    def __enter__(self) -> "Display":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def show(self, record: dict[str, Any]) -> None:
+        """A measurement of training."""
+        step = record["step"]
+        text = (
+            f"step {step:,}/{self._steps:,}  loss {record['loss']:.3f}  ppl {record['perplexity']:.2f}  "
+            f"{record['tokens_per_second']:,.0f} tok/s  lr {record['learning_rate']:.2e}  {record['memory_gb']:.1f} GB"
+        )
+        if self._live:
+            self._live.update(self._task, completed=step, description=text)
+        else:
+            self.say(f"{text}  {self._time_left(step)} left")
+
+    def _time_left(self, step: int) -> str:
+        per_step = (time.monotonic() - self._began) / max(1, step - self._first_step)
+        minutes, seconds = divmod(int(per_step * (self._steps - step)), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}"

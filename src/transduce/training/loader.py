@@ -1,0 +1,117 @@
+"""Batches for the training loop, prepared ahead on a thread so that computing never waits for data."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transduce.data.batch import PackedBatch, fill, pack
+from transduce.data.plan import BatchPlan
+from transduce.nn.segments import Segments
+from transduce.text.tokenizer import Tokenizer
+
+_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A packed batch on the device."""
+
+    src_N: Tensor
+    src_segments: Segments
+    tgt_M: Tensor
+    labels_M: Tensor
+    tgt_segments: Segments
+    target_tokens: int
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Makes any batch of a plan, by its number."""
+
+    plan: BatchPlan
+    tokenizer: Tokenizer
+    device: torch.device
+    bpe_dropout: float = 0.0
+    fixed_length: int | None = None
+    """Longest segment of buffers with fixed shapes (for compiled models); None makes each batch as small as it is."""
+
+    def batch(self, number: int) -> Batch:
+        """Batch `number` of the plan."""
+        pairs = [self.plan.shards.pair(i) for i in self.plan.batch(number)]
+        if self.bpe_dropout:
+            pairs = self._with_dropout(pairs, number)
+        packed = pack(pairs)
+        if self.fixed_length is None:
+            return to_device(packed, self.device)
+        filled = fill(packed, self.plan.batch_tokens, self.plan.max_pairs, self.fixed_length)
+        return to_device(filled, self.device, self.fixed_length)
+
+    def ahead(self, start: int) -> Iterator[Batch]:
+        """Batches from `start` on, without end; a thread stays a few ahead."""
+        ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=_AHEAD)
+        stopped = threading.Event()
+
+        def work() -> None:
+            number = start
+            while not stopped.is_set():
+                try:
+                    item: Batch | BaseException = self.batch(number)
+                except BaseException as error:  # handed to the loop, which raises it
+                    item = error
+                number += 1
+                while not stopped.is_set():
+                    try:
+                        ready.put(item, timeout=0.1)
+                        break
+                    except queue.Full:
+                        pass
+
+        threading.Thread(target=work, daemon=True, name="batches").start()
+        try:
+            while True:
+                item = ready.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            stopped.set()
+
+    def _with_dropout(self, pairs, number):  # type: ignore[no-untyped-def]
+        """The pairs segmented anew. Shards hold ids alone; the text comes back from them exactly."""
+        texts = [self.tokenizer.decode(side.tolist()) for pair in pairs for side in pair]
+        sampled = self.tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed=self.plan.seed + 1_000_003 * number)
+        room = [self.plan.batch_tokens - sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
+        result = []
+        for pair, fresh in zip(pairs, zip(sampled[0::2], sampled[1::2], strict=True), strict=True):
+            growth = [len(fresh[side]) - len(pair[side]) for side in (0, 1)]
+            too_long = self.fixed_length is not None and max(map(len, fresh)) >= self.fixed_length
+            if too_long or any(growth[side] > room[side] for side in (0, 1)):
+                result.append(pair)  # no room left in this batch for a finer cut of this pair
+                continue
+            room = [room[side] - growth[side] for side in (0, 1)]
+            result.append(fresh)
+        return result
+
+
+def to_device(batch: PackedBatch, device: torch.device, longest: int | None = None) -> Batch:
+    """The batch as tensors; `longest` where segments must seem equally long in every batch."""
+
+    def move(array) -> Tensor:  # type: ignore[no-untyped-def]
+        tensor = torch.from_numpy(array)
+        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+    def segments(offsets) -> Segments:  # type: ignore[no-untyped-def]
+        return Segments(move(offsets), longest or int((offsets[1:] - offsets[:-1]).max()))
+
+    return Batch(
+        src_N=move(batch.src_N),
+        src_segments=segments(batch.src_offsets_B1),
+        tgt_M=move(batch.tgt_M),
+        labels_M=move(batch.labels_M),
+        tgt_segments=segments(batch.tgt_offsets_B1),
+        target_tokens=batch.target_tokens,
+    )

@@ -1,0 +1,208 @@
+"""The training loop: one function to be read from top to bottom."""
+
+import math
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transduce.data.plan import BatchPlan
+from transduce.data.prepare import Prepared, prepare
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.device import pick_device
+from transduce.training.average import load_average
+from transduce.training.checkpoint import (
+    Progress,
+    list_checkpoints,
+    load_checkpoint,
+    newest_intact,
+    prune,
+    save_checkpoint,
+)
+from transduce.training.display import Display
+from transduce.training.loader import Loader
+from transduce.training.loss import smoothed_cross_entropy
+from transduce.training.meter import Meter
+from transduce.training.recipe import Recipe
+from transduce.training.report import write_report
+from transduce.training.run_folder import RunFolder
+from transduce.training.schedule import learning_rate
+from transduce.training.signals import stop_on_signals
+from transduce.training.validate import Validation, attention_picture
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sitting of training ended."""
+
+    out: Path
+    step: int
+    finished: bool
+    stop_signal: int | None
+    """The signal that ended it early."""
+    scores: dict[str, float]
+    """Of the finished model on the validation set."""
+
+
+def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
+    """Train a recipe in a folder, from the start or from where it was left."""
+    config = recipe.train
+    device = pick_device(config.device)
+    run = RunFolder(out)
+    run.open(recipe)
+    prepared = prepare(recipe.data, recipe.tokenizer, display.say)
+    tokenizer = prepared.tokenizer
+    run.keep_tokenizer(tokenizer)
+
+    torch.manual_seed(config.seed)
+    model = EncoderDecoder(recipe.model, tokenizer.vocab_size).to(device)
+    model.embedding.positions.require(recipe.data.max_length + 1)
+    optimizer = torch.optim.Adam(
+        model.parameters(), betas=(config.beta1, config.beta2), eps=config.epsilon, fused=device.type in ("cpu", "cuda")
+    )
+    progress = Progress()
+    if checkpoint := newest_intact(run.checkpoints, display.say):
+        progress = load_checkpoint(checkpoint, model, optimizer)
+        display.say(f"going on from {checkpoint}")
+    run.metrics.start_at(progress.step)
+
+    plan = BatchPlan(prepared.train, config.batch_tokens, config.seed)
+    compiled = config.compile == "on" or (config.compile == "auto" and device.type == "cuda")
+    fixed_length = recipe.data.max_length + 1 if compiled else None
+    loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
+    forward = torch.compile(model) if compiled else model
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=_use_bfloat16(config.precision, device))
+    validation = Validation(prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences)
+    facts = _facts(recipe, prepared)
+    updates_per_epoch = plan.batches_per_epoch / config.accumulate
+    display.say(
+        f"{model.parameters_count:,} parameters on {device}; {config.steps:,} steps, {updates_per_epoch:,.0f} to an epoch"
+    )
+
+    meter = Meter(device)
+    model.train()
+    with (
+        stop_on_signals() as stop,
+        display.begin(progress.step, config.steps),
+        closing(loader.ahead(progress.step * config.accumulate)) as batches,
+    ):
+        while progress.step < config.steps and not stop:
+            rate = learning_rate(progress.step + 1, recipe.model.d_model, config.warmup, config.learning_rate)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
+            torch.manual_seed(config.seed * 1_000_003 + progress.step)
+
+            step_batches = [next(batches) for _ in range(config.accumulate)]
+            step_tokens = sum(batch.target_tokens for batch in step_batches)
+            for batch in step_batches:
+                with autocast:
+                    hidden_MD = forward(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
+                    loss, nll = smoothed_cross_entropy(
+                        hidden_MD, batch.labels_M, model.embedding.weight_VD, config.label_smoothing
+                    )
+                (loss / step_tokens).backward()
+                meter.add(loss, nll, batch.target_tokens)
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
+            optimizer.step()
+            optimizer.zero_grad()
+            progress.step += 1
+            is_last = progress.step == config.steps
+
+            if progress.step % config.log_every == 0 or is_last or stop:
+                measured = meter.read()
+                progress.seconds += measured.pop("seconds")
+                record = run.metrics.add(
+                    "train", step=progress.step, **measured, learning_rate=rate, grad_norm=norm.item()
+                )
+                display.show(record)
+                if not math.isfinite(record["loss"]):
+                    raise RunError(
+                        f"the loss at step {progress.step} is {record['loss']}; lower train.learning_rate or set "
+                        "train.clip_norm=1.0. The checkpoints are as they were"
+                    )
+
+            if progress.step % config.save_every == 0 or is_last or stop:
+                with meter.paused():
+                    if prepared.valid and not stop:
+                        _validate(model, validation, run, progress, display, config.label_smoothing)
+                    saved = save_checkpoint(run.checkpoints, model, optimizer, tokenizer, progress, facts)
+                    prune(run.checkpoints, config.keep, progress.best_step)
+                    write_report(run.report, recipe, run.metrics)
+                if stop:
+                    display.say(f"stopped at step {progress.step:,}, saved as {saved}; the same command goes on from there")
+
+    finished = progress.step >= config.steps
+    scores = _finish(recipe, run, model, validation, progress, facts, display) if finished else {}
+    return Outcome(out, progress.step, finished, stop.signal, scores)
+
+
+def _validate(
+    model: EncoderDecoder, validation: Validation, run: RunFolder, progress: Progress, display: Display, smoothing: float
+) -> None:
+    """Loss, BLEU (greedy, for speed) and samples of the weights as they are now."""
+    model.eval()
+    loss, perplexity = validation.loss(model, smoothing)
+    values: dict[str, Any] = {"loss": loss, "perplexity": perplexity}
+    score, line = -loss, f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
+    if validation.sentences:
+        score, samples = validation.translate(model, beam=1)
+        values |= {"bleu": score, "samples": samples}
+        line += f"  BLEU {score:.1f}"
+    model.train()
+    run.metrics.add("valid", step=progress.step, **values)
+    if score > progress.best_score:
+        progress.best_step, progress.best_score = progress.step, score
+    display.say(f"step {progress.step:,}  {line}")
+    for sample in values.get("samples", [])[:2]:
+        display.say(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
+
+
+def _finish(
+    recipe: Recipe,
+    run: RunFolder,
+    model: EncoderDecoder,
+    validation: Validation,
+    progress: Progress,
+    facts: dict[str, Any],
+    display: Display,
+) -> dict[str, float]:
+    """Average the last checkpoints, score the result as a user will meet it, and write it down."""
+    last = list_checkpoints(run.checkpoints)[-recipe.train.average :]
+    load_average(model, last)
+    model.eval()
+    scores: dict[str, float] = {}
+    picture = None
+    if validation.pairs:
+        scores["valid_loss"], scores["valid_perplexity"] = validation.loss(model, recipe.train.label_smoothing)
+        if validation.sentences:
+            scores["valid_bleu"], samples = validation.translate(model, beam=recipe.search.beam)
+            picture = attention_picture(model, validation.tokenizer, samples[0]["source"], samples[0]["output"])
+            run.metrics.add("final", step=progress.step, **scores, samples=samples)
+    facts = facts | {"steps": progress.step, "seconds": round(progress.seconds, 1), "averaged": len(last), "scores": scores}
+    run.write_model(model, validation.tokenizer, facts)
+    write_report(run.report, recipe, run.metrics, picture)
+    summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
+    display.say(f"finished: {run.model} (mean of {len(last)} checkpoints{summary}); report: {run.report}")
+    return scores
+
+
+def _use_bfloat16(precision: str, device: torch.device) -> bool:
+    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+
+
+def _facts(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+    src_tokens, tgt_tokens = prepared.train.index["tokens"]
+    return {
+        "max_length": recipe.data.max_length,
+        "data": {
+            "train": [list(files) for files in recipe.data.train],
+            "pairs": len(prepared.train),
+            "source_tokens": src_tokens,
+            "target_tokens": tgt_tokens,
+            "valid_pairs": len(prepared.valid),
+        },
+    }

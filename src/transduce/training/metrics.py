@@ -1,0 +1,40 @@
+"""`metrics.jsonl`: one line for each measurement of a run, the only record that the report is drawn from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class Metrics:
+    """The measurements of a run, on disk and in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[Record] = []
+
+    def start_at(self, step: int) -> None:
+        """Take up the measurements up to this step; later ones belong to a future that did not happen."""
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # the last line of a run that was killed while writing it
+            if record["step"] <= step:
+                self.records.append(record)
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in self.records)
+        self.path.write_text(text, encoding="utf-8")
+
+    def add(self, kind: str, **values: Any) -> Record:
+        """Write down one measurement."""
+        record = {"kind": kind, **values}
+        self.records.append(record)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        return record
+
+    def of(self, kind: str) -> list[Record]:
+        """All measurements of a kind, oldest first."""
+        return [record for record in self.records if record["kind"] == kind]

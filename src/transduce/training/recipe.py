@@ -1,0 +1,123 @@
+"""A recipe: every setting of a run. A preset gives the sizes, a TOML file, flags and `--set` lay theirs over it."""
+
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.data.prepare import DataConfig
+from transduce.errors import ConfigError
+from transduce.models.encoder_decoder import ModelConfig
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import TokenizerConfig
+
+DEFAULT_PRESET = "small"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Section 5 of the paper, and what it leaves open."""
+
+    steps: int = 100_000
+    """Updates of the weights."""
+    batch_tokens: int = 25_000
+    """Source tokens, and target tokens, of one batch at most."""
+    accumulate: int = 1
+    """Batches whose gradients are added up for one update."""
+    warmup: int = 4000
+    """Steps in which the learning rate rises."""
+    learning_rate: float = 1.0
+    """Factor on the paper's schedule."""
+    beta1: float = 0.9
+    """Adam's."""
+    beta2: float = 0.98
+    """Adam's."""
+    epsilon: float = 1e-9
+    """Adam's."""
+    label_smoothing: float = 0.1
+    """epsilon_ls, spread evenly over the vocabulary."""
+    clip_norm: float = 0.0
+    """Scale gradients down to this norm; 0 leaves them alone, as the paper does."""
+    bpe_dropout: float = 0.0
+    """Chance that a merge of the tokeniser is skipped, drawn anew each time a pair is seen."""
+    seed: int = 1
+    """Of weights, dropout and the order of batches."""
+    log_every: int = 50
+    """Steps between lines of metrics."""
+    valid_sentences: int = 500
+    """Validation pairs that are translated for BLEU, from the first on; 0 for none. The loss takes all."""
+    save_every: int = 1000
+    """Steps between checkpoints; each is validated first."""
+    keep: int = 5
+    """Checkpoints kept: so many of the last, and the best."""
+    average: int = 5
+    """The finished model is the mean of so many last checkpoints (section 6.1)."""
+    device: str = "auto"
+    """Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1 ..."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of matrix products; auto is bfloat16 on a GPU that has it. Weights are float32 always."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile; auto is on for CUDA."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_tokens", "accumulate", "warmup", "log_every", "save_every"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.keep >= 1, "keep must be at least 1")
+        require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
+        require(self.valid_sentences >= 0, "valid_sentences must be at least 0")
+        for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
+            require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        for name in ("learning_rate", "epsilon"):
+            require(getattr(self, name) > 0, f"{name} must be above 0")
+        require(self.clip_norm >= 0, "clip_norm must be at least 0")
+        require(self.seed >= 0, "seed must be at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides what a run becomes."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+# Settings that may change when a run goes on: they decide what is shown and kept, not what is learnt.
+FREE_TO_CHANGE = {
+    f"train.{name}"
+    for name in ("steps", "log_every", "valid_sentences", "save_every", "keep", "average", "device", "compile")
+} | {"data.valid"}
+
+
+def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
+    """The recipe of a preset, a file, flags and assignments, each laid over the ones before."""
+    table = read_toml(path) if path else {}
+    preset = preset or table.get("preset") or DEFAULT_PRESET
+    table.pop("preset", None)
+    combined = merge(merge(read_preset(preset), table), flags)
+    return build(Recipe, apply_sets(combined, sets), str(path) if path else "settings")
+
+
+def read_preset(name: str) -> Table:
+    """The tables of a preset."""
+    folder = resources.files("transduce") / "presets"
+    names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    if name not in names:
+        raise ConfigError(f"no preset {name}{suggestion(name, names)}; there are {', '.join(names)}")
+    with resources.as_file(folder / f"{name}.toml") as path:
+        return read_toml(path)
+
+
+def differences(old: Recipe, new: Recipe) -> list[str]:
+    """Settings that keep a run from going on, as "section.key (there ..., here ...)"."""
+    old_table, new_table = to_table(old), to_table(new)
+    found = []
+    for section, values in new_table.items():
+        before: dict[str, Any] = old_table[section]
+        for key in sorted(values.keys() | before.keys()):
+            if values.get(key) != before.get(key) and f"{section}.{key}" not in FREE_TO_CHANGE and section != "search":
+                found.append(f"{section}.{key} (there {before.get(key)}, here {values.get(key)})")
+    return found

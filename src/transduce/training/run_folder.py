@@ -1,0 +1,57 @@
+"""A run on disk: `config.toml`, `metrics.jsonl`, `report.html`, `checkpoints/` and, once finished, `model/`."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transduce.config import build, read_toml, to_toml
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.saved import save_model
+from transduce.text.tokenizer import Tokenizer
+from transduce.training.metrics import Metrics
+from transduce.training.recipe import Recipe, differences
+
+
+class RunFolder:
+    """Where a run keeps its things."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
+        self.tokenizer, self.report = path / "tokenizer.model", path / "report.html"
+        self.metrics = Metrics(path / "metrics.jsonl")
+
+    def open(self, recipe: Recipe) -> None:
+        """Make the folder, or make sure that what is there was made by the same recipe."""
+        if self.config.exists():
+            before = build(Recipe, read_toml(self.config), str(self.config))
+            if changed := differences(before, recipe):
+                raise RunError(
+                    f"{self.path} was begun with other settings: {'; '.join(changed)}. "
+                    "Use the same settings to go on, or another --out to start anew"
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise RunError(f"{self.path} holds other things and no run; choose another --out")
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(to_toml(recipe), encoding="utf-8")
+
+    def keep_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """The vocabulary of the run; a checkpoint made with another one must not meet it."""
+        if self.tokenizer.exists() and self.tokenizer.read_bytes() != tokenizer.model:
+            raise RunError(
+                f"the training text has changed since {self.path} was begun: its vocabulary is no longer the same. "
+                "Restore the text to go on, or choose another --out to start anew"
+            )
+        tokenizer.save(self.tokenizer)
+
+    def write_model(self, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+        """The finished model, put in place whole."""
+        fresh, old = self.path / ".model.tmp", self.path / ".model.old"
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        save_model(fresh, model, tokenizer, facts)
+        if self.model.exists():
+            self.model.rename(old)
+        fresh.rename(self.model)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,79 @@
+"""How good the model is on text it does not learn from: loss, BLEU, and a few translations to look at."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transduce.data.batch import pack
+from transduce.evaluation.scores import bleu
+from transduce.models.alignment import cross_attention
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.text.pairs import Pair
+from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.training.loader import Batch, to_device
+from transduce.training.loss import smoothed_cross_entropy
+from transduce.translator import Translator
+
+SAMPLES = 5
+_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The validation set and how to use it."""
+
+    pairs: list[Pair]
+    tokenizer: Tokenizer
+    max_length: int
+    sentences: int
+    """So many of the first pairs are translated."""
+
+    def loss(self, model: EncoderDecoder, smoothing: float) -> tuple[float, float]:
+        """Smoothed loss and perplexity per target token."""
+        device = model.embedding.weight_VD.device
+        loss_sum = nll_sum = tokens = 0.0
+        with torch.inference_mode():
+            for batch in self._batches(device):
+                hidden_MD = model(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
+                loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, model.embedding.weight_VD, smoothing)
+                loss_sum, nll_sum, tokens = loss_sum + loss.item(), nll_sum + nll.item(), tokens + batch.target_tokens
+        return loss_sum / tokens, math.exp(min(nll_sum / tokens, 50))
+
+    def translate(self, model: EncoderDecoder, **options: Any) -> tuple[float, list[dict[str, str]]]:
+        """BLEU, and the first few translations beside source and reference."""
+        translator = Translator(model, self.tokenizer, max_length=self.max_length)
+        sources, references = zip(*self.pairs[: self.sentences], strict=True)
+        outputs = translator.translate(sources, **options)
+        rows = zip(sources, references, outputs, strict=True)
+        samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows][:SAMPLES]
+        return bleu(outputs, references), samples
+
+    def _batches(self, device: torch.device) -> Iterator[Batch]:
+        sides = [self.tokenizer.encode_all([pair[side] for pair in self.pairs]) for side in (0, 1)]
+        pairs = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= self.max_length]
+        pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
+        batch: list[tuple[list[int], ...]] = []
+        tokens = 0
+        for pair in pairs:
+            longer = max(map(len, pair)) + 1
+            if batch and tokens + longer > _BATCH_TOKENS:
+                yield to_device(pack(batch), device)
+                batch, tokens = [], 0
+            batch.append(pair)
+            tokens += longer
+        if batch:
+            yield to_device(pack(batch), device)
+
+
+def attention_picture(model: EncoderDecoder, tokenizer: Tokenizer, source: str, output: str) -> dict[str, Any]:
+    """What each output token looked at in the source: tokens and weights."""
+    src, out = tokenizer.encode(source), tokenizer.encode(output)
+    weights_TS = cross_attention(model, [src], [out])[0]
+    return {
+        "source": tokenizer.pieces([*src, EOS]),
+        "output": tokenizer.pieces([*out, EOS]),
+        "weights": [[round(weight, 3) for weight in row] for row in weights_TS.tolist()],
+    }
