@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transduce.translator import Translation, Translator
 
 __version__ = "0.1.0"
-__all__ = ["Translation", "Translator", "TransduceError", "compare", "score", "train"]
+__all__ = ["TransduceError", "Translation", "Translator", "compare", "score", "train"]
 
 _HOMES = {
     "Translation": "transduce.translator",

@@ -103,7 +103,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def suggestion(word: str, valid: list[str]) -> str:
-    """" (did you mean ...?)", or nothing where no valid word is near."""
+    """ " (did you mean ...?)", or nothing where no valid word is near."""
     nearest = difflib.get_close_matches(word, valid, n=1)
     return f" (did you mean {nearest[0]}?)" if nearest else ""
 

@@ -10,8 +10,8 @@ import torch
 
 from transduce.errors import DataError
 from transduce.models.alignment import cross_attention
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.card import find_model
+from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import pack_tokens
@@ -66,7 +66,7 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", **options: Any) -> "Translator":
-        """Read a run (its finished model, or else its newest checkpoint) or a model folder; options as in `translate`."""
+        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`."""
         saved = load_model(find_model(Path(path)), pick_device(device))
         max_length = saved.facts.get("max_length", 256)
         config = replace(SearchConfig(), **options)
@@ -126,8 +126,8 @@ class Translator:
             return [_Piece(line, tokens, forced)]
         if long == "refuse":
             raise DataError(
-                f"line {first_line + line} has {len(tokens):,} tokens, more than the {self.max_length} this model takes at once; "
-                "shorten it or have it split"
+                f"line {first_line + line} has {len(tokens):,} tokens, more than the {self.max_length} this model "
+                "takes at once; shorten it or have it split"
             )
         parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
         return [_Piece(line, self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
@@ -153,8 +153,8 @@ class Translator:
         found = search(self.model, pack_tokens(sources, self.device), lengths, config, prefixes, self.device)
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            flat = [(piece.tokens, hypothesis.tokens) for piece, best in zip(pieces, found, strict=True) for hypothesis in best]
-            alignments = iter(self._align([source for source, _ in flat], [output for _, output in flat]))
+            sources = [piece.tokens for piece, best in zip(pieces, found, strict=True) for _ in best]
+            alignments = iter(self._align(sources, [hypothesis.tokens for best in found for hypothesis in best]))
         return [[self._translation(hypothesis, next(alignments)) for hypothesis in best] for best in found]
 
     def _translation(self, found: Hypothesis, alignment: list[int] | None) -> Translation:

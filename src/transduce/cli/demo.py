@@ -12,7 +12,7 @@ def demo(
         list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=200.", metavar="SECTION.KEY=VALUE")
     ] = None,
 ) -> None:
-    """Train a small English-German model on the corpus in the package, score it, and translate: four minutes on a CPU."""
+    """Train an English-German model on the corpus in the package, score it and translate: four minutes on a CPU."""
     from transduce.data.demo import demo_corpus, write_demo_corpus
     from transduce.evaluation.scores import score
     from transduce.training.api import train

@@ -3,13 +3,16 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from transduce.evaluation.scores import Comparison
+
 
 def evaluate(
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="A run or model folder to translate with.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="A run or model to translate with.")] = None,
     src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
@@ -20,7 +23,7 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU); say which of several systems is better, and how surely."""
+    """Score translations with BLEU, chrF and TER (sacreBLEU); say which system is better, and how surely."""
     from transduce.errors import ConfigError
     from transduce.evaluation.scores import compare, score
     from transduce.text.files import read_lines
@@ -78,7 +81,7 @@ def _translate(
     return outputs
 
 
-def _print_comparison(comparisons, signatures):  # type: ignore[no-untyped-def]
+def _print_comparison(comparisons: "list[Comparison]", signatures: list[str]) -> None:
     from transduce.evaluation.scores import LOWER_IS_BETTER
 
     baselines = {}

@@ -26,7 +26,7 @@ def translate(
     top_k: Annotated[int, typer.Option(help="Sample among so many likeliest tokens; 0 is all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample among the likeliest that make up this probability.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of sampling.")] = 1,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Scores, tokens and alignment, one JSON object a line.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Scores, tokens, alignment: a JSON object a line.")] = False,
     long: Annotated[
         Literal["split", "refuse"], typer.Option(help="What to do with a line longer than the model takes.")
     ] = "split",
@@ -51,9 +51,8 @@ def translate(
     done = 0
     while chunk := list(islice(lines, 1 if not files and sys.stdin.isatty() else _LINES_AT_ONCE)):
         prefixes = [prefix] * len(chunk) if prefix else None
-        for text, best in zip(
-            chunk, translator.hypotheses(chunk, prefixes=prefixes, align=jsonl, long=long, first_line=done + 1), strict=True
-        ):
+        found_chunk = translator.hypotheses(chunk, prefixes=prefixes, align=jsonl, long=long, first_line=done + 1)
+        for text, best in zip(chunk, found_chunk, strict=True):
             if jsonl:
                 record = {
                     "source": text,

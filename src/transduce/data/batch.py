@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from transduce.text.tokenizer import BOS, EOS, PAD
 
 Ids = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
+Sentence = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class PackedBatch:
     """Labels that count."""
 
 
-def pack(pairs: Iterable[tuple[Sequence[int] | npt.NDArray[np.integer], Sequence[int] | npt.NDArray[np.integer]]]) -> PackedBatch:
+def pack(pairs: Iterable[tuple[Sentence, Sentence]]) -> PackedBatch:
     """Lay pairs of ids end to end, with their markers."""
     pairs = list(pairs)
     src, src_offsets = _lay_out([[*src, EOS] for src, _ in pairs])
@@ -44,7 +46,8 @@ def fill(batch: PackedBatch, tokens: int, max_pairs: int, longest: int) -> Packe
     at most `longest` tokens, so every token belongs to a segment; segments left over are empty.
     """
     src_room, tgt_room = tokens - len(batch.src_N), tokens - len(batch.tgt_M)
-    assert min(src_room, tgt_room) >= 0 and len(batch.src_offsets_B1) - 1 <= max_pairs
+    assert min(src_room, tgt_room) >= 0
+    assert len(batch.src_offsets_B1) - 1 <= max_pairs
     segments = max_pairs + -(-tokens // longest)
     filler_segments = max(-(-src_room // longest), -(-tgt_room // longest))
 

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint64]
 _ROUNDS = 4
 
 
@@ -23,7 +24,7 @@ def permuted(places: Ints, size: int, key: int) -> Ints:
     return result.astype(np.int64)
 
 
-def _feistel(values: npt.NDArray[np.uint64], half_bits: int, round_keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _feistel(values: Bits, half_bits: int, round_keys: Bits) -> Bits:
     bits, mask = np.uint64(half_bits), np.uint64(2**half_bits - 1)
     left, right = values >> bits, values & mask
     for key in round_keys:
@@ -31,7 +32,7 @@ def _feistel(values: npt.NDArray[np.uint64], half_bits: int, round_keys: npt.NDA
     return (left << bits) | right
 
 
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(values: Bits) -> Bits:
     """The finaliser of splitmix64: every input bit reaches every output bit."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -60,7 +60,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
     for line in shards.index["report"]:
         say(f"data: {line}")
     src, tgt = shards.mean_lengths
-    say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, {shards.index['vocab_size']:,} tokens known")
+    vocab_size = shards.index["vocab_size"]
+    say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, a vocabulary of {vocab_size:,}")
     return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say))
 
 
@@ -159,5 +160,6 @@ def _encode(folder: Path, data: DataConfig) -> int:
             process.kill()
     for process, (_, complaint) in zip(processes, outcomes, strict=True):
         if process.returncode != 0:
-            raise DataError(f"encoding failed: {complaint.strip().splitlines()[-1] if complaint else process.returncode}")
+            reason = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {process.returncode}"
+            raise DataError(f"encoding failed: {reason}")
     return sum(int(printed) for printed, _ in outcomes)

@@ -1,7 +1,8 @@
 """BLEU, chrF and TER, computed by sacreBLEU, with the signature that makes a score comparable."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
@@ -9,7 +10,7 @@ from sacrebleu.significance import PairedTest
 
 from transduce.config import require
 
-METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
+METRICS: dict[str, Callable[..., Metric]] = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
 LOWER_IS_BETTER = {"TER"}
 
 
@@ -53,23 +54,25 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
 
 
-def compare(systems: dict[str, Sequence[str]], references: Sequence[str], samples: int = 1000) -> tuple[list[Comparison], list[str]]:
+def compare(
+    systems: Mapping[str, Sequence[str]], references: Sequence[str], samples: int = 1000
+) -> tuple[list[Comparison], list[str]]:
     """Every system against the first, by paired bootstrap resampling; and the signatures."""
     _require_equal_lengths(systems, references)
-    metrics = {name: metric_class(references=[list(references)]) for name, metric_class in METRICS.items()}
-    named = [(name, list(lines)) for name, lines in systems.items()]
-    test = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)
-    signatures, results = test()
-    names = results.pop("System")
+    metrics: Any = {name: metric_class(references=[list(references)]) for name, metric_class in METRICS.items()}
+    named: Any = [(name, list(lines)) for name, lines in systems.items()]
+    signatures, results = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)()
+    columns: dict[str, Any] = dict(results)
+    names = columns.pop("System")
     comparisons = [
-        Comparison(metric, str(system).removeprefix("Baseline: "), r.score, r.mean, r.ci, r.p_value)
-        for metric, column in results.items()
+        Comparison(metric, system.removeprefix("Baseline: "), r.score, float(r.mean), float(r.ci), r.p_value)
+        for metric, column in columns.items()
         for system, r in zip(names, column, strict=True)
     ]
     return comparisons, [str(signature) for signature in signatures.values()]
 
 
-def _require_equal_lengths(systems: dict[str, Sequence[str]], references: Sequence[str]) -> None:
+def _require_equal_lengths(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> None:
     require(len(references) > 0, "the reference is empty")
     for name, lines in systems.items():
         require(

@@ -1,7 +1,8 @@
 """The Transformer of the paper: an encoder reads the source, a decoder writes the target (section 3, figure 1)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -107,7 +108,7 @@ class EncoderDecoder(nn.Module):
         self.embedding.positions.require(segments.longest)
         memory_ND = self.encode(src_N, segments)
         layers = []
-        for layer in self.decoder:
+        for layer in self._decoder_layers():
             k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
             k_BHSK, v_BHSK = (segments.layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
             layers.append(LayerCache.empty(k_BHSK, v_BHSK))
@@ -117,7 +118,7 @@ class EncoderDecoder(nn.Module):
         """Take one token per row; the logits (R, V) of the next one."""
         self.embedding.positions.require(state.position + 1)
         x_RD = self.embedding(token_R, torch.full_like(token_R, state.position))
-        for layer, cache in zip(self.decoder, state.layers, strict=True):
+        for layer, cache in zip(self._decoder_layers(), state.layers, strict=True):
             x_RD = layer.step(x_RD, cache, state.position, state.memory_mask_B11S)
         state.position += 1
         return self.embedding.logits(self.decoder_norm(x_RD)), state
@@ -132,6 +133,9 @@ class EncoderDecoder(nn.Module):
         for cache in state.layers:
             cache.reorder(index_BW.flatten(), left)
         return state
+
+    def _decoder_layers(self) -> Iterator[DecoderLayer]:
+        return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     @property
     def parameters_count(self) -> int:

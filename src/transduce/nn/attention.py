@@ -84,6 +84,7 @@ def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
         scale=1 / math.sqrt(d_k),
         window_size=(-1, 0) if causal else (-1, -1),
     )
+    assert isinstance(o_NHK, Tensor)
     return o_NHK[..., :d_v]
 
 

@@ -64,13 +64,13 @@ class PaddedLayout:
     def pad(self, x_NHK: Tensor) -> Tensor:
         """(N, H, K) to (B, T, H, K), with zeros where no token stands."""
         if not self.full:
-            x_NHK = _Pad.apply(x_NHK, self.cell_of_token_N, self.real_BT.numel())
+            x_NHK = _Pad.apply(x_NHK, self.cell_of_token_N, self.real_BT.numel())  # type: ignore[no-untyped-call]
         return x_NHK.view(*self.shape, *x_NHK.shape[1:])
 
     def unpad(self, x_BTHK: Tensor) -> Tensor:
         """(B, T, H, K) back to (N, H, K)."""
         x = x_BTHK.flatten(0, 1)
-        return x if self.full else _Unpad.apply(x, self.cell_of_token_N)
+        return x if self.full else _Unpad.apply(x, self.cell_of_token_N)  # type: ignore[no-untyped-call]
 
 
 # Each of these two is the other's gradient. Autograd's own answer for a gather is a scattered addition, which is

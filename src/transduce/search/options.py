@@ -39,9 +39,7 @@ class SearchConfig:
         require(self.beam >= 1, "beam must be at least 1")
         require(self.max_extra >= 0, "max_extra must be at least 0")
         require(self.nbest >= 1, "nbest must be at least 1")
-        require(
-            self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of at least as many, not {self.beam}"
-        )
+        require(self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of as many, not {self.beam}")
         require(self.temperature > 0, "temperature must be above 0")
         require(self.top_k >= 0, "top_k must be at least 0")
         require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1")
@@ -59,10 +57,10 @@ def search(
     limits = [length + config.max_extra for length in source_lengths]
     if prefixes:
         limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, prefixes, strict=True)]
-    common = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}
+    common: dict[str, Any] = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
-        return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)  # type: ignore[arg-type]
+        return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)
     if config.beam == 1:
-        return roll_out(decoder, source, limits, likeliest, **common)  # type: ignore[arg-type]
-    return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)  # type: ignore[arg-type]
+        return roll_out(decoder, source, limits, likeliest, **common)
+    return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)

@@ -109,16 +109,19 @@ def _from_tsv(name: str, report: ReadReport) -> Iterator[Pair]:
 def _from_jsonl(name: str, report: ReadReport) -> Iterator[Pair]:
     for number, raw in enumerate(raw_lines(Path(name)), start=1):
         line = _text(raw)
-        try:
-            record = json.loads(line.text) if not line.problem else None
-            sides = [_text(record[key].encode()) for key in ("src", "tgt")] if not line.problem else [line]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            report.note(BAD_JSON, name, number)
-            continue
+        sides = [line] if line.problem else _json_sides(line.text)
         if problem := next((side.problem for side in sides if side.problem), ""):
             report.note(problem, name, number)
         else:
             yield sides[0].text, sides[1].text
+
+
+def _json_sides(line: str) -> "list[_Side]":
+    try:
+        record = json.loads(line)
+        return [_text(record[key].encode()) for key in ("src", "tgt")]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return [_Side(problem=BAD_JSON)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """How many ids there are."""
-        return cast(int, self._pieces.get_piece_size())
+        return self._pieces.get_piece_size()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without markers."""
@@ -106,11 +106,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; markers are passed over."""
-        return _unescape(cast(str, self._pieces.decode([i for i in ids if i not in (PAD, UNK, BOS, EOS)])))
+        return _unescape(self._pieces.decode([i for i in ids if i not in (PAD, UNK, BOS, EOS)]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The written form of each id."""
-        return [cast(str, self._pieces.id_to_piece(int(i))) for i in ids]
+        return [self._pieces.id_to_piece(int(i)) for i in ids]
 
 
 def _escape(text: str) -> str:

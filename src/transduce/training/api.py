@@ -30,8 +30,8 @@ def train(
     """Train a model in the folder `out`, or go on where it was left.
 
     Text comes as `src` with `tgt` (plain files, line by line) or as `train` (.tsv or .jsonl with both sides), or from a
-    recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets` does
-    the same in the words of the command line: ["train.steps=2000"].
+    recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets`
+    does the same in the words of the command line: ["train.steps=2000"].
     """
     flags: Table = {"data": {}}
     for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):

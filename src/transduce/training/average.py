@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.card import WEIGHTS
+from transduce.models.encoder_decoder import EncoderDecoder
 
 
 def load_average(model: EncoderDecoder, checkpoints: list[Path]) -> None:

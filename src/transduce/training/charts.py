@@ -73,7 +73,8 @@ def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequ
                 f'fill-opacity="{max(weight, 0.02):.3f}"><title>{tip}</title></rect>'
             )
     width, height = left + len(columns) * cell + 60, top + len(rows) * cell + 6
-    return f'<svg class="heat" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return f'<svg class="heat" {size} role="img">{"".join(parts)}</svg>'
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from transduce.errors import RunError
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.card import WEIGHTS
+from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_weights, save_model
 from transduce.text.tokenizer import Tokenizer
 

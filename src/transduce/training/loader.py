@@ -2,14 +2,17 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.data.batch import PackedBatch, fill, pack
+from transduce.data.batch import PackedBatch, Sentence, fill, pack
 from transduce.data.plan import BatchPlan
+from transduce.data.shards import Ids
 from transduce.nn.segments import Segments
 from transduce.text.tokenizer import Tokenizer
 
@@ -42,15 +45,13 @@ class Loader:
     def batch(self, number: int) -> Batch:
         """Batch `number` of the plan."""
         pairs = [self.plan.shards.pair(i) for i in self.plan.batch(number)]
-        if self.bpe_dropout:
-            pairs = self._with_dropout(pairs, number)
-        packed = pack(pairs)
+        packed = pack(self._with_dropout(pairs, number) if self.bpe_dropout else pairs)
         if self.fixed_length is None:
             return to_device(packed, self.device)
         filled = fill(packed, self.plan.batch_tokens, self.plan.max_pairs, self.fixed_length)
         return to_device(filled, self.device, self.fixed_length)
 
-    def ahead(self, start: int) -> Iterator[Batch]:
+    def ahead(self, start: int) -> Generator[Batch]:
         """Batches from `start` on, without end; a thread stays a few ahead."""
         ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=_AHEAD)
         stopped = threading.Event()
@@ -80,12 +81,12 @@ class Loader:
         finally:
             stopped.set()
 
-    def _with_dropout(self, pairs, number):  # type: ignore[no-untyped-def]
+    def _with_dropout(self, pairs: list[tuple[Ids, Ids]], number: int) -> list[tuple[Sentence, Sentence]]:
         """The pairs segmented anew. Shards hold ids alone; the text comes back from them exactly."""
         texts = [self.tokenizer.decode(side.tolist()) for pair in pairs for side in pair]
         sampled = self.tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed=self.plan.seed + 1_000_003 * number)
         room = [self.plan.batch_tokens - sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
-        result = []
+        result: list[tuple[Sentence, Sentence]] = []
         for pair, fresh in zip(pairs, zip(sampled[0::2], sampled[1::2], strict=True), strict=True):
             growth = [len(fresh[side]) - len(pair[side]) for side in (0, 1)]
             too_long = self.fixed_length is not None and max(map(len, fresh)) >= self.fixed_length
@@ -100,11 +101,11 @@ class Loader:
 def to_device(batch: PackedBatch, device: torch.device, longest: int | None = None) -> Batch:
     """The batch as tensors; `longest` where segments must seem equally long in every batch."""
 
-    def move(array) -> Tensor:  # type: ignore[no-untyped-def]
+    def move(array: npt.NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
-    def segments(offsets) -> Segments:  # type: ignore[no-untyped-def]
+    def segments(offsets: npt.NDArray[Any]) -> Segments:
         return Segments(move(offsets), longest or int((offsets[1:] - offsets[:-1]).max()))
 
     return Batch(

@@ -79,7 +79,8 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
     facts = _facts(recipe, prepared)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     display.say(
-        f"{model.parameters_count:,} parameters on {device}; {config.steps:,} steps, {updates_per_epoch:,.0f} to an epoch"
+        f"{model.parameters_count:,} parameters on {device}; "
+        f"{config.steps:,} steps, {updates_per_epoch:,.0f} to an epoch"
     )
 
     meter = Meter(device)
@@ -133,7 +134,7 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
                     prune(run.checkpoints, config.keep, progress.best_step)
                     write_report(run.report, recipe, run.metrics)
                 if stop:
-                    display.say(f"stopped at step {progress.step:,}, saved as {saved}; the same command goes on from there")
+                    display.say(f"stopped at step {progress.step:,}, saved as {saved}; the same command goes on")
 
     finished = progress.step >= config.steps
     scores = _finish(recipe, run, model, validation, progress, facts, display) if finished else {}
@@ -141,7 +142,12 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
 
 
 def _validate(
-    model: EncoderDecoder, validation: Validation, run: RunFolder, progress: Progress, display: Display, smoothing: float
+    model: EncoderDecoder,
+    validation: Validation,
+    run: RunFolder,
+    progress: Progress,
+    display: Display,
+    smoothing: float,
 ) -> None:
     """Loss, BLEU (greedy, for speed) and samples of the weights as they are now."""
     model.eval()
@@ -182,7 +188,8 @@ def _finish(
             scores["valid_bleu"], samples = validation.translate(model, beam=recipe.search.beam)
             picture = attention_picture(model, validation.tokenizer, samples[0]["source"], samples[0]["output"])
             run.metrics.add("final", step=progress.step, **scores, samples=samples)
-    facts = facts | {"steps": progress.step, "seconds": round(progress.seconds, 1), "averaged": len(last), "scores": scores}
+    seconds = round(progress.seconds, 1)
+    facts = facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
     run.write_model(model, validation.tokenizer, facts)
     write_report(run.report, recipe, run.metrics, picture)
     summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())

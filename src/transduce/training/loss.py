@@ -22,7 +22,7 @@ def smoothed_cross_entropy(
 
     The target distribution is (1 - smoothing) on the label plus smoothing / V on every word, the label too.
     """
-    loss, nll = _SmoothedCrossEntropy.apply(hidden_MD, embedding_VD, labels_M, smoothing)
+    loss, nll = _SmoothedCrossEntropy.apply(hidden_MD, embedding_VD, labels_M, smoothing)  # type: ignore[no-untyped-call]
     return loss, nll
 
 

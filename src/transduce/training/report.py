@@ -9,6 +9,7 @@ from transduce.training.charts import Point, Series, heat_map, line_chart
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
 
+# ruff: noqa: E501
 _STYLE = """
 :root { --ink: #1d2433; --soft: #667085; --line: #e4e7ec; --page: #fbfbfd; --card: #fff; --a: #2563c9; --b: #d9730d; }
 @media (prefers-color-scheme: dark) {
@@ -45,8 +46,12 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
         f'<div class="soft">A Transformer trained by transduce on {escape(_corpus(recipe))}</div>',
         _facts(train, valid, final),
         '<h2>Training</h2><div class="charts">',
-        line_chart("Loss", [Series("train", _points(train, "loss"), "a"), Series("valid", _points(valid, "loss"), "b")]),
-        line_chart("BLEU on the validation set, greedy", [Series("BLEU", _points(valid, "bleu"), "b")], "{:.4g}".format),
+        line_chart(
+            "Loss", [Series("train", _points(train, "loss"), "a"), Series("valid", _points(valid, "loss"), "b")]
+        ),
+        line_chart(
+            "BLEU on the validation set, greedy", [Series("BLEU", _points(valid, "bleu"), "b")], "{:.4g}".format
+        ),
         line_chart("Learning rate", [Series("learning rate", _points(train, "learning_rate"), "a")], "{:.1e}".format),
         line_chart("Speed", [Series("target tokens/s", _points(train, "tokens_per_second"), "a")], "{:,.0f}".format),
         "</div>",

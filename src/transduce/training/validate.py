@@ -53,9 +53,9 @@ class Validation:
 
     def _batches(self, device: torch.device) -> Iterator[Batch]:
         sides = [self.tokenizer.encode_all([pair[side] for pair in self.pairs]) for side in (0, 1)]
-        pairs = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= self.max_length]
+        pairs = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= self.max_length]
         pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
-        batch: list[tuple[list[int], ...]] = []
+        batch: list[tuple[list[int], list[int]]] = []
         tokens = 0
         for pair in pairs:
             longer = max(map(len, pair)) + 1

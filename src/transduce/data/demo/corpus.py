@@ -78,7 +78,7 @@ def word_forms(pair: Pair) -> list[str]:
 
 def is_held_out(first: str, second: str) -> bool:
     """Tells whether a combination of two English words is kept out of the training set."""
-    return zlib.crc32(f"{first}+{second}".encode()) % _HELD_OUT_ONE_IN == 0
+    return zlib.crc32(f"{first}:{second}".encode()) % _HELD_OUT_ONE_IN == 0
 
 
 def has_held_out(sentence: Sentence) -> bool:
@@ -114,10 +114,14 @@ def _phrases(sentence: Sentence) -> list[Phrase]:
 
 
 def _repeats_itself(sentence: Sentence) -> bool:
-    """Tells whether a sentence uses the same noun, name or time twice; pronouns may recur."""
-    times = [clause.time.german for clause in _clauses(sentence) if clause.time]
-    words = [phrase.noun.german if isinstance(phrase, NounPhrase) else phrase.nom for phrase in _phrases(sentence)]
-    return any(words.count(word) > 1 and word.istitle() for word in words) or len(set(times)) < len(times)
+    """Tells whether a sentence uses the same noun, name or time twice."""
+    words = [clause.time.english for clause in _clauses(sentence) if clause.time]
+    for phrase in _phrases(sentence):
+        if isinstance(phrase, NounPhrase):
+            words.append(phrase.noun.english)
+        elif phrase in grammar.NAMES:
+            words.append(phrase.subject)
+    return len(set(words)) < len(words)
 
 
 def _take(count: int, stream: Iterator[Sentence], seen: set[str], words: set[str] | None) -> list[Pair]:
@@ -144,16 +148,6 @@ def _nouns(tags: str) -> list[Noun]:
 @cache
 def _adjectives(tags: str) -> list[Adjective]:
     return [adjective for adjective in lexicon.ADJECTIVES if _share(adjective.tags, tags)]
-
-
-@cache
-def _places(tags: str) -> list[Adverb]:
-    return [place for place in lexicon.PLACES if _share(place.kind, tags)]
-
-
-@cache
-def _times(kinds: str) -> list[Adverb]:
-    return [time for time in lexicon.TIMES if time.kind in kinds.split()]
 
 
 @cache
@@ -196,7 +190,8 @@ class _Sampler:
             main = Clause(self._phrase("person", definite=True), verb, negated=negated)
             return Sentence(main, conjunction, self._clause(_starts_with_subject))
         if kind < 88:
-            main, second = self._clause(_is_present), self._clause(_can_follow_when)
+            main = self._clause(lambda clause: clause.tense == "present")
+            second = self._clause(_can_follow_when)
             return Sentence(main, "when", second, not main.time_first and self._chance(40))
         main, second = self._clause(), self._clause(_starts_with_subject)
         conjunction = self._rng.choice(("because", "although"))
@@ -225,16 +220,16 @@ class _Sampler:
     def _action(self) -> Clause:
         """Draws a clause with a full verb."""
         verb = self._rng.choice(lexicon.VERBS)
-        negated, is_state = self._chance(18), verb.adjuncts == "state"
+        is_state = verb.adjuncts == "state"
         modal = "" if is_state or self._chance(75) else self._rng.choice(_MODALS)
-        # "Must not" is not "muss nicht".
-        negated = negated and modal != "must"
+        negated = self._chance(18) and modal != "must"  # for "must not" is not "muss nicht"
         tense = "past" if modal in ("", "want") and self._chance(40) else "present"
-        # Only direct objects can say "kein"; other negated phrases are definite, so that "nicht" is right.
+        # Only a direct object can say "kein", so that other negated phrases are definite.
         is_direct = verb.frame in ("acc", "dat+acc")
         obj = self._phrase(verb.objects, definite=negated and not is_direct) if verb.frame else None
-        has_nicht = negated and not (obj and is_direct and not grammar.is_definite(obj))
-        takes_place = not is_state and verb.adjuncts and not (obj and has_nicht)
+        # Between an object and a place, "nicht" would stress the place.
+        has_nicht = negated and not (is_direct and obj and not grammar.is_definite(obj))
+        takes_place = verb.adjuncts and not is_state and not (obj and has_nicht)
         time = None if is_state or self._chance(55) else self._time(modal, tense, negated)
         return Clause(
             subject=self._phrase(verb.subjects, definite=negated),
@@ -251,11 +246,12 @@ class _Sampler:
 
     def _time(self, modal: str, tense: str, negated: bool) -> Adverb:
         kind = "past" if tense == "past" else "modal" if modal else "present"
-        return self._rng.choice(_times(kind if negated else f"{kind} frequency mid"))
+        kinds = (kind,) if negated else (kind, "frequency", "mid")
+        return self._rng.choice([time for time in lexicon.TIMES if time.kind in kinds])
 
     def _place(self, tags: str) -> NounPhrase | Adverb:
         if self._chance(30):
-            return self._rng.choice(_places(tags))
+            return self._rng.choice([place for place in lexicon.PLACES if _share(place.kind, tags)])
         return replace(self._noun_phrase(tags, definite=self._chance(80)), plural=False)
 
     def _phrase(self, tags: str, definite: bool = False) -> Phrase:
@@ -290,10 +286,6 @@ def _starts_with_subject(clause: Clause) -> bool:
 
 def _can_ask(clause: Clause) -> bool:
     return grammar.is_definite(clause.subject) and not clause.negated and not clause.time_first
-
-
-def _is_present(clause: Clause) -> bool:
-    return clause.tense == "present"
 
 
 def _can_follow_when(clause: Clause) -> bool:

@@ -137,7 +137,7 @@ car        cars        Auto        n  Autos         thing machine washable
 flower     flowers     Blume       f  Blumen        thing gift mail
 radio      radios      Radio       n  Radios        thing machine switch
 computer   computers   Computer    m  Computer      thing machine switch
-television televisions Fernseher  m  Fernseher     thing machine switch
+television televisions Fernseher   m  Fernseher     thing machine switch
 table      tables      Tisch       m  Tische        thing cleaned
 door       doors       Tür         f  Türen         panel openable cleaned
 window     windows     Fenster     n  Fenster       panel openable cleaned
