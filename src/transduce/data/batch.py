@@ -31,11 +31,11 @@ class PackedBatch:
 
 def pack(pairs: Iterable[tuple[Sentence, Sentence]]) -> PackedBatch:
     """Lay pairs of ids end to end, with their markers."""
-    pairs = list(pairs)
-    src, src_offsets = _lay_out([[*src, EOS] for src, _ in pairs])
-    tgt, tgt_offsets = _lay_out([[BOS, *tgt] for _, tgt in pairs])
-    labels = np.roll(tgt, -1)  # each begin marker is pushed out by one place, and becomes the end of its sentence
-    labels[tgt_offsets[1:] - 1] = EOS
+    sources, targets = zip(*pairs, strict=True)
+    src, src_offsets = _lay_out(sources, after=EOS)
+    labels, tgt_offsets = _lay_out(targets, after=EOS)
+    tgt = np.concatenate([[BOS], labels[:-1]])  # each token is read one place after it was to be said ...
+    tgt[tgt_offsets[:-1]] = BOS  # ... and each sentence begins afresh
     return PackedBatch(src, src_offsets, tgt, labels, tgt_offsets, target_tokens=len(labels))
 
 
@@ -68,6 +68,9 @@ def fill(batch: PackedBatch, tokens: int, max_pairs: int, longest: int) -> Packe
     )
 
 
-def _lay_out(sentences: list[list[int]]) -> tuple[Ids, Offsets]:
-    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int32)
-    return np.fromiter((i for sentence in sentences for i in sentence), dtype=np.int64, count=offsets[-1]), offsets
+def _lay_out(sentences: Sequence[Sentence], after: int) -> tuple[Ids, Offsets]:
+    """All sentences in one array, each with the marker `after` it."""
+    marker = np.array([after])
+    parts = [part for sentence in sentences for part in (sentence, marker)]
+    offsets = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)], dtype=np.int32)
+    return np.concatenate(parts, dtype=np.int64), offsets

@@ -9,7 +9,6 @@ without looking at the ones before it.
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from transduce.config import require
 from transduce.data.permutation import Ints, permuted
@@ -49,19 +48,19 @@ class BatchPlan:
 
     def _batches_needed(self) -> int:
         """Enough batches for any pool: the lengths in one pool differ little from those in another."""
-        samples = [self._sorted_pool(pool)[1] for pool in range(min(self.pools, 4))]
-        needed = max(len(self._cuts(lengths, self.batch_tokens)) for lengths in samples)
+        samples = [_running_sums(self._sorted_pool(pool)[1]) for pool in range(min(self.pools, 4))]
+        needed = max(len(self._cuts(sums, self.batch_tokens)) for sums in samples)
         return needed if self.pools == 1 else needed + 1
 
     def _compute_pool(self, pool: int) -> list[Ints]:
         self.shards.release()
         pairs, lengths = self._sorted_pool(pool)
-        cuts = self._even_cuts(lengths)
+        cuts = self._even_cuts(_running_sums(lengths))
         batches = [pairs[start:end] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)]
         order = np.random.Generator(np.random.PCG64([self.seed, pool])).permutation(self.batches_per_pool)
         return [batches[place] for place in order]
 
-    def _sorted_pool(self, pool: int) -> tuple[Ints, npt.NDArray[np.int64]]:
+    def _sorted_pool(self, pool: int) -> tuple[Ints, Ints]:
         """The pool's pairs by length, and their lengths with the end marker, one row a pair."""
         epoch, place = divmod(pool, self.pools)
         size = len(self.shards)
@@ -71,26 +70,25 @@ class BatchPlan:
         order = np.argsort(lengths[:, 1] * 2**16 + lengths[:, 0], kind="stable")
         return pairs[order], lengths[order]
 
-    def _cuts(self, lengths: npt.NDArray[np.int64], budget: float) -> list[int]:
+    def _cuts(self, sums: list[Ints], budget: float) -> list[int]:
         """Where to end each batch so that neither side exceeds the budget, taking as many pairs as fit."""
-        sums = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(lengths, axis=0)])
-        cuts, start = [], 0
-        while start < len(lengths):
-            fitting = min(int(np.searchsorted(sums[:, side], sums[start, side] + budget, "right")) for side in (0, 1))
-            start = min(max(fitting - 1, start + 1), start + self.max_pairs)
+        cuts, start, pairs = [], 0, len(sums[0]) - 1
+        while start < pairs:
+            fitting = min(int(np.searchsorted(side, side[start] + budget, "right")) - 1 for side in sums)
+            start = min(max(fitting, start + 1), start + self.max_pairs)
             cuts.append(start)
         return cuts
 
-    def _even_cuts(self, lengths: npt.NDArray[np.int64]) -> list[int]:
+    def _even_cuts(self, sums: list[Ints]) -> list[int]:
         """Cuts into exactly `batches_per_pool` batches, none much fuller than another.
 
         Should a pool be far longer than its fellows, its longest pairs sit out this epoch.
         """
-        low, high = lengths.sum(axis=0).max() / self.batches_per_pool * 0.98, float(self.batch_tokens)
-        best = self._cuts(lengths, high)[: self.batches_per_pool]
+        low, high = max(side[-1] for side in sums) / self.batches_per_pool * 0.98, float(self.batch_tokens)
+        best = self._cuts(sums, high)[: self.batches_per_pool]
         for _ in range(8):
             middle = (low + high) / 2
-            cuts = self._cuts(lengths, middle)
+            cuts = self._cuts(sums, middle)
             if len(cuts) <= self.batches_per_pool:
                 best, high = cuts, middle
             else:
@@ -101,3 +99,8 @@ class BatchPlan:
             assert sizes[largest] > 1, "a pool never has fewer pairs than batches"
             best.insert(largest, best[largest] - int(sizes[largest]) // 2)
         return best
+
+
+def _running_sums(lengths: Ints) -> list[Ints]:
+    """For each side, the tokens before every pair, and all of them."""
+    return [np.concatenate([[0], np.cumsum(lengths[:, side])]) for side in (0, 1)]

@@ -29,10 +29,11 @@ class TokenShards:
         except (OSError, ValueError) as error:
             raise DataError(f"{folder / 'index.json'}: {error}; delete {folder} to prepare it anew") from None
         self._check_sizes()
-        self._lengths: Ids = self._map("lengths.npy")
+        self._maps: list[mmap.mmap] = []
+        self._lengths = self._map("lengths.npy")
         self._starts = np.cumsum([0, *self.index["shard_pairs"]])
         self._shards = [
-            {name: self._map(f"{n}.{name}.npy") for side in SIDES for name in (side, f"{side}_offsets")}
+            [(self._map(f"{n}.{side}.npy"), self._map(f"{n}.{side}_offsets.npy")) for side in SIDES]
             for n in range(len(self.index["shard_pairs"]))
         ]
 
@@ -49,28 +50,34 @@ class TokenShards:
         """Tokens of source and target of these pairs, one row each."""
         return self._lengths[pairs].astype(np.int64)
 
-    def pair(self, number: int) -> tuple[Ids, Ids]:
-        """The ids of one pair, source and target."""
-        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
-        place = number - self._starts[shard]
-        arrays = self._shards[shard]
-        src, tgt = (
-            arrays[side][arrays[f"{side}_offsets"][place] : arrays[f"{side}_offsets"][place + 1]] for side in SIDES
-        )
-        return src, tgt
+    def pairs(self, numbers: npt.NDArray[np.int64]) -> list[tuple[Ids, Ids]]:
+        """The ids of these pairs, source and target."""
+        shards = np.searchsorted(self._starts, numbers, side="right") - 1
+        places = numbers - self._starts[shards]
+        found = []
+        for shard, place in zip(shards.tolist(), places.tolist(), strict=True):
+            (src, src_offsets), (tgt, tgt_offsets) = self._shards[shard]
+            found.append(
+                (
+                    src[src_offsets[place] : src_offsets[place + 1]],
+                    tgt[tgt_offsets[place] : tgt_offsets[place + 1]],
+                )
+            )
+        return found
 
     def release(self) -> None:
         """Let go of the pages touched so far; without this the process would seem to grow with the corpus."""
-        for array in [self._lengths, *(array for shard in self._shards for array in shard.values())]:
-            if isinstance(base := getattr(array, "_mmap", None), mmap.mmap):
-                base.madvise(mmap.MADV_DONTNEED)
+        for mapped in self._maps:
+            mapped.madvise(mmap.MADV_DONTNEED)
 
     def _map(self, name: str) -> Ids:
         try:
-            mapped: Ids = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+            mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{self.folder / name}: {error}; delete {self.folder} to prepare it anew") from None
-        return mapped
+        if isinstance(mapped, np.memmap):  # an empty array is not mapped
+            self._maps.append(mapped._mmap)  # type: ignore[attr-defined]
+        return mapped.view(np.ndarray)  # plain arrays are sliced several times faster than numpy's memmap
 
     def _check_sizes(self) -> None:
         for name, size in self.index["files"].items():

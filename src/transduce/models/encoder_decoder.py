@@ -12,6 +12,7 @@ from transduce.nn.block import DecoderLayer, EncoderLayer, NormPlace
 from transduce.nn.cache import LayerCache
 from transduce.nn.embedding import Embedding
 from transduce.nn.positions import Positions
+from transduce.nn.projections import calm_residuals
 from transduce.nn.segments import Segments
 
 
@@ -82,6 +83,8 @@ class EncoderDecoder(nn.Module):
         self.embedding = Embedding(vocab_size, positions, config.d_model, config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
+        calm_residuals(self.encoder, sublayers=2)
+        calm_residuals(self.decoder, sublayers=3)
         # A post-norm stack ends in a norm already; a pre-norm one needs one at its end.
         ends_bare = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model) if ends_bare else nn.Identity()

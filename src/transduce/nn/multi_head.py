@@ -4,12 +4,12 @@ Projections that read the same input are one matrix product: queries, keys and v
 values of cross-attention.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.cache import LayerCache
+from transduce.nn.projections import projections
 from transduce.nn.segments import Segments
 
 
@@ -20,8 +20,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.num_heads, self.d_k, self.d_v, self.causal = num_heads, d_k, d_v, causal
         self.widths = [num_heads * d_k, num_heads * d_k, num_heads * d_v]
-        self.qkv = _projections(d_model, self.widths)
-        self.out = _projections(num_heads * d_v, [d_model])
+        self.qkv = projections(d_model, self.widths)
+        self.out = projections(num_heads * d_v, [d_model])
         self.engine = "auto"
 
     def forward(self, x_ND: Tensor, segments: Segments) -> Tensor:
@@ -55,9 +55,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
         self.widths = [num_heads * d_k, num_heads * d_v]
-        self.q = _projections(d_model, [num_heads * d_k])
-        self.kv = _projections(d_model, self.widths)
-        self.out = _projections(num_heads * d_v, [d_model])
+        self.q = projections(d_model, [num_heads * d_k])
+        self.kv = projections(d_model, self.widths)
+        self.out = projections(num_heads * d_v, [d_model])
         self.engine = "auto"
 
     def forward(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
@@ -85,12 +85,3 @@ class CrossAttention(nn.Module):
 
     def _queries(self, x_MD: Tensor) -> Tensor:
         return self.q(x_MD).view(-1, self.num_heads, self.d_k)
-
-
-def _projections(width_in: int, widths_out: list[int]) -> nn.Linear:
-    """One linear layer for several projections, each initialised as if it stood alone (Xavier, zero bias)."""
-    linear = nn.Linear(width_in, sum(widths_out))
-    for part in torch.split(linear.weight.detach(), widths_out):
-        nn.init.xavier_uniform_(part)
-    nn.init.zeros_(linear.bias)
-    return linear

@@ -44,7 +44,7 @@ class Loader:
 
     def batch(self, number: int) -> Batch:
         """Batch `number` of the plan."""
-        pairs = [self.plan.shards.pair(i) for i in self.plan.batch(number)]
+        pairs = self.plan.shards.pairs(self.plan.batch(number))
         packed = pack(self._with_dropout(pairs, number) if self.bpe_dropout else pairs)
         if self.fixed_length is None:
             return to_device(packed, self.device)

@@ -1,11 +1,12 @@
 """Draws the demo corpus: train, valid and test sentences that share words but not combinations.
 
 One in twelve (adjective, noun) and (verb, object noun) pairs is held out.  Train sentences contain no
-held-out pair; valid and test sentences contain at least one, and only word forms that occur in train.
+held-out pair; valid and test sentences contain at least one, and only word forms that train has often.
 """
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,14 +22,14 @@ Pair = tuple[str, str]
 
 _HELD_OUT_ONE_IN = 12
 _WORDS = range(3, 21)  # lengths of the English sentences
+_SEEN_OFTEN = 5  # times that train contains each word form of valid and test
 _MAX_DRAWS_PER_SENTENCE = 200  # far more than needed: only a train set too small to hold the words fails
 
-_MODALS = list(grammar.MODALS)
 _THAT_OR_IF = [
     (lexicon.SAY, False, "that"),
     (lexicon.THINK, False, "that"),
     (lexicon.KNOW, False, "that"),
-    (lexicon.HOPE, False, "that"),
+    (lexicon.HEAR, False, "that"),
     (lexicon.ASK, False, "if"),
     (lexicon.KNOW, True, "if"),
 ]
@@ -47,7 +48,8 @@ def demo_corpus(seed: int = 1, train: int = 50_000, valid: int = 500, test: int 
     """Returns a corpus of the given sizes, the same for the same seed everywhere."""
     stream, seen = sentences(seed), set[str]()
     train_pairs = _take(train, (sentence for sentence in stream if not has_held_out(sentence)), seen, None)
-    words = {form for pair in train_pairs for form in word_forms(pair)}
+    counts = Counter(form for pair in train_pairs for form in word_forms(pair))
+    words = {form for form, count in counts.items() if count >= _SEEN_OFTEN}
     held_out = _take(valid + test, filter(has_held_out, stream), seen, words)
     return DemoCorpus(train_pairs, held_out[:valid], held_out[valid:])
 
@@ -55,8 +57,7 @@ def demo_corpus(seed: int = 1, train: int = 50_000, valid: int = 500, test: int 
 def write_demo_corpus(folder: Path, corpus: DemoCorpus) -> None:
     """Writes each split as two line-aligned text files, such as train.en and train.de."""
     folder.mkdir(parents=True, exist_ok=True)
-    for split in ("train", "valid", "test"):
-        pairs: list[Pair] = getattr(corpus, split)
+    for split, pairs in vars(corpus).items():
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
@@ -151,10 +152,10 @@ def _adjectives(tags: str) -> list[Adjective]:
 
 
 @cache
-def _determiners(definite: bool, owned: bool) -> list[str]:
+def _determiners(tags: str, definite: bool) -> list[str]:
     """Returns the determiners to choose from, the usual ones repeated."""
-    possessives = ["my", "your", "his", "her", "our"] if owned else []
-    return ["the"] * 6 + ["this"] + possessives + ([] if definite else ["a"] * 5)
+    possessives = [] if "unowned" in tags else ["my", "your", "his", "her", "our"]
+    return ["the"] * 6 + ["this"] + possessives + ["a"] * (0 if definite or "kin" in tags else 5)
 
 
 def _share(left: str, right: str) -> bool:
@@ -221,7 +222,7 @@ class _Sampler:
         """Draws a clause with a full verb."""
         verb = self._rng.choice(lexicon.VERBS)
         is_state = verb.adjuncts == "state"
-        modal = "" if is_state or self._chance(75) else self._rng.choice(_MODALS)
+        modal = "" if is_state or self._chance(75) else self._rng.choice(list(grammar.MODALS))
         negated = self._chance(18) and modal != "must"  # for "must not" is not "muss nicht"
         tense = "past" if modal in ("", "want") and self._chance(40) else "present"
         # Only a direct object can say "kein", so that other negated phrases are definite.
@@ -262,10 +263,9 @@ class _Sampler:
 
     def _noun_phrase(self, tags: str, definite: bool) -> NounPhrase:
         noun = self._rng.choice(_nouns(tags))
-        determiners = _determiners(definite or "kin" in noun.tags, "unowned" not in noun.tags)
         plural_percent = 0 if noun.english_plural == "-" else 8 if "single" in noun.tags else 25
         return NounPhrase(
-            determiner=self._rng.choice(determiners),
+            determiner=self._rng.choice(_determiners(noun.tags, definite)),
             noun=noun,
             plural=self._chance(plural_percent),
             adjective=self._rng.choice(_adjectives(noun.tags)) if self._chance(30) else None,
@@ -294,7 +294,6 @@ def _can_follow_when(clause: Clause) -> bool:
 
 def _can_be_infinitive(clause: Clause) -> bool:
     """Wants a person doing something to an object, the rest being left to the verb that governs it."""
-    subject = clause.subject
-    is_person = isinstance(subject, Pronoun) or "person" in subject.noun.tags
+    is_person = isinstance(clause.subject, Pronoun) or "person" in clause.subject.noun.tags
     is_plain = clause.tense == "present" and not (clause.modal or clause.negated or clause.time)
     return is_person and is_plain and clause.object is not None and clause.verb.adjuncts != "state"

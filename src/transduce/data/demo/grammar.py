@@ -175,11 +175,11 @@ def _english_verbs(clause: Clause, question: bool) -> tuple[str, str]:
         return clause.modal, verb.base
     base, past, rest = ("want", "wanted", f"to {verb.base}") if clause.modal else (verb.base, verb.past, "")
     if clause.negated or question:
-        return english_finite("do", "did", clause.tense, who), _join(base, rest)
-    return "", _join(english_finite(base, past, clause.tense, who), rest)
+        return _english_finite("do", "did", clause.tense, who), _join(base, rest)
+    return "", _join(_english_finite(base, past, clause.tense, who), rest)
 
 
-def english_finite(base: str, past: str, tense: str, who: int) -> str:
+def _english_finite(base: str, past: str, tense: str, who: int) -> str:
     """Inflects a full verb for tense and person."""
     if tense == "past":
         return past
@@ -256,16 +256,15 @@ def _german_middle(clause: Clause) -> str:
         place = _german_prepositional("in", clause.place, "dat")
     elif clause.place:
         place = clause.place.german
-    if clause.object is None:
-        pass
-    elif preposition:
-        late = _german_prepositional(preposition, clause.object, case)
-    elif case == "acc" and not is_definite(clause.object):
-        late, negation = _german_phrase(clause.object, case, negated=clause.negated), ""
-    elif isinstance(clause.object, Pronoun) or clause.negated:
-        early = _german_phrase(clause.object, case)
-    else:
-        middle = _german_phrase(clause.object, case)
+    phrase = clause.object
+    if phrase and preposition:
+        late = _german_prepositional(preposition, phrase, case)
+    elif phrase and case == "acc" and not is_definite(phrase):
+        late, negation = _german_phrase(phrase, case, negated=clause.negated), ""
+    elif phrase and (isinstance(phrase, Pronoun) or clause.negated):
+        early = _german_phrase(phrase, case)
+    elif phrase:
+        middle = _german_phrase(phrase, case)
     return _join(recipient, early, time, negation, middle, place, late)
 
 
