@@ -182,10 +182,10 @@ class _Sampler:
         if kind < 59:
             return Sentence(self._clause(), "but", self._clause(_starts_with_subject))
         if kind < 67:
-            verb = self._rng.choice((lexicon.TRY, lexicon.PROMISE, lexicon.FORGET))
-            tense = "past" if self._chance(40) else "present"
             second = self._clause(_can_be_infinitive)
-            return Sentence(Clause(second.subject, verb, tense=tense), "to", second)
+            verb = self._rng.choice((lexicon.TRY, lexicon.PROMISE, lexicon.FORGET))
+            main = Clause(second.subject, verb, tense=second.tense)
+            return Sentence(main, "to", replace(second, modal="", negated=False, time=None))
         if kind < 82:
             verb, negated, conjunction = self._rng.choice(_THAT_OR_IF)
             main = Clause(self._phrase("person", definite=True), verb, negated=negated)
@@ -293,7 +293,6 @@ def _can_follow_when(clause: Clause) -> bool:
 
 
 def _can_be_infinitive(clause: Clause) -> bool:
-    """Wants a person doing something to an object, the rest being left to the verb that governs it."""
+    """Wants a person to act on an object: a bare "zu schlafen" would go without the comma."""
     is_person = isinstance(clause.subject, Pronoun) or "person" in clause.subject.noun.tags
-    is_plain = clause.tense == "present" and not (clause.modal or clause.negated or clause.time)
-    return is_person and is_plain and clause.object is not None and clause.verb.adjuncts != "state"
+    return is_person and clause.object is not None and clause.verb.adjuncts != "state"

@@ -1,7 +1,8 @@
 """The words of the demo corpus, one entry a line, and the frozen records the lines are parsed into.
 
 Tags say which words go together: a verb lists the tags of its subjects, objects and locations, an
-adjective those of the nouns it describes.
+adjective those of the nouns it describes.  Nouns tagged "unowned" take no possessive, "kin" no "a" and
+"single" seldom a plural.
 """
 
 from dataclasses import dataclass
@@ -44,12 +45,12 @@ class Verb:
     subjects: str
     frame: str  # "acc", "dat", "dat+acc" (with a recipient), a preposition and its case, or nothing
     objects: str
-    adjuncts: str  # tags of locations, or "state" for verbs that take no time, place single or modal
+    adjuncts: str  # tags of locations, or "state" for verbs that take no time, place or modal
 
 
 @dataclass(frozen=True)
 class Adverb:
-    """An adverb of time or place; its kind says which tenses or locations it suits."""
+    """An adverb; its kind is a tense, "frequency" or "mid" (any tense, no negation), or tags of locations."""
 
     english: str
     german: str

@@ -1,0 +1,250 @@
+"""What tests share: a toy language, a tiny tokenizer and model, and the command line as processes.
+
+Run as a script, this file is the server behind `CommandLine` (see there).
+"""
+
+import json
+import os
+import random
+import runpy
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from hypothesis import settings
+
+PATIENCE = 120
+"""Seconds after which a command counts as hanging."""
+
+
+def serve() -> None:
+    """Import torch once; then fork for each request, and let the child become `python -m transduce`."""
+    import transduce.evaluation.scores
+    import transduce.training.api  # noqa: F401
+
+    def answer(number: int) -> None:
+        os.write(1, f"{number}\n".encode())
+
+    answer(0)
+    while line := sys.stdin.readline():
+        request = json.loads(line)
+        if child := os.fork():
+            answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            continue
+        os.chdir(request["cwd"])
+        for fd, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+            os.dup2(os.open(request["files"][fd], mode), fd)
+        sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, range(3), "rww")
+        sys.argv = ["transduce", *request["words"]]
+        runpy.run_module("transduce", run_name="__main__", alter_sys=True)
+        return
+
+
+settings.register_profile("transduce", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("transduce")
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Prepared corpora go to a folder of this test run, never to the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSDUCE_CACHE", str(folder))
+        yield folder
+
+
+def make_toy_pairs(count: int, seed: int) -> Pairs:
+    """A language of two-syllable words whose translation is the same words backwards."""
+    chance = random.Random(seed)
+    syllables = [consonant + vowel for consonant in "bdg" for vowel in "aeiou"]
+    pairs = []
+    for _ in range(count):
+        words = ["".join(chance.choices(syllables, k=2)) for _ in range(chance.randint(2, 6))]
+        pairs.append((" ".join(words), " ".join(reversed(words))))
+    return pairs
+
+
+@pytest.fixture(scope="session")
+def toy_pairs() -> Pairs:
+    """300 pairs of the toy language."""
+    return make_toy_pairs(300, seed=1)
+
+
+@pytest.fixture(scope="session")
+def toy_tokenizer(toy_pairs: Pairs) -> Any:
+    """A vocabulary of the toy language."""
+    from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+
+    return Tokenizer.train((text for pair in toy_pairs for text in pair), TokenizerConfig(vocab_size=350))
+
+
+@pytest.fixture(scope="session")
+def make_shards(toy_tokenizer: Any) -> Callable[..., Any]:
+    """A function that writes pairs of text as token shards, `shard_pairs` to a shard."""
+
+    def make(folder: Path, pairs: Pairs, shard_pairs: int = 100, tokenizer: Any = toy_tokenizer) -> Any:
+        from transduce.data.shards import TokenShards, write_index, write_shard
+
+        folder.mkdir(parents=True)
+        for number, start in enumerate(range(0, len(pairs), shard_pairs)):
+            sides = [tokenizer.encode_all(side) for side in zip(*pairs[start : start + shard_pairs], strict=True)]
+            write_shard(folder, number, sides, tokenizer.vocab_size)
+        write_index(folder, {"vocab_size": tokenizer.vocab_size, "report": []})
+        return TokenShards(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def untrained_model(toy_tokenizer: Any) -> Any:
+    """A tiny model with random weights, for what does not depend on what it says."""
+    import torch
+
+    from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+
+    torch.set_num_threads(1)  # of a model this small, more would only wait for each other
+    torch.manual_seed(1)
+    config = ModelConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
+    return EncoderDecoder(config, toy_tokenizer.vocab_size).eval()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class CommandLine:
+    """Runs `python -m transduce WORDS`, each time in a process of its own.
+
+    Importing torch takes seconds, so the processes are forked from a server that has it imported already; `fresh`
+    starts a new interpreter instead. The server computes nothing itself, so a child finds the state of a new one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, *words: str | Path, stdin: str | bytes = "", cwd: Path) -> Finished:
+        """Run a command to its end."""
+        files = [self.folder / name for name in ("stdin", "stdout", "stderr")]
+        for file, content in zip(files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True):
+            file.write_bytes(content)
+        server = self._start()
+        request = {"cwd": str(cwd), "files": list(map(str, files)), "words": list(map(str, words))}
+        assert server.stdin
+        server.stdin.write(json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        code = self._answer(server)
+        return Finished(code, *(file.read_bytes().decode("utf-8", "replace") for file in files[1:]))
+
+    def fresh(self, *words: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
+        """Start a command in a new interpreter."""
+        command = [sys.executable, "-m", "transduce", *map(str, words)]
+        return subprocess.Popen(command, cwd=cwd, env=self.environment, text=True, encoding="utf-8", **options)
+
+    def close(self) -> None:
+        """End the server."""
+        if self._server and self._server.stdin:
+            self._server.stdin.close()
+            self._server.wait(PATIENCE)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        if self._server is None:
+            command = [sys.executable, __file__]
+            pipe = subprocess.PIPE
+            self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=self.environment, bufsize=0)
+            assert self._answer(self._server) == 0
+        return self._server
+
+    def _answer(self, server: "subprocess.Popen[bytes]") -> int:
+        stdout: IO[bytes] | None = server.stdout
+        assert stdout
+        if not select.select([stdout], [], [], PATIENCE)[0]:
+            server.kill()
+            self._server = None
+            pytest.fail(f"a command took more than {PATIENCE} s")
+        return int(stdout.readline())
+
+
+@pytest.fixture(scope="session")
+def transduce(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLine]:
+    """The command line; `transduce("info", "-m", run, cwd=folder)`."""
+    command_line = CommandLine(tmp_path_factory.mktemp("command_line"))
+    yield command_line
+    command_line.close()
+
+
+# Small enough that training takes two seconds, large enough that every part of the model is there.
+TINY = {
+    "tokenizer.vocab_size": 350,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "model.d_model": 32,
+    "model.d_ff": 64,
+    "model.num_heads": 2,
+    "train.steps": 60,
+    "train.save_every": 20,
+    "train.log_every": 1,
+    "train.batch_tokens": 256,
+    "train.warmup": 20,
+    "train.learning_rate": 0.2,
+    "train.valid_sentences": 4,
+}
+
+
+def as_sets(values: dict[str, Any]) -> list[str]:
+    """Settings in the words of the command line."""
+    return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run of the toy language, not to be changed: copy what you change."""
+
+    folder: Path
+    """Where the command was given: it holds train.src, train.tgt, valid.src, valid.tgt and the run."""
+    outcome: Finished
+    words: Sequence[str]
+    """Of the command that trained it, without --out."""
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return self.folder / "run"
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    """Lines to a file."""
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(transduce: CommandLine, toy_pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
+    """The toy language, learnt through the command line from two files."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name, pairs in (("train", toy_pairs), ("valid", make_toy_pairs(20, seed=2))):
+        for side, lines in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
+            write_lines(folder / f"{name}.{side}", lines)
+    files = [word for name in ("src", "tgt") for word in (f"--{name}", str(folder / f"train.{name}"))]
+    files += [word for name in ("src", "tgt") for word in (f"--valid-{name}", str(folder / f"valid.{name}"))]
+    words = ["train", *files, "--preset", "tiny", *as_sets(TINY)]
+    outcome = transduce(*words, "--out", "run", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    return TrainedRun(folder, outcome, words)
+
+
+if __name__ == "__main__":
+    serve()

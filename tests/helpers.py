@@ -1,0 +1,87 @@
+"""What several test files share: small models, random sentences, corpora on disk."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from transduce.data.shards import TokenShards, write_index, write_shard
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.nn.multi_head import CrossAttention, SelfAttention
+from transduce.nn.segments import Segments
+
+FIRST_WORD = 4
+"""Ids below are markers: PAD, UNK, BOS, EOS."""
+
+
+def small_model(seed: int = 0, vocab_size: int = 23, **settings: object) -> EncoderDecoder:
+    """A tiny model without dropout. Biases and norms are random too, so that none of them goes unnoticed."""
+    sizes: dict[str, object] = {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "d_model": 16,
+        "d_ff": 24,
+        "num_heads": 4,
+        "dropout": 0.0,
+        "max_positions": 64,
+    }
+    generator = torch.Generator().manual_seed(seed)
+    model = EncoderDecoder(ModelConfig(**(sizes | settings)), vocab_size)  # type: ignore[arg-type]
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        with torch.no_grad():
+            parameter.copy_(1 + 0.3 * noise if name.endswith("norm.weight") else 0.3 * noise)
+    return model
+
+
+def use_engine(model: nn.Module, engine: str) -> None:
+    """Let every attention of the model use this engine."""
+    for module in model.modules():
+        if isinstance(module, SelfAttention | CrossAttention):
+            module.engine = engine
+
+
+def random_sentences(lengths: Sequence[int], vocab_size: int, seed: int) -> list[list[int]]:
+    """Sentences of these lengths, of words alone."""
+    draw = random.Random(seed)
+    return [[draw.randrange(FIRST_WORD, vocab_size) for _ in range(length)] for length in lengths]
+
+
+def lay_end_to_end(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:
+    """Sentences as a packed run of tokens."""
+    tokens_N = torch.tensor([token for sentence in sentences for token in sentence])
+    return tokens_N, Segments.of_lengths([len(sentence) for sentence in sentences])
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of the gradients, which are then cleared."""
+    found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    return found
+
+
+def paper_sinusoids(length: int, d_model: int) -> list[list[float]]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)) (section 3.5)."""
+    table = []
+    for position in range(length):
+        row = []
+        for column in range(d_model):
+            two_i = column - column % 2
+            angle = position / 10000 ** (two_i / d_model)
+            row.append(math.sin(angle) if column % 2 == 0 else math.cos(angle))
+        table.append(row)
+    return table
+
+
+def write_corpus(folder: Path, lengths: Sequence[tuple[int, int]], shard_pairs: int = 1000) -> TokenShards:
+    """A corpus of pairs with these (source, target) lengths. Ids tell pairs apart: all are the pair's number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard, start in enumerate(range(0, len(lengths), shard_pairs)):
+        part = list(enumerate(lengths))[start : start + shard_pairs]
+        sides = [[[number % 65536] * pair[side] for number, pair in part] for side in (0, 1)]
+        write_shard(folder, shard, sides, vocab_size=65536)
+    write_index(folder, {})
+    return TokenShards(folder)

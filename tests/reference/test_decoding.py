@@ -1,0 +1,494 @@
+"""Decoding step by step against the whole forward pass, and search against enumeration of everything."""
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from helpers import lay_end_to_end, random_sentences, small_model
+from torch import Tensor
+
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search import beam as beam_module
+from transduce.search.beam import BeamState, beam_search
+from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.options import SearchConfig, search
+from transduce.search.sampling import likeliest, roll_out, sampler
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+WORDS = (4, 5, 6)
+ALPHAS = [0.0, 0.6, 1.0, -0.5]
+EXACT_BEAM = 81  # as many as there are outputs of 4 words, so nothing is ever dropped
+
+
+# A decoder whose every probability is known
+
+
+@dataclass
+class Rows:
+    """What the fake decoder remembers: sentence and prefix of each row."""
+
+    rows: list[tuple[str, tuple[int, ...]]]
+    sentences: int
+
+
+class TableDecoder:
+    """Random but fixed probabilities of the next token, given the sentence and all that was said before."""
+
+    def __init__(self, seed: int, end_bonus: float = 0.0, sharp_end: bool = False) -> None:
+        self.seed, self.end_bonus, self.sharp_end = seed, end_bonus, sharp_end
+        self.steps = 0
+        self._logits: dict[tuple[str, tuple[int, ...]], list[float]] = {}
+
+    def logits(self, sentence: str, prefix: tuple[int, ...]) -> list[float]:
+        if (sentence, prefix) not in self._logits:
+            draw = random.Random(f"{self.seed}/{sentence}/{prefix}")
+            shift = draw.uniform(-5, 5)  # logits are no log-probabilities
+            logits = [draw.gauss(0, 1.5) + shift for _ in range(7)]
+            logits[EOS] += self.end_bonus
+            if self.sharp_end:
+                logits[EOS] = shift + (12 if draw.random() < 0.3 else -12)
+            self._logits[sentence, prefix] = logits
+        return self._logits[sentence, prefix]
+
+    def log_probs(self, sentence: str, prefix: tuple[int, ...]) -> list[float]:
+        logits = self.logits(sentence, prefix)
+        total = math.log(sum(map(math.exp, logits)))
+        return [logit - total for logit in logits]
+
+    def log_prob(self, sentence: str, words: Sequence[int]) -> float:
+        """Of these words and the end marker."""
+        said = (*words, EOS)
+        return sum(self.log_probs(sentence, tuple(said[:t]))[token] for t, token in enumerate(said))
+
+    def start(self, source: list[str]) -> Rows:
+        return Rows([(sentence, ()) for sentence in source], len(source))
+
+    def step(self, token_R: Tensor, state: Rows) -> tuple[Tensor, Rows]:
+        self.steps += 1
+        rows = []
+        for (sentence, prefix), token in zip(state.rows, token_R.tolist(), strict=True):
+            rows.append((sentence, (*prefix, token)))
+            assert (*prefix, token)[0] == BOS
+        return torch.tensor([self.logits(s, prefix[1:]) for s, prefix in rows]), Rows(rows, state.sentences)
+
+    def reorder(self, state: Rows, index_BW: Tensor) -> Rows:
+        width = len(state.rows) // state.sentences
+        owners = [{row // width for row in rows} for rows in index_BW.tolist()]
+        assert all(len(owner) == 1 for owner in owners), "a sentence must keep to its own rows"
+        order = [min(owner) for owner in owners]
+        assert order == sorted(set(order)), "sentences must keep their order"
+        return Rows([state.rows[row] for row in index_BW.flatten().tolist()], len(owners))
+
+
+def penalty(length_with_end: int, alpha: float) -> float:
+    return math.pow((5 + length_with_end) / 6, alpha)
+
+
+def all_outputs(
+    decoder: TableDecoder, sentence: str, limit: int, alpha: float, prefix: Sequence[int] = ()
+) -> list[Hypothesis]:
+    """Every output there is, best first."""
+    found = []
+    for length in range(len(prefix), limit + 1):
+        for words in itertools.product(WORDS, repeat=length):
+            if words[: len(prefix)] == tuple(prefix):
+                log_prob = decoder.log_prob(sentence, words)
+                found.append(Hypothesis(list(words), log_prob, log_prob / penalty(length + 1, alpha)))
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+def greedy_output(decoder: TableDecoder, sentence: str, limit: int, prefix: Sequence[int] = ()) -> list[int]:
+    """The likeliest word, again and again."""
+    words: list[int] = list(prefix)
+    while len(words) < limit:
+        log_probs = decoder.log_probs(sentence, tuple(words))
+        best = max((EOS, *WORDS), key=log_probs.__getitem__)
+        if best == EOS:
+            break
+        words.append(best)
+    return words
+
+
+def assert_same_outputs(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert [[h.tokens for h in group] for group in found] == [[h.tokens for h in group] for group in expected]
+    for group, expected_group in zip(found, expected, strict=True):
+        assert [h.log_prob for h in group] == pytest.approx([h.log_prob for h in expected_group], abs=1e-4)
+        assert [h.score for h in group] == pytest.approx([h.score for h in expected_group], abs=1e-4)
+
+
+# Beam search
+
+
+@pytest.mark.parametrize(("length", "alpha", "value"), [(1, 0.6, 1.0), (7, 0.6, 2**0.6), (13, 1, 3), (7, -1, 0.5)])
+def test_the_length_penalty_is_five_plus_length_over_six_to_the_alpha(length: int, alpha: float, value: float) -> None:
+    assert length_penalty(length, alpha) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 50])
+def test_without_alpha_the_length_penalty_is_none(length: int) -> None:
+    assert length_penalty(length, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("nbest", [1, 3, EXACT_BEAM])
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_what_enumeration_finds(seed: int, alpha: float, nbest: int) -> None:
+    decoder = TableDecoder(seed)
+    limits = {"a": 4, "b": 0, "c": 2, "d": 4, "e": 1, "f": 3}
+    found = beam_search(decoder, list(limits), list(limits.values()), beam=EXACT_BEAM, alpha=alpha, nbest=nbest)
+    expected = [all_outputs(decoder, name, limit, alpha)[:nbest] for name, limit in limits.items()]
+    assert_same_outputs(found, expected)
+
+
+@pytest.mark.parametrize("end_bonus", [-3.0, 3.0], ids=["long outputs", "short outputs"])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_wide_beam_is_exact_for_long_and_for_short_outputs(alpha: float, end_bonus: float) -> None:
+    decoder = TableDecoder(9, end_bonus)
+    found = beam_search(decoder, ["a", "b"], [4, 3], beam=EXACT_BEAM, alpha=alpha, nbest=5)
+    assert_same_outputs(found, [all_outputs(decoder, name, limit, alpha)[:5] for name, limit in [("a", 4), ("b", 3)]])
+
+
+def narrow_beam(decoder: TableDecoder, sentence: str, limit: int, beam: int, alpha: float) -> list[Hypothesis]:
+    """Beam search as the definition has it, on lists: of the best 2W extensions, those that end and W that do not."""
+    alive: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended: list[Hypothesis] = []
+    for t in range(limit + 1):
+        extensions = [
+            (log_prob + decoder.log_probs(sentence, words)[token], words, token)
+            for log_prob, words in alive
+            for token in ((EOS,) if t == limit else (EOS, *WORDS))
+        ]
+        best = sorted(extensions, reverse=True)[: 2 * beam]
+        ended += [Hypothesis(list(words), p, p / penalty(t + 1, alpha)) for p, words, token in best if token == EOS]
+        alive = [(p, (*words, token)) for p, words, token in best if token != EOS][:beam]
+    return sorted(ended, key=lambda hypothesis: -hypothesis.score)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_narrow_beam_keeps_the_best_at_each_step(alpha: float, beam: int) -> None:
+    for seed in range(5):
+        decoder = TableDecoder(seed)
+        found = beam_search(decoder, ["a", "b", "c"], [6, 3, 5], beam=beam, alpha=alpha)
+        expected = [
+            narrow_beam(decoder, name, limit, beam, alpha)[:1] for name, limit in zip("abc", [6, 3, 5], strict=True)
+        ]
+        assert_same_outputs(found, expected)
+
+
+def nothing_alive(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:
+    return beams.alive_log_prob_BW[:, 0].isneginf().tolist()
+
+
+@pytest.mark.parametrize(("beam", "nbest"), [(1, 1), (2, 1), (4, 1), (4, 4)])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_stopping_early_never_changes_the_result(
+    alpha: float, beam: int, nbest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, limits = list("abcdef"), [9, 3, 7, 0, 9, 5]
+    settings = {"beam": beam, "alpha": alpha, "nbest": nbest}
+    saved_steps = 0
+    for seed in range(6):
+        early, late = TableDecoder(seed, end_bonus=1.0), TableDecoder(seed, end_bonus=1.0)
+        found = beam_search(early, names, limits, **settings)
+        with monkeypatch.context() as patch:
+            patch.setattr(beam_module, "_finished", nothing_alive)
+            expected = beam_search(late, names, limits, **settings)
+        assert late.steps == max(limits) + 1
+        saved_steps += late.steps - early.steps
+        assert_same_outputs(found, expected)
+    assert saved_steps > 0, "none of these searches stopped early, so nothing was tested"
+
+
+def test_outputs_are_as_long_as_their_limit_allows_and_no_longer() -> None:
+    decoder, names, limits = TableDecoder(1, end_bonus=-50.0), list("abcde"), [3, 0, 7, 1, 7]
+    alpha = 3.0  # the end is as unlikely everywhere, so that the longest output scores best
+    searched = beam_search(decoder, names, limits, beam=3, alpha=alpha)
+    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+    sampled = roll_out(decoder, names, limits, sampler(1.0, 0, 1.0, 1, "cpu"), alpha=alpha, rows=3)
+    for outputs in (searched, greedy, sampled):
+        for group, limit in zip(outputs, limits, strict=True):
+            assert {len(hypothesis.tokens) for hypothesis in group} == {limit}
+
+
+def test_markers_are_never_said_however_likely() -> None:
+    decoder = TableDecoder(1)
+    plain_logits = decoder.logits
+
+    def logits(sentence: str, prefix: tuple[int, ...]) -> list[float]:
+        return [x + 8 * (token in (PAD, UNK, BOS)) for token, x in enumerate(plain_logits(sentence, prefix))]
+
+    decoder.logits = logits  # type: ignore[method-assign]
+    outputs = beam_search(decoder, ["a", "b"], [5, 5], beam=4, alpha=0.6, nbest=4)
+    outputs += roll_out(decoder, ["a", "b"], [5, 5], likeliest, alpha=0.6)
+    outputs += roll_out(decoder, ["a", "b"], [5, 5], sampler(1.0, 0, 1.0, 1, "cpu"), alpha=0.6, rows=20)
+    said = {token for group in outputs for hypothesis in group for token in hypothesis.tokens}
+    assert said <= set(WORDS)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_forced_prefix_starts_the_output_and_the_rest_is_the_best_after_it(alpha: float) -> None:
+    decoder = TableDecoder(2)
+    names, limits, prefixes = list("abcd"), [4, 3, 4, 2], [(5,), (), (6, 4, 4, 5), (4, 6)]
+    cases = list(zip(names, limits, prefixes, strict=True))
+    found = beam_search(decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=2, prefixes=prefixes)
+    assert_same_outputs(found, [all_outputs(decoder, n, limit, alpha, prefix)[:2] for n, limit, prefix in cases])
+
+    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha, prefixes=prefixes)
+    assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case) for case in cases]
+    sampled = roll_out(decoder, names, limits, sampler(1.0, 0, 1.0, 1, "cpu"), alpha=alpha, rows=5, prefixes=prefixes)
+    for group, prefix in zip(sampled, prefixes, strict=True):
+        assert all(tuple(hypothesis.tokens[: len(prefix)]) == prefix for hypothesis in group)
+
+
+def test_a_prefix_beyond_the_limit_raises_the_limit() -> None:
+    decoder = TableDecoder(2)
+    for config in (SearchConfig(beam=4, max_extra=0), SearchConfig(beam=1, max_extra=0)):
+        found = search(decoder, ["a", "b"], [1, 1], config, prefixes=[(4, 5, 6), ()])
+        assert found[0][0].tokens == [4, 5, 6]
+        assert len(found[1][0].tokens) <= 1
+
+
+@pytest.mark.parametrize("beam", [2, 4])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) -> None:
+    decoder = TableDecoder(7, end_bonus=0.5)
+    names, limits = list("abcdefgh"), [8, 0, 5, 8, 2, 6, 1, 7]
+    together = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=2)
+    alone = [
+        beam_search(decoder, [name], [limit], beam=beam, alpha=alpha, nbest=2)[0]
+        for name, limit in zip(names, limits, strict=True)
+    ]
+    assert_same_outputs(together, alone)
+    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+    for name, limit, group in zip(names, limits, greedy, strict=True):
+        assert_same_outputs([group], roll_out(decoder, [name], [limit], likeliest, alpha=alpha))
+
+
+# Greedy search
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_greedy_search_takes_the_likeliest_word_again_and_again(alpha: float) -> None:
+    names, lengths = list("abcdefgh"), [3, 0, 5, 1, 6, 6, 6, 2]
+    for seed in range(5):
+        decoder = TableDecoder(seed)
+        found = search(decoder, names, lengths, SearchConfig(beam=1, length_penalty=alpha, max_extra=2))
+        for name, length, group in zip(names, lengths, found, strict=True):
+            (hypothesis,) = group
+            assert hypothesis.tokens == greedy_output(decoder, name, length + 2)
+            assert hypothesis.log_prob == pytest.approx(decoder.log_prob(name, hypothesis.tokens), abs=1e-4)
+            expected = hypothesis.log_prob / penalty(len(hypothesis.tokens) + 1, alpha)
+            assert hypothesis.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_of_one_is_greedy_search_where_the_end_is_certain_or_out_of_the_question(alpha: float) -> None:
+    """Elsewhere a beam of one may do better: it also remembers an end that was the second choice."""
+    names, limits = list("abcdefgh"), [5, 0, 7, 3, 8, 8, 8, 4]
+    for seed in range(5):
+        decoder = TableDecoder(seed, sharp_end=True)
+        greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+        assert_same_outputs(beam_search(decoder, names, limits, beam=1, alpha=alpha), greedy)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_beam_of_one_never_does_worse_than_greedy_search(alpha: float) -> None:
+    names, limits = list("abcdefgh"), [5, 0, 7, 3, 8, 8, 8, 4]
+    for seed in range(5):
+        decoder = TableDecoder(seed)
+        greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+        searched = beam_search(decoder, names, limits, beam=1, alpha=alpha)
+        for one, other in zip(searched, greedy, strict=True):
+            assert one[0].score >= other[0].score - 1e-5
+
+
+# Sampling
+
+PROBABILITIES = {EOS: 0.05, 4: 0.5, 5: 0.3, 6: 0.15}
+
+
+def draw_tokens(choose: object, count: int = 20_000) -> dict[int, float]:
+    """How often each token is drawn from PROBABILITIES."""
+    log_prob_V = torch.full((7,), -torch.inf)
+    for token, probability in PROBABILITIES.items():
+        log_prob_V[token] = math.log(probability)
+    drawn_R = choose(log_prob_V.expand(count, -1))  # type: ignore[operator]
+    return {token: (drawn_R == token).float().mean().item() for token in range(7)}
+
+
+def assert_frequencies(found: dict[int, float], expected: dict[int, float], count: int = 20_000) -> None:
+    """Within five standard deviations; what is impossible never happens."""
+    for token, frequency in found.items():
+        probability = expected.get(token, 0.0)
+        assert abs(frequency - probability) <= 5 * math.sqrt(probability * (1 - probability) / count), token
+
+
+def normalised(weights: dict[int, float]) -> dict[int, float]:
+    total = sum(weights.values())
+    return {token: weight / total for token, weight in weights.items()}
+
+
+def test_sampling_draws_tokens_as_often_as_they_are_likely() -> None:
+    assert_frequencies(draw_tokens(sampler(1.0, 0, 1.0, seed=3, device="cpu")), PROBABILITIES)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature_raises_probabilities_to_its_inverse(temperature: float) -> None:
+    expected = normalised({token: p ** (1 / temperature) for token, p in PROBABILITIES.items()})
+    assert_frequencies(draw_tokens(sampler(temperature, 0, 1.0, seed=3, device="cpu")), expected)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "kept"), [(1, [4]), (2, [4, 5]), (3, [4, 5, 6]), (4, [3, 4, 5, 6]), (50, [3, 4, 5, 6])]
+)
+def test_top_k_draws_among_the_k_likeliest_alone(top_k: int, kept: list[int]) -> None:
+    expected = normalised({token: PROBABILITIES[token] for token in kept})
+    assert_frequencies(draw_tokens(sampler(1.0, top_k, 1.0, seed=3, device="cpu")), expected)
+
+
+@pytest.mark.parametrize(
+    ("top_p", "kept"),
+    [(0.01, [4]), (0.49, [4]), (0.51, [4, 5]), (0.79, [4, 5]), (0.81, [4, 5, 6]), (0.96, [3, 4, 5, 6])],
+)
+def test_top_p_cuts_the_tail_behind_the_likeliest_words_that_reach_it(top_p: float, kept: list[int]) -> None:
+    expected = normalised({token: PROBABILITIES[token] for token in kept})
+    assert_frequencies(draw_tokens(sampler(1.0, 0, top_p, seed=3, device="cpu")), expected)
+
+
+def test_top_p_counts_probabilities_among_the_top_k() -> None:
+    # Of the two likeliest the first has 0.5 / 0.8 = 0.625, so 0.6 is reached by it alone.
+    assert_frequencies(draw_tokens(sampler(1.0, 2, 0.6, seed=3, device="cpu")), {4: 1.0})
+
+
+def test_sampled_outputs_come_as_often_as_their_probability_says() -> None:
+    decoder, rows, limit = TableDecoder(5), 4000, 2
+    (found,) = roll_out(decoder, ["a"], [limit], sampler(1.0, 0, 1.0, 11, "cpu"), alpha=0.6, rows=rows)
+    expected: dict[tuple[int, ...], float] = {}
+    for length in range(limit + 1):
+        for words in itertools.product(WORDS, repeat=length):
+            probability = 1.0
+            for t, token in enumerate((*words, EOS)):
+                exponentials = normalised(
+                    {other: math.exp(decoder.logits("a", words[:t])[other]) for other in (EOS, *WORDS)}
+                )
+                probability *= exponentials[token] if t < limit else 1.0
+            expected[words] = probability
+    assert sum(expected.values()) == pytest.approx(1)
+    for words, probability in expected.items():
+        frequency = sum(tuple(hypothesis.tokens) == words for hypothesis in found) / rows
+        assert abs(frequency - probability) <= 5 * math.sqrt(probability * (1 - probability) / rows), words
+
+
+def test_sampled_outputs_carry_the_models_own_probability_and_come_best_first() -> None:
+    decoder = TableDecoder(5)
+    choose = sampler(0.7, 3, 0.9, seed=1, device="cpu")
+    found = roll_out(decoder, ["a", "b"], [6, 4], choose, alpha=0.6, rows=8)
+    for name, group in zip("ab", found, strict=True):
+        assert len(group) == 8
+        for hypothesis in group:
+            log_prob = decoder.log_prob(name, hypothesis.tokens)
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            assert hypothesis.score == pytest.approx(log_prob / penalty(len(hypothesis.tokens) + 1, 0.6), abs=1e-4)
+        scores = [hypothesis.score for hypothesis in group]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_the_same_seed_samples_the_same_outputs_and_another_seed_others() -> None:
+    def sample(seed: int) -> list[list[Hypothesis]]:
+        config = SearchConfig(sample=True, nbest=4, max_extra=6, seed=seed)
+        return search(TableDecoder(5, end_bonus=-1.0), list("abc"), [2, 0, 4], config)
+
+    assert sample(1) == sample(1)
+    assert sample(1) != sample(2)
+
+
+def test_sampling_among_one_word_is_greedy_search() -> None:
+    names, limits = list("abcdef"), [5, 0, 7, 3, 8, 8]
+    for seed in range(3):
+        decoder = TableDecoder(seed)
+        sampled = roll_out(decoder, names, limits, sampler(1.3, 1, 1.0, seed, "cpu"), alpha=0.6, rows=2)
+        expected = [greedy_output(decoder, name, limit) for name, limit in zip(names, limits, strict=True)]
+        assert [[hypothesis.tokens for hypothesis in group] for group in sampled] == [[e, e] for e in expected]
+
+
+# The model's three calls
+
+V = 23
+SOURCES = random_sentences([5, 1, 8, 3], V, seed=1)
+SETTINGS = {
+    "post-norm": {"norm": "post"},
+    "pre-norm": {"norm": "pre"},
+    "learned positions": {"positions": "learned"},
+    "d_k unlike d_v": {"d_k": 3, "d_v": 7},
+    "few positions at first": {"max_positions": 4},
+}
+EACH_SETTING = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+
+
+def full_logits(model: EncoderDecoder, sources: list[list[int]], said: list[list[int]]) -> tuple[Tensor, ...]:
+    """The logits after each token that was said, from one forward pass; one (T, V) a sentence."""
+    model.embedding.positions.require(max(map(len, [*sources, *said])))
+    hidden_MD = model(*lay_end_to_end(sources), *lay_end_to_end(said))
+    return model.embedding.logits(hidden_MD).split([len(sentence) for sentence in said])
+
+
+@EACH_SETTING
+@torch.inference_mode()
+def test_steps_give_the_logits_of_the_forward_pass(settings: dict[str, object]) -> None:
+    model = small_model(seed=2, **settings)
+    targets = [[BOS, *said] for said in random_sentences([40] * len(SOURCES), V, seed=5)]
+    state = model.start(lay_end_to_end(SOURCES))
+    stepped = []
+    for token_R in torch.tensor(targets).T:
+        logits_RV, state = model.step(token_R, state)
+        stepped.append(logits_RV)
+    stepped_RTV = torch.stack(stepped, dim=1)
+    for found_TV, expected_TV in zip(stepped_RTV, full_logits(model, SOURCES, targets), strict=True):
+        torch.testing.assert_close(found_TV, expected_TV, rtol=1e-4, atol=1e-4)
+
+
+@EACH_SETTING
+@torch.inference_mode()
+def test_steps_after_reordering_give_the_logits_of_the_forward_pass(settings: dict[str, object]) -> None:
+    """Beams grow, their rows are permuted and doubled, sentences leave; across a growth of the cache (at 32)."""
+    model = small_model(seed=3, **settings)
+    draw = random.Random(4)
+    sentences = list(range(len(SOURCES)))
+    histories = [[BOS] for _ in SOURCES]
+    width = 1
+    state = model.start(lay_end_to_end(SOURCES))
+    for t in range(36):
+        logits_RV, state = model.step(torch.tensor([history[-1] for history in histories]), state)
+        sources = [SOURCES[sentence] for sentence in sentences for _ in range(width)]
+        expected_RV = torch.stack([logits_TV[-1] for logits_TV in full_logits(model, sources, histories)])
+        torch.testing.assert_close(logits_RV, expected_RV, rtol=1e-4, atol=1e-4)
+
+        kept = list(range(len(sentences)))
+        if t in (3, 30):
+            kept.remove({3: 1, 30: 0}[t])
+        new_width = {0: 3, 10: 2, 20: 4}.get(t, width)
+        index = [[place * width + draw.randrange(width) for _ in range(new_width)] for place in kept]
+        state = model.reorder(state, torch.tensor(index))
+        histories = [[*histories[row], draw.randrange(4, V)] for rows in index for row in rows]
+        sentences, width = [sentences[place] for place in kept], new_width
+
+
+@torch.inference_mode()
+def test_searching_with_a_model_scores_outputs_as_the_forward_pass_does_and_each_sentence_as_alone() -> None:
+    model = small_model(seed=6)
+    limits = [9, 3, 12, 6]
+    together = beam_search(model, lay_end_to_end(SOURCES), limits, beam=4, alpha=0.6, nbest=2)
+    for source, limit, group in zip(SOURCES, limits, together, strict=True):
+        assert_same_outputs([group], beam_search(model, lay_end_to_end([source]), [limit], beam=4, alpha=0.6, nbest=2))
+        for hypothesis in group:
+            (logits_TV,) = full_logits(model, [source], [[BOS, *hypothesis.tokens]])
+            log_prob_TV = logits_TV.log_softmax(-1)
+            said = [*hypothesis.tokens, EOS]
+            log_prob = sum(log_prob_TV[t, token].item() for t, token in enumerate(said))
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-3)
+            assert hypothesis.score == pytest.approx(log_prob / penalty(len(said), 0.6), abs=1e-3)

@@ -1,0 +1,295 @@
+"""What the paper states in formulas and tables, against formulas and tables written out here."""
+
+import math
+import random
+
+import pytest
+import torch
+from helpers import lay_end_to_end, paper_sinusoids, random_sentences, small_model
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.nn.block import DecoderLayer, EncoderLayer, Residual
+from transduce.nn.embedding import Embedding
+from transduce.nn.positions import Positions, sinusoids
+from transduce.nn.segments import Segments
+from transduce.training import loss as loss_module
+from transduce.training.loss import smoothed_cross_entropy
+from transduce.training.recipe import load_recipe
+from transduce.training.schedule import learning_rate
+
+PAD = 0
+
+# Vaswani et al. 2017 (arXiv 1706.03762), Table 3: all rows that state a parameter count.
+# N, d_model, d_ff, h, d_k, d_v, millions of parameters.
+TABLE_3 = {
+    "base": (6, 512, 2048, 8, 64, 64, 65),
+    "B d_k=16": (6, 512, 2048, 8, 16, 64, 58),
+    "B d_k=32": (6, 512, 2048, 8, 32, 64, 60),
+    "C N=2": (2, 512, 2048, 8, 64, 64, 36),
+    "C N=4": (4, 512, 2048, 8, 64, 64, 50),
+    "C N=8": (8, 512, 2048, 8, 64, 64, 80),
+    "C d_model=256": (6, 256, 2048, 8, 32, 32, 28),
+    "C d_model=1024": (6, 1024, 2048, 8, 128, 128, 168),
+    "C d_ff=1024": (6, 512, 1024, 8, 64, 64, 53),
+    "C d_ff=4096": (6, 512, 4096, 8, 64, 64, 90),
+}
+TABLE_3_BIG = (6, 1024, 4096, 16, 64, 64, 213)
+
+
+# Positions (section 3.5)
+
+
+@pytest.mark.parametrize("d_model", [2, 7, 16, 512])
+def test_sinusoids_are_the_papers_interleaved_sines_and_cosines(d_model: int) -> None:
+    expected_TD = torch.tensor(paper_sinusoids(120, d_model), dtype=torch.float64)
+    found_TD = sinusoids(120, d_model)
+    assert found_TD.dtype == torch.float32
+    torch.testing.assert_close(found_TD.double(), expected_TD, rtol=0, atol=1e-7)
+
+
+def test_a_table_of_sinusoids_grows_to_any_length_and_keeps_its_values() -> None:
+    positions = Positions("sinusoidal", 10, 16)
+    positions.require(37)
+    found_TD = positions(torch.arange(37))
+    torch.testing.assert_close(found_TD.double(), torch.tensor(paper_sinusoids(37, 16)).double(), rtol=0, atol=1e-7)
+
+
+# Embeddings (section 3.4)
+
+
+@pytest.mark.parametrize("d_model", [16, 512])
+def test_an_embedding_is_the_tokens_row_times_the_root_of_d_model_plus_its_position(d_model: int) -> None:
+    torch.manual_seed(0)
+    embedding = Embedding(11, Positions("sinusoidal", 20, d_model), d_model, dropout=0.0)
+    token_N, position_N = [5, 0, 10, 5], [0, 3, 7, 19]
+    found_ND = embedding(torch.tensor(token_N), torch.tensor(position_N))
+    table = paper_sinusoids(20, d_model)
+    for row, (token, position) in enumerate(zip(token_N, position_N, strict=True)):
+        expected_D = math.sqrt(d_model) * embedding.weight_VD[token] + torch.tensor(table[position])
+        torch.testing.assert_close(found_ND[row], expected_D, rtol=1e-6, atol=1e-6)
+
+
+def test_dropout_falls_on_the_sum_of_embedding_and_position() -> None:
+    torch.manual_seed(0)
+    embedding = Embedding(11, Positions("sinusoidal", 20, 64), 64, dropout=0.25)
+    token_N, position_N = torch.arange(4, 11), torch.arange(7)
+    whole_ND = embedding.eval()(token_N, position_N)
+    dropped_ND = embedding.train()(token_N, position_N)
+    is_zero_ND = dropped_ND == 0
+    assert 0.15 < is_zero_ND.float().mean() < 0.35
+    torch.testing.assert_close(dropped_ND, (whole_ND / 0.75).masked_fill(is_zero_ND, 0.0))
+
+
+def test_the_projection_before_the_softmax_is_the_embedding_itself() -> None:
+    model = small_model()
+    hidden_MD = torch.randn(5, 16, generator=torch.Generator().manual_seed(1))
+    logits_MV = model.embedding.logits(hidden_MD)
+    for row in range(5):
+        for word in range(23):
+            dot = sum(
+                a * b for a, b in zip(hidden_MD[row].tolist(), model.embedding.weight_VD[word].tolist(), strict=True)
+            )
+            assert logits_MV[row, word].item() == pytest.approx(dot, abs=1e-5)
+    assert [name for name, x in model.named_parameters() if 23 in x.shape] == ["embedding.weight_VD"]
+
+
+# Sub-layers (section 3.1, dropout of section 5.4)
+
+
+def layer_norm(x_ND: Tensor, norm: nn.LayerNorm) -> Tensor:
+    mean_N1 = x_ND.mean(dim=1, keepdim=True)
+    variance_N1 = ((x_ND - mean_N1) ** 2).mean(dim=1, keepdim=True)
+    return (x_ND - mean_N1) / (variance_N1 + 1e-5).sqrt() * norm.weight + norm.bias
+
+
+def random_residual(norm: str, dropout: float) -> tuple[Residual, Tensor, Tensor]:
+    """The wrapper with a random norm, an input, and the weight of a linear sub-layer."""
+    generator = torch.Generator().manual_seed(3)
+    residual = Residual(12, dropout, norm)  # type: ignore[arg-type]
+    with torch.no_grad():
+        residual.norm.weight.copy_(torch.randn(12, generator=generator))
+        residual.norm.bias.copy_(torch.randn(12, generator=generator))
+    return residual, torch.randn(9, 12, generator=generator), torch.randn(12, 12, generator=generator)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: float) -> None:
+    residual, x_ND, weight_DD = random_residual("post", dropout)
+    torch.manual_seed(5)
+    found_ND = residual(x_ND, lambda x: x @ weight_DD)
+    torch.manual_seed(5)
+    expected_ND = layer_norm(x_ND + F.dropout(x_ND @ weight_DD, dropout), residual.norm)
+    torch.testing.assert_close(found_ND, expected_ND, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_pre_norm_sub_layer_is_x_plus_dropout_of_its_output_on_the_normed_x(dropout: float) -> None:
+    residual, x_ND, weight_DD = random_residual("pre", dropout)
+    torch.manual_seed(5)
+    found_ND = residual(x_ND, lambda x: x @ weight_DD)
+    torch.manual_seed(5)
+    expected_ND = x_ND + F.dropout(layer_norm(x_ND, residual.norm) @ weight_DD, dropout)
+    torch.testing.assert_close(found_ND, expected_ND, rtol=1e-5, atol=1e-5)
+
+
+def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None:
+    layers = [
+        EncoderLayer(16, 32, 4, 4, 4, dropout=0.5, norm="post"),
+        DecoderLayer(16, 32, 4, 4, 4, dropout=0.5, norm="post"),
+    ]
+    x_ND, segments = torch.randn(9, 16, generator=torch.Generator().manual_seed(0)), Segments.of_lengths([4, 5])
+    for layer in layers:
+        layer.train()
+        assert torch.equal(layer.self_attention(x_ND, segments), layer.self_attention(x_ND, segments))
+        assert torch.equal(layer.feed_forward(x_ND), layer.feed_forward(x_ND))
+    cross = layers[1].cross_attention
+    assert torch.equal(cross(x_ND, segments, x_ND, segments), cross(x_ND, segments, x_ND, segments))
+
+
+def test_dropout_falls_on_every_sub_layer_of_both_stacks() -> None:
+    model = small_model(dropout=0.5, encoder_layers=3, decoder_layers=2)
+    seen: list[nn.Module] = []
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.register_forward_hook(lambda module, _, __: seen.append(module))
+    src, tgt = lay_end_to_end(random_sentences([3, 4], 23, 0)), lay_end_to_end(random_sentences([5, 2], 23, 1))
+    model.train()(*src, *tgt)
+    assert len(seen) == (1 + 3 * 2) + (1 + 2 * 3)  # an embedding, then the sub-layers, for each stack
+
+
+# Sizes (Table 3)
+
+
+def parameters(sizes: tuple[int, ...], vocab_size: int) -> int:
+    N, d_model, d_ff, h, d_k, d_v, _ = sizes
+    config = ModelConfig(encoder_layers=N, decoder_layers=N, d_model=d_model, d_ff=d_ff, num_heads=h, d_k=d_k, d_v=d_v)
+    with torch.device("meta"):
+        return EncoderDecoder(config, vocab_size).parameters_count
+
+
+@pytest.mark.parametrize("row", TABLE_3)
+def test_parameter_counts_are_those_of_table_3(row: str) -> None:
+    assert round(parameters(TABLE_3[row], vocab_size=40_960) / 1e6) == TABLE_3[row][-1]
+
+
+def test_the_big_model_has_the_parameters_of_table_3() -> None:
+    assert parameters(TABLE_3_BIG, vocab_size=37_000) / 1e6 == pytest.approx(TABLE_3_BIG[-1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "dropout", "steps", "average"),
+    [("base", TABLE_3["base"], 0.1, 100_000, 5), ("big", TABLE_3_BIG, 0.3, 300_000, 20)],
+)
+def test_presets_are_the_papers_models_and_training(
+    preset: str, sizes: tuple[int, ...], dropout: float, steps: int, average: int
+) -> None:
+    N, d_model, d_ff, h, d_k, d_v, _ = sizes
+    recipe = load_recipe(None, preset, {}, [])
+    model, train, search = recipe.model, recipe.train, recipe.search
+    assert (model.encoder_layers, model.decoder_layers) == (N, N)
+    assert (model.d_model, model.d_ff, model.num_heads, model.head_widths) == (d_model, d_ff, h, (d_k, d_v))
+    assert (model.dropout, model.norm, model.positions) == (dropout, "post", "sinusoidal")
+    assert recipe.tokenizer.vocab_size == 37_000
+    assert (train.steps, train.batch_tokens, train.warmup, train.learning_rate) == (steps, 25_000, 4000, 1.0)
+    assert (train.beta1, train.beta2, train.epsilon, train.label_smoothing) == (0.9, 0.98, 1e-9, 0.1)
+    assert (train.clip_norm, train.bpe_dropout, train.accumulate) == (0.0, 0.0, 1)
+    assert train.average == average <= train.keep
+    assert (search.beam, search.length_penalty, search.max_extra, search.sample) == (4, 0.6, 50, False)
+
+
+# Learning rate (section 5.3)
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (1024, 4000), (256, 7)])
+@pytest.mark.parametrize("step", [1, 2, 6, 7, 8, 3999, 4000, 4001, 100_000])
+def test_the_learning_rate_follows_the_papers_formula(step: int, d_model: int, warmup: int) -> None:
+    rising, falling = step / math.sqrt(warmup) ** 3, 1 / math.sqrt(step)
+    expected = min(rising, falling) / math.sqrt(d_model)
+    assert learning_rate(step, d_model, warmup) == pytest.approx(expected, rel=1e-12)
+    assert learning_rate(step, d_model, warmup, scale=2.5) == pytest.approx(2.5 * expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
+def test_the_learning_rate_peaks_at_the_end_of_warm_up(d_model: int, peak: float) -> None:
+    rates = {step: learning_rate(step, d_model, 4000) for step in range(1, 20_000)}
+    assert max(rates, key=rates.__getitem__) == 4000
+    assert rates[4000] == pytest.approx(peak, rel=1e-3)
+
+
+# Label smoothing (section 5.4)
+
+
+def loss_case(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden vectors, labels (some PAD) and an embedding that both want gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden_MD = torch.randn(17, 6, generator=generator, requires_grad=True)
+    embedding_VD = torch.randn(13, 6, generator=generator, requires_grad=True)
+    labels_M = torch.randint(1, 13, (17,), generator=generator)
+    labels_M[[0, 5, 6, 16]] = PAD
+    return hidden_MD, labels_M, embedding_VD
+
+
+def explicit_loss(hidden_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy with the distribution (1 - eps) * one-hot + eps / V, row by row; and without smoothing."""
+    loss = nll = torch.zeros((), dtype=torch.float64)
+    V = len(embedding_VD)
+    for hidden_D, label in zip(hidden_MD.double(), labels_M.tolist(), strict=True):
+        if label == PAD:
+            continue
+        exponentials_V = (embedding_VD.double() @ hidden_D).exp()
+        log_prob_V = (exponentials_V / exponentials_V.sum()).log()
+        target_V = torch.tensor([(1 - smoothing) * (word == label) + smoothing / V for word in range(V)]).double()
+        loss = loss - (target_V * log_prob_V).sum()
+        nll = nll - log_prob_V[label]
+    return loss, nll
+
+
+@pytest.mark.parametrize("logits_at_once", [1, 13, 40, 13 * 16, 13 * 17, 1 << 22])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+def test_the_loss_and_its_gradients_are_those_of_the_explicit_distribution(
+    smoothing: float, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "_LOGITS_AT_ONCE", {"cpu": logits_at_once, "gpu": logits_at_once})
+    hidden_MD, labels_M, embedding_VD = loss_case(seed=1)
+    expected, expected_nll = explicit_loss(hidden_MD, labels_M, embedding_VD, smoothing)
+    expected_grads = torch.autograd.grad(0.7 * expected, [hidden_MD, embedding_VD])
+
+    loss, nll = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, smoothing)
+    grads = torch.autograd.grad(0.7 * loss, [hidden_MD, embedding_VD])
+
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert nll.item() == pytest.approx(expected_nll.item(), rel=1e-5)
+    for grad, expected_grad in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(grad, expected_grad, rtol=1e-4, atol=1e-5)
+    assert torch.equal(grads[0][labels_M == PAD], torch.zeros(4, 6))
+
+
+def test_without_smoothing_the_loss_is_torchs_cross_entropy() -> None:
+    hidden_MD, labels_M, embedding_VD = loss_case(seed=2)
+    expected = F.cross_entropy(hidden_MD @ embedding_VD.T, labels_M, reduction="sum", ignore_index=PAD)
+    expected_grads = torch.autograd.grad(expected, [hidden_MD, embedding_VD])
+    loss, nll = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, 0.0)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert nll.item() == pytest.approx(expected.item(), rel=1e-5)
+    grads = torch.autograd.grad(loss, [hidden_MD, embedding_VD])
+    torch.testing.assert_close(grads, expected_grads, rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_of_pad_labels_alone_has_no_loss_and_no_gradient() -> None:
+    hidden_MD, labels_M, embedding_VD = loss_case(seed=3)
+    loss, nll = smoothed_cross_entropy(hidden_MD, torch.full_like(labels_M, PAD), embedding_VD, 0.1)
+    grads = torch.autograd.grad(loss, [hidden_MD, embedding_VD])
+    assert (loss.item(), nll.item()) == (0, 0)
+    assert all(torch.equal(grad, torch.zeros_like(grad)) for grad in grads)
+
+
+def test_large_logits_do_not_overflow_the_loss() -> None:
+    draw = random.Random(0)
+    hidden_MD = torch.tensor([[draw.choice([-300.0, 300.0]) for _ in range(6)] for _ in range(5)])
+    embedding_VD = loss_case(seed=4)[2].detach()
+    labels_M = torch.tensor([1, 5, 12, 3, 7])
+    expected = F.cross_entropy((hidden_MD @ embedding_VD.T).double(), labels_M, reduction="sum")
+    loss, _ = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, 0.0)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)

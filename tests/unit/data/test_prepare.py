@@ -1,0 +1,312 @@
+"""Preparing a corpus: done once per content and settings, reported in full, and exactly what was read."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transduce.data import encode_worker, prepare
+from transduce.data.prepare import DataConfig, Prepared
+from transduce.data.shards import TokenShards
+from transduce.errors import ConfigError, DataError
+from transduce.text.pairs import Pair
+from transduce.text.tokenizer import TokenizerConfig
+
+TOKENIZER = TokenizerConfig(vocab_size=350)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Encode in this process, as so many workers would, with shards of so many pairs."""
+
+    def use(workers: int = 1, shard_pairs: int = 1000) -> None:
+        def encode(folder: Path, data: DataConfig) -> int:
+            job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
+            job = json.loads(json.dumps(job))  # a worker gets its job as text
+            return sum(encode_worker.encode_shards(folder, n, workers, job) for n in range(workers))
+
+        monkeypatch.setattr(encode_worker, "SHARD_PAIRS", shard_pairs)
+        monkeypatch.setattr(prepare, "_encode", encode)
+
+    use()
+    return use
+
+
+def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr(prepare, "_encode", fail)
+
+
+def write_tsv(path: Path, pairs: list[Pair]) -> Path:
+    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    return path
+
+
+def corpus(folder: Path, pairs: list[Pair], **settings: object) -> DataConfig:
+    return DataConfig(train=((str(write_tsv(folder / "pairs.tsv", pairs)),),), **settings)  # type: ignore[arg-type]
+
+
+def run(data: DataConfig, tokenizer: TokenizerConfig = TOKENIZER) -> tuple[Prepared, list[str]]:
+    said: list[str] = []
+    return prepare.prepare(data, tokenizer, said.append), said
+
+
+def texts(prepared: Prepared) -> list[Pair]:
+    """The text that the shards hold."""
+    decode = prepared.tokenizer.decode
+    pairs = prepared.train.pairs(np.arange(len(prepared.train)))
+    return [(decode(src.tolist()), decode(tgt.tolist())) for src, tgt in pairs]
+
+
+def test_shards_give_back_the_text_exactly(tmp_path: Path, toy_pairs: list[Pair]) -> None:
+    pairs = [*toy_pairs, (" two  spaces ", "\u2581 \ue011 😀 汉字"), ("é e\u0301", "x\u2028y")]
+    prepared, said = run(corpus(tmp_path, pairs))
+    assert texts(prepared) == pairs
+    assert any(f"{len(pairs):,} pairs" in line for line in said)
+
+
+def test_reverse_swaps_the_sides_of_shards_and_of_validation(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object
+) -> None:
+    valid = write_tsv(tmp_path / "valid.tsv", [("s", "t")])
+    prepared, _ = run(corpus(tmp_path, toy_pairs[:20], reverse=True, valid=((str(valid),),)))
+    assert texts(prepared) == [(tgt, src) for src, tgt in toy_pairs[:20]]
+    assert prepared.valid == [("t", "s")]
+
+
+def test_lengths_and_means_are_those_of_the_ids(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
+    shards = run(corpus(tmp_path, toy_pairs))[0].train
+    lengths = np.array([[len(src), len(tgt)] for src, tgt in shards.pairs(np.arange(len(shards)))])
+    assert shards.lengths(np.arange(len(shards))).tolist() == lengths.tolist()
+    assert shards.mean_lengths == pytest.approx(tuple(lengths.mean(axis=0)))
+    assert shards.index["longest"] == lengths.max()
+
+
+def test_a_second_call_finds_the_corpus_prepared(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    first, _ = run(data)
+    forbid_encoding(monkeypatch)
+    second, said = run(data)
+    assert texts(second) == texts(first)
+    assert second.tokenizer.model == first.tokenizer.model
+    assert any("prepared before" in line for line in said)
+
+
+def test_a_file_that_was_only_touched_or_moved_is_not_prepared_again(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    run(data)
+    os.utime(data.train[0][0], (1, 1))
+    shutil.copy(data.train[0][0], tmp_path / "copy.tsv")
+    forbid_encoding(monkeypatch)
+    run(data)
+    run(replace(data, train=((str(tmp_path / "copy.tsv"),),)))
+
+
+def test_validation_text_and_reporting_do_not_belong_to_the_key(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    run(data)
+    forbid_encoding(monkeypatch)
+    prepared, _ = run(replace(data, valid=data.train))
+    assert prepared.valid == toy_pairs
+
+
+@pytest.mark.parametrize(
+    "change", ["content", "order of files", "max_length", "reverse", "vocab_size", "type", "sample_pairs"]
+)
+def test_changed_content_or_settings_are_prepared_anew(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path, change: str
+) -> None:
+    more = str(write_tsv(tmp_path / "more.tsv", toy_pairs[:10]))
+    data = corpus(tmp_path, toy_pairs[:40])
+    data = replace(data, train=(*data.train, (more,)))
+    run(data)
+    tokenizer = TOKENIZER
+    if change == "content":
+        write_tsv(tmp_path / "more.tsv", toy_pairs[:11])
+    elif change == "order of files":
+        data = replace(data, train=data.train[::-1])
+    elif change in ("max_length", "reverse"):
+        data = replace(data, **{change: {"max_length": 100, "reverse": True}[change]})  # type: ignore[arg-type]
+    else:
+        value = {"vocab_size": 330, "type": "unigram", "sample_pairs": 30}[change]
+        tokenizer = replace(TOKENIZER, **{change: value})  # type: ignore[arg-type]
+    run(data, tokenizer)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_two_files_and_one_file_with_the_same_bytes_are_different_corpora(
+    tmp_path: Path, encode_here: object, cache: Path
+) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        write_tsv(tmp_path / name, [("same", "line")])
+    a, b = str(tmp_path / "a.tsv"), str(tmp_path / "b.tsv")
+    joined, _ = run(DataConfig(train=((a, b),)))
+    apart, _ = run(DataConfig(train=((a,), (b,))))
+    assert (len(joined.train), len(apart.train)) == (1, 2)
+
+
+def test_overlong_pairs_are_counted_reported_and_left_out(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object
+) -> None:
+    long = "ba be bi " * 30
+    pairs = [*toy_pairs[:5], (long, "ba"), *toy_pairs[5:9], ("ba", long), (long, long)]
+    data = corpus(tmp_path, pairs, max_length=40)
+    for _ in range(2):  # the second time from the cache
+        prepared, said = run(data)
+        assert texts(prepared) == toy_pairs[:9]
+        assert "data: left out 3 pairs above 40 tokens (data.max_length)" in said
+    assert prepared.train.index["longest"] <= 40
+
+
+def test_a_corpus_of_overlong_pairs_alone_is_refused(tmp_path: Path, encode_here: object, cache: Path) -> None:
+    with pytest.raises(DataError, match=r"every pair has more than 2 tokens; raise data\.max_length"):
+        run(corpus(tmp_path, [("ba be bi bo bu" * 9, "x")] * 3, max_length=2))
+    assert list(cache.iterdir()) == []
+
+
+def test_a_shard_of_overlong_pairs_alone_is_passed_over(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: Callable[..., None]
+) -> None:
+    encode_here(shard_pairs=5)
+    long = ("ba be bi " * 30, "ba")
+    prepared, _ = run(corpus(tmp_path, [*toy_pairs[:5], *[long] * 5, *toy_pairs[5:10]], max_length=40))
+    assert prepared.train.index["shard_pairs"] == [5, 0, 5]
+    assert texts(prepared) == toy_pairs[:10]
+
+
+def test_lines_left_out_are_reported_every_time(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    with open(data.train[0][0], "ab") as file:
+        file.write(b"no tab\n\xff\tx\n")
+    for _ in range(2):
+        _, said = run(data)
+        assert f"data: left out 1 pair without a tab (first: {data.train[0][0]}, line 301)" in said
+        assert f"data: left out 1 pair not UTF-8 (first: {data.train[0][0]}, line 302)" in said
+
+
+def test_bad_lines_of_validation_text_are_reported(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
+    valid = tmp_path / "valid.tsv"
+    valid.write_bytes(b"a\tA\nno tab\n")
+    prepared, said = run(corpus(tmp_path, toy_pairs, valid=((str(valid),),)))
+    assert prepared.valid == [("a", "A")]
+    assert f"validation data: left out 1 pair without a tab (first: {valid}, line 2)" in said
+
+
+def folder_content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_several_workers_write_what_one_writes(
+    tmp_path: Path,
+    toy_pairs: list[Pair],
+    encode_here: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
+    data = corpus(tmp_path, toy_pairs, max_length=8)
+    contents = []
+    for count in (1, workers):
+        monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / f"by {count}"))
+        encode_here(workers=count, shard_pairs=70)
+        prepared, said = run(data)
+        contents.append((folder_content(prepared.train.folder), [line for line in said if "left out" in line]))
+    assert contents[0] == contents[1]
+    assert contents[0][1] != []
+    assert json.loads(contents[0][0]["index.json"])["shard_pairs"][1:-1] != []
+
+
+def test_worker_processes_write_what_this_process_writes(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs, max_length=8)
+    here, _ = run(data)
+    monkeypatch.undo()
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "by processes"))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    there, _ = run(data)
+    assert folder_content(there.train.folder) == folder_content(here.train.folder)
+
+
+def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
+    tmp_path: Path, toy_pairs: list[Pair], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    sample = prepare._sample
+
+    def then_lose_the_file(*arguments: object) -> list[Pair]:
+        found = sample(*arguments)  # type: ignore[arg-type]
+        Path(data.train[0][0]).unlink()
+        return found
+
+    monkeypatch.setattr(prepare, "_sample", then_lose_the_file)
+    with pytest.raises(DataError, match=r"encoding failed: .*pairs\.tsv: no such file"):
+        run(data)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["0.src.npy", "0.tgt.npy", "0.src_offsets.npy", "lengths.npy", "index.json"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_damaged_file_of_the_cache_is_named_with_the_remedy(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, name: str, damage: str
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    folder = run(data)[0].train.folder
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes((folder / name).read_bytes()[:-7])
+    with pytest.raises(DataError) as caught:
+        run(data)
+    assert str(folder / name) in str(caught.value)
+    assert f"delete {folder} to prepare it anew" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_preparation_that_was_killed_does_not_stand_in_the_way(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path
+) -> None:
+    leftover = cache / f"{'0' * 32}.{os.getpid()}.tmp"
+    leftover.mkdir(parents=True)
+    (leftover / "0.src.npy").write_bytes(b"half")
+    prepared, _ = run(corpus(tmp_path, toy_pairs))
+    assert len(prepared.train) == len(toy_pairs)
+
+
+@pytest.mark.parametrize("name", ["nothing.tsv", ""])
+def test_a_missing_training_file_or_a_folder_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=f"{(tmp_path / name).name}"):
+        run(DataConfig(train=((str(tmp_path / name),),)))
+
+
+def test_a_corpus_without_files_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no training text"):
+        run(DataConfig())
+
+
+def test_a_large_vocabulary_gets_wider_ids(tmp_path: Path) -> None:
+    from transduce.data.shards import write_index, write_shard
+
+    write_shard(tmp_path, 0, [[[69_999, 5]], [[65_536]]], vocab_size=70_000)
+    write_index(tmp_path, {})
+    ((src, tgt),) = TokenShards(tmp_path).pairs(np.array([0]))
+    assert (src.tolist(), tgt.tolist()) == ([69_999, 5], [65_536])

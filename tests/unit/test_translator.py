@@ -1,0 +1,209 @@
+"""Text to text, with a model that has learnt nothing: order, shape and independence do not depend on what it says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.errors import ConfigError, DataError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.text.tokenizer import Tokenizer
+from transduce.translator import Translation, Translator
+
+TEXTS = ["ba be", "gugu dada bibo baba", "  x ", "bada gobi dudu begu bobo", "汉 😀", "ba be"]
+
+
+@pytest.fixture(scope="module")
+def make(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> Callable[..., Translator]:
+    """A translator; short outputs, for speed."""
+
+    def make(**settings: Any) -> Translator:
+        translator = Translator(untrained_model, toy_tokenizer, **settings)
+        translator.config = replace(translator.config, max_extra=4)
+        return translator
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def translator(make: Callable[..., Translator]) -> Translator:
+    return make()
+
+
+def test_outputs_come_in_the_order_of_the_inputs(translator: Translator) -> None:
+    together = translator.translate(TEXTS)
+    assert together == [translator.translate(text) for text in TEXTS]
+    assert translator.translate(TEXTS[::-1]) == together[::-1]
+    assert len(set(together)) > 2  # or the order would show nothing
+
+
+def test_one_text_gives_one_text_and_a_list_gives_a_list(translator: Translator) -> None:
+    assert isinstance(translator.translate("ba be"), str)
+    assert translator.translate(["ba be"]) == [translator.translate("ba be")]
+    assert translator.translate([]) == []
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\t", "\u3000"])
+def test_an_empty_text_stays_empty(translator: Translator, empty: str) -> None:
+    assert translator.translate(empty) == ""
+    around = translator.translate(["ba be", empty, "gi"])
+    assert around == [translator.translate("ba be"), "", translator.translate("gi")]
+    assert translator.hypotheses([empty], nbest=4, align=True) == [[Translation("", 0.0, 0.0, [])]]
+
+
+def test_the_n_best_are_sorted_and_differ(translator: Translator) -> None:
+    for best in translator.hypotheses(TEXTS, beam=5, nbest=5):
+        assert len(best) == 5
+        assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
+        assert len({tuple(one.tokens) for one in best}) == 5
+        assert all(one.log_prob < 0 for one in best)
+
+
+def test_the_first_of_the_n_best_is_the_translation(translator: Translator) -> None:
+    best = translator.hypotheses(TEXTS, beam=4, nbest=4)
+    assert [one[0].text for one in best] == translator.translate(TEXTS, beam=4)
+
+
+def test_text_is_that_of_the_tokens(translator: Translator, toy_tokenizer: Tokenizer) -> None:
+    ids = {toy_tokenizer.pieces([i])[0]: i for i in range(toy_tokenizer.vocab_size)}
+    for best in translator.hypotheses(TEXTS, nbest=2):
+        for one in best:
+            assert toy_tokenizer.decode([ids[token] for token in one.tokens]) == one.text
+
+
+def test_alignments_point_to_source_tokens(translator: Translator) -> None:
+    for text, best in zip(TEXTS, translator.hypotheses(TEXTS, nbest=3, align=True), strict=True):
+        source = translator.source_tokens(text)
+        for one in best:
+            assert one.alignment is not None
+            assert len(one.alignment) == len(one.tokens)
+            assert all(0 <= place < len(source) for place in one.alignment)
+    assert translator.hypotheses(["ba be"])[0][0].alignment is None
+
+
+def test_alignments_do_not_depend_on_batch_neighbours(translator: Translator) -> None:
+    together = translator.hypotheses(TEXTS, align=True)
+    for text, best in zip(TEXTS, together, strict=True):
+        assert translator.hypotheses([text], align=True)[0][0].alignment == best[0].alignment
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("batch_tokens", [1, 50, 4096])
+def test_results_do_not_depend_on_batch_neighbours(
+    make: Callable[..., Translator], beam: int, batch_tokens: int
+) -> None:
+    many = make(batch_tokens=batch_tokens).hypotheses(TEXTS, beam=beam)
+    alone = [make().hypotheses([text], beam=beam)[0] for text in TEXTS]
+    for a, b in zip(many, alone, strict=True):
+        assert a[0].tokens == b[0].tokens
+        assert a[0].score == pytest.approx(b[0].score, abs=1e-4)
+        assert a[0].log_prob == pytest.approx(b[0].log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"sample": True}])
+def test_a_prefix_begins_every_output(translator: Translator, options: dict[str, Any]) -> None:
+    prefixes = ["gugu", "", "ba be bi", " x"]
+    texts = TEXTS[:4]
+    found = translator.hypotheses(texts, prefixes=prefixes, **options)
+    for prefix, best in zip(prefixes, found, strict=True):
+        assert best[0].text.startswith(prefix)
+    if not options.get("sample"):
+        assert found[1][0].text == translator.translate(texts[1], **options)
+
+
+def test_a_prefix_longer_than_the_output_may_be_is_still_forced(translator: Translator) -> None:
+    prefix = "ba be bi bo bu " * 6
+    assert translator.hypotheses(["x"], prefixes=[prefix])[0][0].text.startswith(prefix)
+
+
+def test_every_of_the_n_best_has_the_prefix(translator: Translator) -> None:
+    best = translator.hypotheses(["gi du"], prefixes=["dada"], nbest=4)[0]
+    assert len(best) == 4
+    assert all(one.text.startswith("dada") for one in best)
+
+
+def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
+    translator = make(max_length=8)
+    text = "Baba bebe. Gigi gogo. Dudu dada."
+    pieces = ["Baba bebe.", "Gigi gogo.", "Dudu dada."]
+    assert len(translator.tokenizer.encode(text)) > 8 >= max(len(translator.tokenizer.encode(one)) for one in pieces)
+    best = translator.hypotheses(["ba", text, "gi"], nbest=2)
+    apart = [translator.hypotheses([piece], nbest=2)[0] for piece in pieces]
+    assert best[1][0].text == " ".join(one[0].text for one in apart)
+    assert best[1][0].score == pytest.approx(sum(one[0].score for one in apart), abs=1e-4)
+    assert best[1][0].score >= best[1][1].score
+    assert [one[0].text for one in (best[0], best[2])] == translator.translate(["ba", "gi"])
+
+
+def test_a_long_text_without_spaces_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
+    translator = make(max_length=8)
+    assert isinstance(translator.translate("汉" * 50), str)
+
+
+def test_the_prefix_of_a_long_text_begins_its_first_piece_only(make: Callable[..., Translator]) -> None:
+    translator = make(max_length=8)
+    text = translator.hypotheses(["Baba bebe. Gigi gogo."], prefixes=["dodo"])[0][0].text
+    assert text.startswith("dodo")
+    assert text.endswith(translator.translate("Gigi gogo."))
+
+
+def test_a_long_text_can_be_refused_with_its_line(make: Callable[..., Translator]) -> None:
+    translator = make(max_length=8)
+    with pytest.raises(DataError, match=r"line 12 has \d+ tokens, more than the 8"):
+        translator.hypotheses(["ba", "ba be bi bo bu da de di do du"], long="refuse", first_line=11)
+
+
+def test_a_text_of_just_the_longest_length_is_translated_whole(make: Callable[..., Translator]) -> None:
+    text = "ba be bi bo bu da de di do du"
+    length = len(make().tokenizer.encode(text))
+    exact, below = (make(max_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
+    assert exact == make().hypotheses([text], align=True)[0][0]
+    assert below.alignment is None  # it came in pieces
+
+
+def test_outputs_keep_their_limit(translator: Translator, toy_tokenizer: Tokenizer) -> None:
+    for text, best in zip(TEXTS, translator.hypotheses(TEXTS, nbest=2, max_extra=1), strict=True):
+        limit = len(toy_tokenizer.encode(text)) + 1 + 1  # with the end marker
+        assert all(len(one.tokens) <= limit for one in best)
+
+
+def test_sampling_is_a_function_of_its_seed(translator: Translator) -> None:
+    texts = TEXTS[:3]
+
+    def draw(seed: int) -> list[str]:
+        return translator.translate(texts, sample=True, seed=seed)
+
+    assert draw(5) == draw(5)
+    assert len({tuple(draw(seed)) for seed in range(5)}) > 1
+
+
+def test_sampling_gives_as_many_outputs_as_asked_for(translator: Translator) -> None:
+    best = translator.hypotheses(["ba be"], sample=True, nbest=3, beam=1)[0]
+    assert len(best) == 3
+    assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
+
+
+@pytest.mark.parametrize("options", [{"beam": 0}, {"nbest": 5}, {"nbest": 0}, {"temperature": 0.0}, {"top_p": 0.0}])
+def test_search_options_out_of_range_are_refused(translator: Translator, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        translator.translate("ba", **options)
+
+
+def test_translating_leaves_no_trace_in_the_model(translator: Translator) -> None:
+    before = {name: x.clone() for name, x in translator.model.state_dict().items()}
+    translator.hypotheses(TEXTS, nbest=2, align=True)
+    assert all(torch.equal(x, before[name]) for name, x in translator.model.state_dict().items())
+    assert all(parameter.grad is None for parameter in translator.model.parameters())
+    assert not translator.model.training
+
+
+def test_learnt_positions_bound_the_output_instead_of_failing(
+    untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer
+) -> None:
+    torch.manual_seed(1)
+    config = replace(untrained_model.config, positions="learned", max_positions=16)
+    translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_length=12)
+    for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
+        assert len(best[0].tokens) <= 16

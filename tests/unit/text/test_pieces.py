@@ -1,0 +1,69 @@
+"""Long texts in pieces: nothing but white space is lost, nothing changes place, and every piece fits."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from transduce.text.pieces import split_long
+
+
+def split(text: str, limit: int) -> list[str]:
+    return split_long(text, lambda part: len(part) <= limit)
+
+
+def test_a_text_that_fits_is_left_alone() -> None:
+    assert split("  One. Two.  ", 99) == ["  One. Two.  "]
+
+
+def test_sentences_stay_together_as_far_as_they_fit() -> None:
+    assert split("One two. Three! Four? Five.", 16) == ["One two. Three!", "Four? Five."]
+
+
+def test_a_sentence_that_does_not_fit_is_cut_between_words() -> None:
+    assert split("Short. This one is far too long. Short.", 12) == [
+        "Short.",
+        "This one is",
+        "far too",
+        "long.",
+        "Short.",
+    ]
+
+
+def test_a_word_that_does_not_fit_is_cut_anywhere() -> None:
+    assert split("ab cdefghij kl", 4) == ["ab", "cdef", "ghij", "kl"]
+
+
+def test_sentences_end_in_other_scripts_too() -> None:
+    assert split("今天 天气 好。 明天 也 好！ 后天", 9) == ["今天 天气 好。", "明天 也 好！", "后天"]
+
+
+@pytest.mark.parametrize("text", ["one two three " * 50, "x" * 500, "a.b.c." * 90, "\n\n".join(["some lines"] * 40)])
+def test_every_piece_of_a_long_text_fits(text: str) -> None:
+    pieces = split(text, 20)
+    assert all(0 < len(piece) <= 20 for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+@example(" a", 1)
+@example("a. b. ", 2)
+@given(st.text(st.sampled_from(list("ab.! \n\t。汉😀")), max_size=60), st.integers(min_value=1, max_value=12))
+def test_no_character_but_white_space_is_lost_or_moved_and_every_piece_fits(text: str, limit: int) -> None:
+    pieces = split(text, limit)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(len(piece) <= limit for piece in pieces)
+
+
+@given(st.text(st.sampled_from(list("ab. ")), min_size=1, max_size=60), st.integers(min_value=1, max_value=12))
+def test_pieces_stand_in_the_text_in_this_order(text: str, limit: int) -> None:
+    place = 0
+    for piece in split(text, limit):
+        place = text.index(piece, place) + len(piece)
+
+
+def test_no_piece_is_white_space_alone() -> None:
+    pieces = split(" " * 30 + "hello" + "\n" * 30 + "world" + " " * 30, 6)
+    assert [piece.strip() for piece in pieces] == ["hello", "world"]
+
+
+def test_what_can_never_fit_comes_in_single_characters() -> None:
+    assert split_long("abc", lambda part: False) == ["a", "b", "c"]

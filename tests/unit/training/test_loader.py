@@ -1,0 +1,167 @@
+"""Batches by number: the same whenever they are made, within the budget, also with words cut anew each time."""
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from itertools import islice, pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.data.plan import BatchPlan
+from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.training.loader import Batch, Loader
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Any, make_shards: Callable[..., Any]) -> BatchPlan:
+    shards = make_shards(tmp_path_factory.mktemp("loader") / "shards", toy_pairs)
+    return BatchPlan(shards, batch_tokens=200, seed=3)
+
+
+def same(a: Batch, b: Batch) -> bool:
+    names = ("src_N", "tgt_M", "labels_M")
+    segments = ("src_segments", "tgt_segments")
+    return (
+        all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
+        and all(torch.equal(getattr(a, name).offsets_B1, getattr(b, name).offsets_B1) for name in segments)
+        and all(getattr(a, name).longest == getattr(b, name).longest for name in segments)
+        and a.target_tokens == b.target_tokens
+    )
+
+
+def ahead(loader: Loader, start: int, count: int) -> list[Batch]:
+    """Batches made ahead. The thread is waited for, as SentencePiece has one seed for the whole process."""
+    before = set(threading.enumerate())
+    with closing(loader.ahead(start)) as batches:
+        found = list(islice(batches, count))
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    return found
+
+
+def sources(batch: Batch, tokenizer: Tokenizer) -> list[str]:
+    offsets = batch.src_segments.offsets_B1.tolist()
+    pieces = [batch.src_N[start:end].tolist() for start, end in pairwise(offsets)]
+    assert all(piece[-1] == EOS for piece in pieces)
+    return [tokenizer.decode(piece) for piece in pieces]
+
+
+def targets(batch: Batch, tokenizer: Tokenizer) -> list[str]:
+    offsets = batch.tgt_segments.offsets_B1.tolist()
+    return [tokenizer.decode(batch.labels_M[start:end].tolist()) for start, end in pairwise(offsets)]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("start", [0, 1, 7, 1000])
+def test_batches_from_any_number_on_are_those_of_that_number(
+    plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float, start: int
+) -> None:
+    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    expected = [loader.batch(number) for number in range(start, start + 6)]
+    assert all(same(a, b) for a, b in zip(ahead(loader, start, 6), expected, strict=True))
+
+
+def test_a_loader_that_resumes_goes_on_with_the_batch_that_would_have_come(
+    plan: BatchPlan, toy_tokenizer: Tokenizer
+) -> None:
+    whole = ahead(Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
+    rest = ahead(Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.2), 5, 3)
+    assert all(same(a, b) for a, b in zip(whole[5:], rest, strict=True))
+    assert not same(whole[0], whole[5])
+
+
+def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any) -> None:
+    loader = Loader(plan, toy_tokenizer, CPU)
+    found = []
+    for number in range(plan.batches_per_epoch):
+        batch = loader.batch(number)
+        found += zip(sources(batch, toy_tokenizer), targets(batch, toy_tokenizer), strict=True)
+    assert sorted(found) == sorted(toy_pairs)
+
+
+def test_dropout_cuts_words_anew_but_leaves_the_text(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+    plain, cut = (Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
+    for number in range(plan.batches_per_epoch):
+        a, b = plain.batch(number), cut.batch(number)
+        assert sources(a, toy_tokenizer) == sources(b, toy_tokenizer)
+        assert targets(a, toy_tokenizer) == targets(b, toy_tokenizer)
+    assert not same(plain.batch(0), cut.batch(0))
+
+
+def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.3)
+
+    def cuts(epoch: int) -> dict[str, list[int]]:
+        found = {}
+        for number in range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch):
+            batch = loader.batch(number)
+            lengths = batch.src_segments.lengths_B.tolist()
+            found |= dict(zip(sources(batch, toy_tokenizer), lengths, strict=True))
+        return found
+
+    assert cuts(0).keys() == cuts(1).keys()
+    assert cuts(0) != cuts(1)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.9])
+def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
+    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    for number in range(plan.batches_per_epoch):
+        batch = loader.batch(number)
+        assert max(len(batch.src_N), len(batch.tgt_M)) <= plan.batch_tokens
+        assert batch.target_tokens == len(batch.labels_M)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
+    longest = plan.shards.index["longest"] + 1
+    fixed = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
+    shapes = set()
+    for number in range(plan.batches_per_epoch):
+        batch = fixed.batch(number)
+        shapes.add((len(batch.src_N), len(batch.tgt_M), len(batch.src_segments), len(batch.tgt_segments)))
+        for segments in (batch.src_segments, batch.tgt_segments):
+            assert segments.longest == longest
+            assert int(segments.lengths_B.max()) <= longest
+    assert len(shapes) == 1
+    assert next(iter(shapes))[:2] == (plan.batch_tokens, plan.batch_tokens)
+
+
+def test_an_error_on_the_thread_reaches_the_loop(
+    plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Loader, number: int) -> Batch:
+        raise OSError(f"disk gone at {number}")
+
+    monkeypatch.setattr(Loader, "batch", fail)
+    with (
+        closing(Loader(plan, toy_tokenizer, CPU).ahead(4)) as batches,
+        pytest.raises(OSError, match="disk gone at 4"),
+    ):
+        next(batches)
+
+
+def test_the_thread_is_gone_once_the_batches_are_closed(
+    plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A thread that is still in SentencePiece when the interpreter ends takes the process down with it (SIGABRT).
+    make, working, go_on = Loader.batch, threading.Event(), threading.Event()
+
+    def slow(loader: Loader, number: int) -> Batch:
+        if number == 1:
+            working.set()
+            go_on.wait(0.3)
+        return make(loader, number)
+
+    monkeypatch.setattr(Loader, "batch", slow)
+    before = set(threading.enumerate())
+    with closing(Loader(plan, toy_tokenizer, CPU).ahead(0)) as batches:
+        next(batches)
+        assert working.wait(10)
+    left = set(threading.enumerate()) - before
+    go_on.set()
+    assert left == set()
