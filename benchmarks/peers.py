@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,7 +26,9 @@ def padded(batch: Batch) -> PaddedBatch:
     """The same sentences, one a row, filled up with PAD."""
 
     def grid(x_N: Tensor, layout) -> Tensor:  # type: ignore[no-untyped-def]
-        return x_N.new_full((layout.real_BT.numel(),), PAD).index_copy(0, layout.cell_of_token_N, x_N).view(layout.shape)
+        return (
+            x_N.new_full((layout.real_BT.numel(),), PAD).index_copy(0, layout.cell_of_token_N, x_N).view(layout.shape)
+        )
 
     src, tgt = batch.src_segments.layout, batch.tgt_segments.layout
     return PaddedBatch(grid(batch.src_N, src), grid(batch.tgt_M, tgt), grid(batch.labels_M, tgt), batch.target_tokens)
@@ -102,4 +103,6 @@ class HuggingFaceMarian(nn.Module):
 
 def peer_loss(logits_BTV: Tensor, batch: PaddedBatch, smoothing: float) -> Tensor:
     """Smoothed cross-entropy per target token, by torch's own function."""
-    return F.cross_entropy(logits_BTV.flatten(0, 1), batch.labels_BT.flatten(), ignore_index=PAD, label_smoothing=smoothing)
+    return F.cross_entropy(
+        logits_BTV.flatten(0, 1), batch.labels_BT.flatten(), ignore_index=PAD, label_smoothing=smoothing
+    )

@@ -22,17 +22,23 @@ def wmt_like_corpus(folder: Path, pairs: int, vocab_size: int, max_length: int, 
     """Random tokens in sentences with the lengths of news text: log-normal, about 28 tokens in the mean."""
     random = np.random.default_rng(seed)
     shared = random.normal(3.15, 0.55, size=pairs)  # source and target of a pair have similar lengths
-    lengths = [np.clip(np.exp(shared + random.normal(0, 0.12, size=pairs)), 1, max_length).astype(int) for _ in range(2)]
+    lengths = [
+        np.clip(np.exp(shared + random.normal(0, 0.12, size=pairs)), 1, max_length).astype(int) for _ in range(2)
+    ]
     sides = [[random.integers(4, vocab_size, size=n).tolist() for n in side] for side in lengths]
     folder.mkdir(parents=True, exist_ok=True)
     write_shard(folder, 0, sides, vocab_size)
-    write_index(folder, {"vocab_size": vocab_size, "report": []})
+    write_index(folder, {"vocab_size": vocab_size, "max_length": max_length, "report": []})
     return TokenShards(folder)
 
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
+    names = (
+        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        if info.exists()
+        else []
+    )
     return names[0] if names else f"{platform.system()} {platform.machine()}"
 
 

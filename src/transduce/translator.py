@@ -59,7 +59,7 @@ class Translator:
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.config = config or SearchConfig()
-        self.max_length = max_length
+        self.max_length = min(max_length, model.longest or max_length)
         """Source tokens the model takes at once."""
         self.batch_tokens = batch_tokens
         """Source tokens, times the beam, that are worked on at once."""
@@ -150,7 +150,9 @@ class Translator:
         sources = [[*piece.tokens, EOS] for piece in pieces]
         prefixes = [piece.prefix for piece in pieces] if any(piece.prefix for piece in pieces) else None
         lengths = [len(source) for source in sources]
-        found = search(self.model, pack_tokens(sources, self.device), lengths, config, prefixes, self.device)
+        found = search(
+            self.model, pack_tokens(sources, self.device), lengths, config, prefixes, self.model.longest, self.device
+        )
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
             sources = [piece.tokens for piece, best in zip(pieces, found, strict=True) for _ in best]

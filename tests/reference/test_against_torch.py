@@ -242,7 +242,7 @@ FILLER_PAIRS = ([4, 1, 5], [2, 7, 3])
         pytest.param(*FILLER_PAIRS, 15, id="target side full"),
         pytest.param(FILLER_PAIRS[1], FILLER_PAIRS[0], 15, id="source side full"),
         pytest.param([4, 4], [4, 4], 10, id="both sides full"),
-        pytest.param([0, 2], [1, 0], 30, id="empty sentences"),
+        pytest.param([1, 1], [1, 1], 30, id="more filler than tokens"),
     ],
 )
 @pytest.mark.parametrize("norm", NORMS)

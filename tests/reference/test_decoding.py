@@ -204,6 +204,22 @@ def test_stopping_early_never_changes_the_result(
     assert saved_steps > 0, "none of these searches stopped early, so nothing was tested"
 
 
+def test_a_longer_output_may_still_overtake_a_likelier_short_one() -> None:
+    """Nothing said has 0.6, ten words have 0.4: over their penalties log 0.4 / (16/6) is more than log 0.6 / 1."""
+
+    class Chain(TableDecoder):
+        def logits(self, sentence: str, prefix: tuple[int, ...]) -> list[float]:
+            end = 0.6 if prefix == () else 1e-9 if len(prefix) < 10 else 1 - 1e-9
+            return [math.log(p) for p in (1e-12, 1e-12, 1e-12, end, 1 - end, 1e-12, 1e-12)]
+
+    for beam in (1, 2, 4):
+        ((hypothesis,),) = beam_search(Chain(0), ["a"], [10], beam=beam, alpha=1.0)
+        assert hypothesis.tokens == [4] * 10
+        assert hypothesis.score == pytest.approx(math.log(0.4) / (16 / 6), abs=1e-4)
+        ((hypothesis,),) = beam_search(Chain(0), ["a"], [10], beam=beam, alpha=0.0)
+        assert hypothesis.tokens == []
+
+
 def test_outputs_are_as_long_as_their_limit_allows_and_no_longer() -> None:
     decoder, names, limits = TableDecoder(1, end_bonus=-50.0), list("abcde"), [3, 0, 7, 1, 7]
     alpha = 3.0  # the end is as unlikely everywhere, so that the longest output scores best

@@ -114,24 +114,63 @@ def random_residual(norm: str, dropout: float) -> tuple[Residual, Tensor, Tensor
     return residual, torch.randn(9, 12, generator=generator), torch.randn(12, 12, generator=generator)
 
 
+def watched(dropout: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """A list that fills with what goes into the dropout and what comes out."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    dropout.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
+    return seen
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: float) -> None:
     residual, x_ND, weight_DD = random_residual("post", dropout)
-    torch.manual_seed(5)
+    seen = watched(residual.dropout)
     found_ND = residual(x_ND, lambda x: x @ weight_DD)
-    torch.manual_seed(5)
-    expected_ND = layer_norm(x_ND + F.dropout(x_ND @ weight_DD, dropout), residual.norm)
-    torch.testing.assert_close(found_ND, expected_ND, rtol=1e-5, atol=1e-5)
+    ((whole_ND, dropped_ND),) = seen
+    assert (dropped_ND == 0).any() == (dropout > 0)
+    torch.testing.assert_close(whole_ND, x_ND @ weight_DD)
+    torch.testing.assert_close(found_ND, layer_norm(x_ND + dropped_ND, residual.norm), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_a_pre_norm_sub_layer_is_x_plus_dropout_of_its_output_on_the_normed_x(dropout: float) -> None:
     residual, x_ND, weight_DD = random_residual("pre", dropout)
-    torch.manual_seed(5)
+    seen = watched(residual.dropout)
     found_ND = residual(x_ND, lambda x: x @ weight_DD)
-    torch.manual_seed(5)
-    expected_ND = x_ND + F.dropout(layer_norm(x_ND, residual.norm) @ weight_DD, dropout)
-    torch.testing.assert_close(found_ND, expected_ND, rtol=1e-5, atol=1e-5)
+    ((whole_ND, dropped_ND),) = seen
+    assert (dropped_ND == 0).any() == (dropout > 0)
+    torch.testing.assert_close(whole_ND, layer_norm(x_ND, residual.norm) @ weight_DD, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found_ND, x_ND + dropped_ND)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
+def test_dropout_zeroes_each_number_with_its_probability_and_scales_up_the_rest(p: float) -> None:
+    dropout = Residual(12, p, "post").dropout
+    x = torch.randn(501, 403, generator=torch.Generator().manual_seed(0)).abs().add(0.1).requires_grad_()
+    torch.manual_seed(1)
+    dropped, other = dropout(x), dropout(x)
+    is_zero = dropped == 0
+    torch.testing.assert_close(dropped, (x / (1 - p)).masked_fill(is_zero, 0.0))
+    deviation = math.sqrt(p * (1 - p) / x.numel())
+    assert abs(is_zero.double().mean() - p) < 5 * deviation
+    assert not torch.equal(is_zero, other == 0), "each call draws anew"
+    # Whether a number falls says nothing about the next one, in any direction: both fall with probability p * p.
+    flat = is_zero.flatten()
+    for distance in (1, 2, 3, 4, 403):
+        both = (flat[distance:] & flat[:-distance]).double().mean()
+        assert abs(both - p * p) < 10 * deviation
+    (grad,) = torch.autograd.grad(dropped.sum(), x)
+    torch.testing.assert_close(grad, torch.full_like(x, 1 / (1 - p)).masked_fill(is_zero, 0.0))
+
+
+def test_dropout_does_nothing_outside_training_and_follows_the_seed_inside_it() -> None:
+    dropout = Residual(12, 0.5, "post").dropout
+    x = torch.randn(7, 12, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(3)
+    first = dropout(x)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(x), first)
+    assert torch.equal(dropout.eval()(x), x)
 
 
 def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None:
@@ -150,13 +189,10 @@ def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None
 
 def test_dropout_falls_on_every_sub_layer_of_both_stacks() -> None:
     model = small_model(dropout=0.5, encoder_layers=3, decoder_layers=2)
-    seen: list[nn.Module] = []
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.register_forward_hook(lambda module, _, __: seen.append(module))
+    seen = [watched(module) for name, module in model.named_modules() if name.endswith("dropout")]
     src, tgt = lay_end_to_end(random_sentences([3, 4], 23, 0)), lay_end_to_end(random_sentences([5, 2], 23, 1))
     model.train()(*src, *tgt)
-    assert len(seen) == (1 + 3 * 2) + (1 + 2 * 3)  # an embedding, then the sub-layers, for each stack
+    assert sum(map(len, seen)) == (1 + 3 * 2) + (1 + 2 * 3)  # an embedding, then the sub-layers, for each stack
 
 
 # Sizes (Table 3)

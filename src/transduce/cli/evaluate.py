@@ -30,6 +30,8 @@ def evaluate(
 
     sources, references = _test_set(src, ref, test)
     systems = {str(path): list(read_lines(path)) for path in hyp or []}
+    if len(systems) < len(hyp or []):
+        raise ConfigError("the same file is given twice with --hyp")
     if model:
         if sources is None:
             raise ConfigError("what should the model translate? Give --src, or --test with both sides")
@@ -92,9 +94,9 @@ def _print_comparison(comparisons: "list[Comparison]", signatures: list[str]) ->
             print(f"{line}  (baseline)")
             continue
         gain = (one.value - baselines[one.metric].value) * (-1 if one.metric in LOWER_IS_BETTER else 1)
-        verdict = "the same" if gain == 0 else "better" if gain > 0 else "worse"
         surety = "surely" if one.p_value < 0.05 else "perhaps by chance"
-        print(f"{line}  {verdict}{'' if gain == 0 else f', {surety}'} (p = {one.p_value:.4f})")
+        verdict = f"{'better' if gain > 0 else 'worse'}, {surety} (p = {one.p_value:.4f})" if gain else "the same"
+        print(f"{line}  {verdict}")
     print()
     print("paired bootstrap; ± is the 95% interval over resampled test sets")
     for signature in signatures:

@@ -1,6 +1,7 @@
 """`transduce`: the commands, and what becomes of errors."""
 
 import os
+import signal
 import sys
 
 import typer
@@ -24,6 +25,7 @@ for command in (train, translate, evaluate, info, demo):
 
 def main() -> None:
     """Run a command; a mistake of the user's is one line and exit code 2."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what is open gets closed
     try:
         app()
     except BrokenPipeError:  # whoever read our output has read enough

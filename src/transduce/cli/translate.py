@@ -43,7 +43,8 @@ def translate(
     if found.parent.name == "checkpoints" and found != model:
         print(f"transduce: {model} is not finished; using its newest checkpoint, {found.name}", file=sys.stderr)
     options = {
-        "beam": max(beam, nbest), "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra,
+        "beam": max(beam, nbest) if beam >= 1 else beam, "nbest": nbest,
+        "length_penalty": length_penalty, "max_extra": max_extra,
         "sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
     translator = Translator.load(found, device=device, **options)

@@ -73,4 +73,4 @@ def _lay_out(sentences: Sequence[Sentence], after: int) -> tuple[Ids, Offsets]:
     marker = np.array([after])
     parts = [part for sentence in sentences for part in (sentence, marker)]
     offsets = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)], dtype=np.int32)
-    return np.concatenate(parts, dtype=np.int64), offsets
+    return np.concatenate(parts, dtype=np.int64, casting="unsafe"), offsets

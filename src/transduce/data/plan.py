@@ -1,40 +1,60 @@
 """The batch plan: which pairs make up which batch, as a pure function of corpus, seed and number.
 
-An epoch is a fresh shuffle of the corpus cut into pools. A pool is sorted by length (section 5.1: "sentence pairs
-were batched together by approximate sequence length") and cut into a fixed number of batches of equal token counts,
-which come in shuffled order. Because every pool has the same number of batches, the pool of any batch is known
-without looking at the ones before it.
+The corpus lies sorted by length (`order.npy`) and is cut into strata of as many neighbours as there are pools. In each
+epoch every pool draws one pair of every stratum. So all pools are alike: each holds the whole range of lengths, already
+in order, and is cut into the same number of batches of pairs of similar lengths (section 5.1: "sentence pairs were
+batched together by approximate sequence length"), which come in shuffled order. The pool of any batch is known without
+looking at the ones before it, and no pair is ever left over.
 """
 
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from transduce.config import require
-from transduce.data.permutation import Ints, permuted
 from transduce.data.shards import TokenShards
 
+Ints = npt.NDArray[np.int64]
+
 POOL_BATCHES = 64
+"""Batches of a pool, about; more sort lengths finer, fewer compute faster."""
+FEWEST_POOLS = 8
+"""A small corpus has smaller pools, or its batches would hold the same pairs in every epoch."""
 SHORTEST_MEAN = 4
 """A batch holds at most batch_tokens / 4 pairs, so that the number of its segments has a bound."""
 
 
 class BatchPlan:
-    """Batches of at most `batch_tokens` source and `batch_tokens` target tokens, the end marker counted."""
+    """Batches of at most `batch_tokens` source and `batch_tokens` target tokens, the end marker counted.
 
-    def __init__(self, shards: TokenShards, batch_tokens: int, seed: int) -> None:
+    Where sentences will be cut finer than in the shards, `growth` says by how much: that much room is left free.
+    """
+
+    def __init__(self, shards: TokenShards, batch_tokens: int, seed: int, growth: float = 1.0) -> None:
+        self.shards, self.batch_tokens, self.seed = shards, batch_tokens, seed
+        self._budget = int(batch_tokens / growth)
         longest = shards.index["longest"]
         require(
-            batch_tokens > longest,
+            self._budget > longest,
             f"train.batch_tokens is {batch_tokens}, but a sentence has {longest} tokens and an end marker; "
             "raise train.batch_tokens or lower data.max_length",
         )
-        self.shards, self.batch_tokens, self.seed = shards, batch_tokens, seed
-        self.max_pairs = batch_tokens // SHORTEST_MEAN
-        pool_pairs = POOL_BATCHES * batch_tokens / (max(shards.mean_lengths) + 1)
-        self.pools = max(1, round(len(shards) / pool_pairs))
-        self.batches_per_pool = self._batches_needed()
+        self.max_pairs = self._budget // SHORTEST_MEAN
+        batches = len(shards) * (max(shards.mean_lengths) + 1) / self._budget
+        self.pools = max(1, min(int(batches / 4), max(FEWEST_POOLS, round(batches / POOL_BATCHES))))
+        if not self._deal():
+            self.pools = 1
+            self._deal()
         self._pool = lru_cache(maxsize=2)(self._compute_pool)
+
+    def _deal(self) -> bool:
+        """Set how many strata and batches the pools have; False where a batch might go without a pair."""
+        self._strata = -(-len(self.shards) // self.pools)
+        # A pool of the longest pair of every stratum is longer than any real one: what suffices for it always does.
+        upper_bound = self.shards.longest_in_runs(self.pools) + 1
+        self.batches_per_pool = len(self._cuts(_running_sums(upper_bound), self._budget))
+        return len(self.shards) // self.pools >= self.batches_per_pool
 
     @property
     def batches_per_epoch(self) -> int:
@@ -46,46 +66,31 @@ class BatchPlan:
         pool, place = divmod(number, self.batches_per_pool)
         return self._pool(pool)[place]
 
-    def _batches_needed(self) -> int:
-        """Enough batches for any pool: the lengths in one pool differ little from those in another."""
-        samples = [_running_sums(self._sorted_pool(pool)[1]) for pool in range(min(self.pools, 4))]
-        needed = max(len(self._cuts(sums, self.batch_tokens)) for sums in samples)
-        return needed if self.pools == 1 else needed + 1
-
     def _compute_pool(self, pool: int) -> list[Ints]:
         self.shards.release()
-        pairs, lengths = self._sorted_pool(pool)
-        cuts = self._even_cuts(_running_sums(lengths))
-        batches = [pairs[start:end] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)]
-        order = np.random.Generator(np.random.PCG64([self.seed, pool])).permutation(self.batches_per_pool)
-        return [batches[place] for place in order]
-
-    def _sorted_pool(self, pool: int) -> tuple[Ints, Ints]:
-        """The pool's pairs by length, and their lengths with the end marker, one row a pair."""
         epoch, place = divmod(pool, self.pools)
-        size = len(self.shards)
-        places = np.arange(place * size // self.pools, (place + 1) * size // self.pools)
-        pairs = permuted(places, size, key=self.seed * 1_000_003 + epoch)
-        lengths = self.shards.lengths(pairs) + 1
-        order = np.argsort(lengths[:, 1] * 2**16 + lengths[:, 0], kind="stable")
-        return pairs[order], lengths[order]
+        shift = np.random.Generator(np.random.PCG64([self.seed, epoch])).integers(self.pools, size=self._strata)
+        ranks = np.arange(self._strata) * self.pools + (place + shift) % self.pools
+        ranks = ranks[ranks < len(self.shards)]  # the last stratum may have fewer pairs than there are pools
+        cuts = self._even_cuts(_running_sums(self.shards.sorted_lengths(ranks) + 1))
+        pairs = self.shards.sorted_pairs(ranks)
+        batches = [pairs[start:end] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)]
+        order = np.random.Generator(np.random.PCG64([self.seed, epoch, place])).permutation(self.batches_per_pool)
+        return [batches[i] for i in order]
 
     def _cuts(self, sums: list[Ints], budget: float) -> list[int]:
         """Where to end each batch so that neither side exceeds the budget, taking as many pairs as fit."""
         cuts, start, pairs = [], 0, len(sums[0]) - 1
         while start < pairs:
             fitting = min(int(np.searchsorted(side, side[start] + budget, "right")) - 1 for side in sums)
-            start = min(max(fitting, start + 1), start + self.max_pairs)
+            start = min(max(fitting, start + 1), start + self.max_pairs, pairs)
             cuts.append(start)
         return cuts
 
     def _even_cuts(self, sums: list[Ints]) -> list[int]:
-        """Cuts into exactly `batches_per_pool` batches, none much fuller than another.
-
-        Should a pool be far longer than its fellows, its longest pairs sit out this epoch.
-        """
-        low, high = max(side[-1] for side in sums) / self.batches_per_pool * 0.98, float(self.batch_tokens)
-        best = self._cuts(sums, high)[: self.batches_per_pool]
+        """Cuts into exactly `batches_per_pool` batches, none much fuller than another."""
+        low, high = max(side[-1] for side in sums) / self.batches_per_pool * 0.98, float(self._budget)
+        best = self._cuts(sums, high)
         for _ in range(8):
             middle = (low + high) / 2
             cuts = self._cuts(sums, middle)
@@ -93,10 +98,9 @@ class BatchPlan:
                 best, high = cuts, middle
             else:
                 low = middle
-        while len(best) < self.batches_per_pool:  # a few pairs only: split the largest batch until there are enough
+        while len(best) < self.batches_per_pool:  # too few still: split the largest
             sizes = np.diff([0, *best])
             largest = int(sizes.argmax())
-            assert sizes[largest] > 1, "a pool never has fewer pairs than batches"
             best.insert(largest, best[largest] - int(sizes[largest]) // 2)
         return best
 

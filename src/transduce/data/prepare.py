@@ -17,7 +17,7 @@ from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever shards made by older code must not be reused."""
 
 
@@ -112,10 +112,11 @@ def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: 
         too_long = _encode(work, data)
         lines = report.lines()
         if too_long:
-            lines.append(f"left out {too_long:,} pairs above {data.max_length} tokens (data.max_length)")
+            pairs = "pair" if too_long == 1 else "pairs"
+            lines.append(f"left out {too_long:,} {pairs} above {data.max_length} tokens (data.max_length)")
         if too_long == report.pairs:
             raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
-        write_index(work, {"vocab_size": tokenizer.vocab_size, "report": lines})
+        write_index(work, {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines})
         try:
             work.rename(folder)
         except OSError:  # another process prepared the same corpus meanwhile

@@ -1,7 +1,8 @@
 """A tokenised corpus on disk: memory-mapped arrays, so that its size costs disk and not memory.
 
-A folder holds `index.json`, `lengths.npy` (tokens of source and target, for every pair) and, for each shard n,
-`n.src.npy` and `n.tgt.npy` (all ids in a row) with `n.src_offsets.npy` and `n.tgt_offsets.npy`.
+A folder holds `index.json` and, for each shard n, `n.src.npy` and `n.tgt.npy` (all ids in a row) with
+`n.src_offsets.npy` and `n.tgt_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy`
+their tokens of source and target in that order.
 """
 
 import json
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from transduce.errors import DataError
 
 Ids = npt.NDArray[np.integer[Any]]
+Ints = npt.NDArray[np.int64]
 SIDES = ("src", "tgt")
 
 
@@ -30,7 +32,7 @@ class TokenShards:
             raise DataError(f"{folder / 'index.json'}: {error}; delete {folder} to prepare it anew") from None
         self._check_sizes()
         self._maps: list[mmap.mmap] = []
-        self._lengths = self._map("lengths.npy")
+        self._order, self._lengths = self._map("order.npy"), self._map("lengths.npy")
         self._starts = np.cumsum([0, *self.index["shard_pairs"]])
         self._shards = [
             [(self._map(f"{n}.{side}.npy"), self._map(f"{n}.{side}_offsets.npy")) for side in SIDES]
@@ -46,11 +48,19 @@ class TokenShards:
         src, tgt = self.index["tokens"]
         return src / len(self), tgt / len(self)
 
-    def lengths(self, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Tokens of source and target of these pairs, one row each."""
-        return self._lengths[pairs].astype(np.int64)
+    def sorted_pairs(self, ranks: Ints) -> Ints:
+        """The numbers of the pairs at these places in the order of lengths."""
+        return self._order[ranks].astype(np.int64)
 
-    def pairs(self, numbers: npt.NDArray[np.int64]) -> list[tuple[Ids, Ids]]:
+    def sorted_lengths(self, ranks: Ints) -> Ints:
+        """Their tokens of source and target, one row each."""
+        return self._lengths[ranks].astype(np.int64)
+
+    def longest_in_runs(self, size: int) -> Ints:
+        """The most tokens of source and target in each run of `size` neighbours in that order."""
+        return np.maximum.reduceat(self._lengths, np.arange(0, len(self), size), axis=0).astype(np.int64)
+
+    def pairs(self, numbers: Ints) -> list[tuple[Ids, Ids]]:
         """The ids of these pairs, source and target."""
         shards = np.searchsorted(self._starts, numbers, side="right") - 1
         places = numbers - self._starts[shards]
@@ -100,7 +110,7 @@ def write_shard(folder: Path, number: int, sides: Sequence[Sequence[Sequence[int
 
 
 def write_index(folder: Path, facts: dict[str, Any]) -> None:
-    """Join what the shards hold into `lengths.npy` and `index.json`; `facts` are kept in the index too."""
+    """Sort what the shards hold by length, and write `index.json`, in which `facts` are kept too."""
     counts = []
     lengths = []
     for number in range(len(list(folder.glob("*.src.npy")))):
@@ -108,7 +118,9 @@ def write_index(folder: Path, facts: dict[str, Any]) -> None:
         lengths.append(np.stack(sides, axis=1).astype(np.uint16))
         counts.append(len(sides[0]))
     joined = np.concatenate(lengths)
-    np.save(folder / "lengths.npy", joined)
+    order = np.lexsort((joined[:, 0], joined[:, 1]))  # by target, then by source
+    np.save(folder / "order.npy", order.astype(np.uint32))
+    np.save(folder / "lengths.npy", joined[order])
     index = {
         **facts,
         "shard_pairs": counts,

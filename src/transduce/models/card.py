@@ -41,6 +41,9 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: {error}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise ModelError(f"{path}: not a model of format {FORMAT}; was it written by a newer transduce?")
+    for name, kind in (("architecture", str), ("vocab_size", int), ("model", dict), ("facts", dict)):
+        if not isinstance(card.get(name), kind):
+            raise ModelError(f"{path}: {name} is missing or of the wrong kind")
     return card
 
 

@@ -137,6 +137,11 @@ class EncoderDecoder(nn.Module):
             cache.reorder(index_BW.flatten(), left)
         return state
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens a text may have, its marker not counted, where learnt positions set a limit."""
+        return self.config.max_positions - 1 if self.config.positions == "learned" else None
+
     def _decoder_layers(self) -> Iterator[DecoderLayer]:
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 

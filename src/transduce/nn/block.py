@@ -6,6 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from transduce.nn.cache import LayerCache
+from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head import CrossAttention, SelfAttention
 from transduce.nn.segments import Segments
@@ -19,7 +20,7 @@ class Residual(nn.Module):
     def __init__(self, d_model: int, dropout: float, norm: NormPlace) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm == "pre"
 
     def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

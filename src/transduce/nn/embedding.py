@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.nn.dropout import Dropout
 from transduce.nn.positions import Positions
 
 
@@ -17,7 +18,7 @@ class Embedding(nn.Module):
         # Scaled by sqrt(d_model) below, tokens then start with unit variance, like the sinusoids beside them.
         self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.scale = math.sqrt(d_model)
 
     def forward(self, token_N: Tensor, position_N: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """How to search, and the one call that does it."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +52,11 @@ def search(
     source_lengths: Sequence[int],
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
+    longest: int | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The outputs of every sentence, best first."""
-    limits = [length + config.max_extra for length in source_lengths]
+    """The outputs of every sentence, best first; none has more than `longest` tokens."""
+    limits = [min(length + config.max_extra, longest or sys.maxsize) for length in source_lengths]
     if prefixes:
         limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, prefixes, strict=True)]
     common: dict[str, Any] = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}

@@ -5,7 +5,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 from transduce.errors import DataError
 
@@ -42,12 +42,10 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
     rest, overlong = b"", False
     try:
         with open_binary(path) as file:
-            while block := file.read(_BLOCK):
+            for block in _blocks(file):
                 *ended, tail = block.split(b"\n")
                 for piece in ended:
                     line, rest = rest + piece, b""
-                    if number == 0:
-                        line = line.removeprefix(_BOM)
                     number += 1
                     yield None if overlong or len(line) > MAX_LINE_BYTES else line.removesuffix(b"\r")
                     overlong = False
@@ -62,6 +60,16 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
         raise DataError(f"{path} is a folder, not a file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read after line {number}: {error}") from None
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """The file in blocks, less a byte order mark."""
+    first = b""
+    while len(first) < len(_BOM) and (block := file.read(_BLOCK)):
+        first += block
+    yield first.removeprefix(_BOM)
+    while block := file.read(_BLOCK):
+        yield block
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -80,4 +88,38 @@ def _open_zst(path: Path) -> BinaryIO:
         import zstandard
     except ImportError:
         raise DataError(f"{path}: reading .zst needs the zstandard package: pip install zstandard") from None
-    return cast(BinaryIO, zstandard.open(path, "rb"))
+    return cast(BinaryIO, _ZstReader(path.open("rb"), zstandard))
+
+
+class _ZstReader:
+    """Reads a .zst file to its end and notices when that comes too early, which zstandard's own reader does not."""
+
+    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
+        self._file, self._zstandard = file, zstandard
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._in_frame = False
+
+    def read(self, _: int) -> bytes:
+        """The next bytes, as many as come at once; none at the end."""
+        while compressed := self._file.read(64):  # which unfold to 2 MB at the very most
+            text = b""
+            try:
+                while compressed:
+                    if self._frame.eof:
+                        self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+                    text += self._frame.decompress(compressed)
+                    compressed = self._frame.unused_data
+            except self._zstandard.ZstdError as error:
+                raise EOFError(str(error)) from None
+            self._in_frame = not self._frame.eof
+            if text:
+                return text
+        if self._in_frame:
+            raise EOFError("it ends inside a frame")
+        return b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -23,4 +23,4 @@ def split_long(text: str, fits: Callable[[str], bool], level: int = 0) -> list[s
             start = following
         end, following = stop, resume
     pieces.append(text[start:end])
-    return [part for piece in pieces for part in split_long(piece, fits, level + 1) if part]
+    return [part for piece in pieces for part in split_long(piece, fits, level + 1) if part.strip()]

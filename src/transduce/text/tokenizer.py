@@ -39,6 +39,8 @@ class Tokenizer:
 
     def __init__(self, model: bytes) -> None:
         self.model = model
+        if not model:
+            raise ModelError("not a SentencePiece model: it is empty")
         try:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
@@ -59,6 +61,7 @@ class Tokenizer:
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 max_sentence_length=100_000,
+                required_chars=_SPACE_MARK,  # or text with few spaces would not come back
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -99,7 +102,7 @@ class Tokenizer:
     def encode_with_dropout(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Ids under BPE-dropout (unigram: sampling), the same for the same seed."""
         # A list is encoded on a fresh thread of SentencePiece's, whose generator starts from this seed.
-        sentencepiece.set_random_generator_seed(seed % 2**32)
+        sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2^32 - 1 would mean: leave the seed alone
         escaped = [_escape(text) for text in texts]
         ids = self._pieces.encode(escaped, num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
         return cast(list[list[int]], ids)

@@ -33,10 +33,10 @@ def train(
     recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets`
     does the same in the words of the command line: ["train.steps=2000"].
     """
-    flags: Table = {"data": {}}
+    flags: Table = {}
     for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
         if corpus := [*((str(path),) for path in _list(both)), *_pair_up(_list(sources), _list(targets), key)]:
-            flags["data"][key] = corpus
+            flags.setdefault("data", {})[key] = corpus
     for name, value in (settings or {}).items():
         section, _, key = name.partition(".")
         flags.setdefault(section, {})[key] = value

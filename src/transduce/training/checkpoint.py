@@ -58,8 +58,8 @@ def save_checkpoint(
     (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     for path in [*work.iterdir(), work]:
         _flush(path)
-    if final.exists():  # a damaged one of the same step, which was passed over
-        final.rename(checkpoints / f".step-{progress.step}.damaged.tmp")
+    if final.exists():
+        _put_aside(final)
     work.rename(final)
     _flush(checkpoints)
     return final
@@ -84,13 +84,13 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
 
 
 def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose files are what its manifest says; damaged ones are named and passed over."""
+    """The newest checkpoint whose files are what its manifest says; damaged ones are named and put aside."""
     found = list_checkpoints(checkpoints)
     for folder in reversed(found):
-        if damage := find_damage(folder):
-            say(f"{folder}: {damage}; trying the checkpoint before it")
-        else:
+        damage = find_damage(folder)
+        if damage is None:
             return folder
+        say(f"{folder}: {damage}; put aside as {_put_aside(folder).name}, trying the checkpoint before it")
     if found:
         raise RunError(f"{checkpoints}: every checkpoint is damaged; move the run away to start anew")
     return None
@@ -110,19 +110,30 @@ def find_damage(folder: Path) -> str | None:
     return None
 
 
-def prune(checkpoints: Path, keep: int, best_step: int) -> None:
-    """Delete all but the last `keep` and the best, and whatever an interrupted save left."""
-    for folder in list_checkpoints(checkpoints)[:-keep]:
-        if _step(folder) != best_step:
+def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
+    """The checkpoints an uninterrupted run would have made, oldest first: a stop adds one at some other step."""
+    return [p for p in list_checkpoints(checkpoints) if _step(p) % every == 0 or _step(p) == last_step]
+
+
+def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: int) -> None:
+    """Delete all but the last `keep` scheduled ones, the newest and the best, and whatever an interrupted save left."""
+    kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:]}
+    for folder in list_checkpoints(checkpoints):
+        if folder not in kept and _step(folder) != best_step:
             shutil.rmtree(folder)
     for leftover in checkpoints.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
-    best = checkpoints / "best"
     if (checkpoints / f"step-{best_step}").exists():
         link = checkpoints / ".best.tmp"
         link.unlink(missing_ok=True)
         link.symlink_to(f"step-{best_step}")
-        link.replace(best)
+        link.replace(checkpoints / "best")
+
+
+def _put_aside(folder: Path) -> Path:
+    aside = folder.with_name(f"{folder.name}.damaged")
+    shutil.rmtree(aside, ignore_errors=True)
+    return folder.rename(aside)
 
 
 def _step(folder: Path) -> int:

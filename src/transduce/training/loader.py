@@ -6,13 +6,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from transduce.data.batch import PackedBatch, Sentence, fill, pack
 from transduce.data.plan import BatchPlan
-from transduce.data.shards import Ids
+from transduce.data.shards import Ids, TokenShards
 from transduce.nn.segments import Segments
 from transduce.text.tokenizer import Tokenizer
 
@@ -71,7 +72,8 @@ class Loader:
                     except queue.Full:
                         pass
 
-        threading.Thread(target=work, daemon=True, name="batches").start()
+        thread = threading.Thread(target=work, daemon=True, name="batches")
+        thread.start()
         try:
             while True:
                 item = ready.get()
@@ -80,6 +82,7 @@ class Loader:
                 yield item
         finally:
             stopped.set()
+            thread.join()
 
     def _with_dropout(self, pairs: list[tuple[Ids, Ids]], number: int) -> list[tuple[Sentence, Sentence]]:
         """The pairs segmented anew. Shards hold ids alone; the text comes back from them exactly."""
@@ -89,13 +92,24 @@ class Loader:
         result: list[tuple[Sentence, Sentence]] = []
         for pair, fresh in zip(pairs, zip(sampled[0::2], sampled[1::2], strict=True), strict=True):
             growth = [len(fresh[side]) - len(pair[side]) for side in (0, 1)]
-            too_long = self.fixed_length is not None and max(map(len, fresh)) >= self.fixed_length
+            too_long = max(map(len, fresh)) > self.plan.shards.index["max_length"]
             if too_long or any(growth[side] > room[side] for side in (0, 1)):
                 result.append(pair)  # no room left in this batch for a finer cut of this pair
                 continue
             room = [room[side] - growth[side] for side in (0, 1)]
             result.append(fresh)
         return result
+
+
+def dropout_growth(shards: TokenShards, tokenizer: Tokenizer, dropout: float) -> float:
+    """By how much BPE-dropout lengthens this corpus, measured on a sample, with a little to spare."""
+    pairs = shards.pairs(np.linspace(0, len(shards) - 1, num=min(len(shards), 1000), dtype=np.int64))
+    growths = []
+    for side in (0, 1):
+        sentences = [pair[side].tolist() for pair in pairs]
+        cut = tokenizer.encode_with_dropout([tokenizer.decode(ids) for ids in sentences], dropout, seed=0)
+        growths.append(sum(len(ids) + 1 for ids in cut) / sum(len(ids) + 1 for ids in sentences))
+    return 1.03 * max(growths)
 
 
 def to_device(batch: PackedBatch, device: torch.device, longest: int | None = None) -> Batch:

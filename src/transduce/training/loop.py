@@ -16,14 +16,14 @@ from transduce.nn.device import pick_device
 from transduce.training.average import load_average
 from transduce.training.checkpoint import (
     Progress,
-    list_checkpoints,
     load_checkpoint,
     newest_intact,
     prune,
     save_checkpoint,
+    scheduled,
 )
 from transduce.training.display import Display
-from transduce.training.loader import Loader
+from transduce.training.loader import Loader, dropout_growth
 from transduce.training.loss import smoothed_cross_entropy
 from transduce.training.meter import Meter
 from transduce.training.recipe import Recipe
@@ -52,10 +52,13 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
     config = recipe.train
     device = pick_device(config.device)
     run = RunFolder(out)
-    run.open(recipe)
+    run.check(recipe)
     prepared = prepare(recipe.data, recipe.tokenizer, display.say)
     tokenizer = prepared.tokenizer
-    run.keep_tokenizer(tokenizer)
+    validation = Validation(prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences)
+    growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
+    plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
+    run.begin(recipe, tokenizer)
 
     torch.manual_seed(config.seed)
     model = EncoderDecoder(recipe.model, tokenizer.vocab_size).to(device)
@@ -68,14 +71,15 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
         progress = load_checkpoint(checkpoint, model, optimizer)
         display.say(f"going on from {checkpoint}")
     run.metrics.start_at(progress.step)
+    if progress.step >= config.steps and (scores := run.finished_scores(progress.step)) is not None:
+        display.say(f"{run.model} is finished; raise train.steps above {config.steps:,} to train it further")
+        return Outcome(out, progress.step, True, None, scores)
 
-    plan = BatchPlan(prepared.train, config.batch_tokens, config.seed)
     compiled = config.compile == "on" or (config.compile == "auto" and device.type == "cuda")
     fixed_length = recipe.data.max_length + 1 if compiled else None
     loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
     forward = torch.compile(model) if compiled else model
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=_use_bfloat16(config.precision, device))
-    validation = Validation(prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences)
     facts = _facts(recipe, prepared)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     display.say(
@@ -85,12 +89,13 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
 
     meter = Meter(device)
     model.train()
+    stopping = False
     with (
         stop_on_signals() as stop,
         display.begin(progress.step, config.steps),
         closing(loader.ahead(progress.step * config.accumulate)) as batches,
     ):
-        while progress.step < config.steps and not stop:
+        while progress.step < config.steps and not stopping:
             rate = learning_rate(progress.step + 1, recipe.model.d_model, config.warmup, config.learning_rate)
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -111,29 +116,30 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
             optimizer.step()
             optimizer.zero_grad()
             progress.step += 1
-            is_last = progress.step == config.steps
+            is_last, stopping = progress.step == config.steps, bool(stop)
+            saving = progress.step % config.save_every == 0 or is_last or stopping
 
-            if progress.step % config.log_every == 0 or is_last or stop:
+            if progress.step % config.log_every == 0 or saving:
                 measured = meter.read()
+                if not (math.isfinite(measured["loss"]) and math.isfinite(norm.item())):
+                    raise RunError(
+                        f"training diverged before step {progress.step}: loss {measured['loss']}, gradient norm "
+                        f"{norm.item()}. Lower train.learning_rate or set train.clip_norm=1.0; checkpoints are intact"
+                    )
                 progress.seconds += measured.pop("seconds")
                 record = run.metrics.add(
                     "train", step=progress.step, **measured, learning_rate=rate, grad_norm=norm.item()
                 )
                 display.show(record)
-                if not math.isfinite(record["loss"]):
-                    raise RunError(
-                        f"the loss at step {progress.step} is {record['loss']}; lower train.learning_rate or set "
-                        "train.clip_norm=1.0. The checkpoints are as they were"
-                    )
 
-            if progress.step % config.save_every == 0 or is_last or stop:
+            if saving:
                 with meter.paused():
-                    if prepared.valid and not stop:
+                    if prepared.valid and not stopping:
                         _validate(model, validation, run, progress, display, config.label_smoothing)
                     saved = save_checkpoint(run.checkpoints, model, optimizer, tokenizer, progress, facts)
-                    prune(run.checkpoints, config.keep, progress.best_step)
+                    prune(run.checkpoints, config.keep, progress.best_step, config.save_every, config.steps)
                     write_report(run.report, recipe, run.metrics)
-                if stop:
+                if stopping:
                     display.say(f"stopped at step {progress.step:,}, saved as {saved}; the same command goes on")
 
     finished = progress.step >= config.steps
@@ -177,7 +183,7 @@ def _finish(
     display: Display,
 ) -> dict[str, float]:
     """Average the last checkpoints, score the result as a user will meet it, and write it down."""
-    last = list_checkpoints(run.checkpoints)[-recipe.train.average :]
+    last = scheduled(run.checkpoints, recipe.train.save_every, recipe.train.steps)[-recipe.train.average :]
     load_average(model, last)
     model.eval()
     scores: dict[str, float] = {}

@@ -16,12 +16,12 @@ class Metrics:
 
     def start_at(self, step: int) -> None:
         """Take up the measurements up to this step; later ones belong to a future that did not happen."""
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
         for line in lines:
             try:
                 record = json.loads(line)
             except ValueError:
-                continue  # the last line of a run that was killed while writing it
+                continue  # nothing after the last newline, or a line that was being written when the run was killed
             if record["step"] <= step:
                 self.records.append(record)
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in self.records)

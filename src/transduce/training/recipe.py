@@ -95,18 +95,18 @@ FREE_TO_CHANGE = {
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
     """The recipe of a preset, a file, flags and assignments, each laid over the ones before."""
     table = read_toml(path) if path else {}
-    preset = preset or table.get("preset") or DEFAULT_PRESET
-    table.pop("preset", None)
-    combined = merge(merge(read_preset(preset), table), flags)
-    return build(Recipe, apply_sets(combined, sets), str(path) if path else "settings")
+    named = table.pop("preset", DEFAULT_PRESET)
+    build(Recipe, table, str(path))  # mistakes in the file are told by its name, those in the flags by theirs
+    combined = merge(merge(read_preset(preset or named), table), flags)
+    return build(Recipe, apply_sets(combined, sets), "settings")
 
 
 def read_preset(name: str) -> Table:
     """The tables of a preset."""
     folder = resources.files("transduce") / "presets"
     names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    if name not in names:
-        raise ConfigError(f"no preset {name}{suggestion(name, names)}; there are {', '.join(names)}")
+    if not isinstance(name, str) or name not in names:
+        raise ConfigError(f"no preset {name}{suggestion(str(name), names)}; there are {', '.join(names)}")
     with resources.as_file(folder / f"{name}.toml") as path:
         return read_toml(path)
 

@@ -1,5 +1,6 @@
 """`report.html`: the story of a run in one file that opens anywhere, offline."""
 
+import math
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -115,4 +116,4 @@ def _corpus(recipe: Recipe) -> str:
 
 
 def _points(records: list[Record], key: str) -> list[Point]:
-    return [(record["step"], record[key]) for record in records if key in record]
+    return [(record["step"], record[key]) for record in records if key in record and math.isfinite(record[key])]

@@ -6,6 +6,7 @@ from typing import Any
 
 from transduce.config import build, read_toml, to_toml
 from transduce.errors import RunError
+from transduce.models.card import CARD, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import Tokenizer
@@ -22,8 +23,8 @@ class RunFolder:
         self.tokenizer, self.report = path / "tokenizer.model", path / "report.html"
         self.metrics = Metrics(path / "metrics.jsonl")
 
-    def open(self, recipe: Recipe) -> None:
-        """Make the folder, or make sure that what is there was made by the same recipe."""
+    def check(self, recipe: Recipe) -> None:
+        """Make sure that what is in the folder, if anything, was made by the same recipe."""
         if self.config.exists():
             before = build(Recipe, read_toml(self.config), str(self.config))
             if changed := differences(before, recipe):
@@ -33,17 +34,24 @@ class RunFolder:
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise RunError(f"{self.path} holds other things and no run; choose another --out")
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(to_toml(recipe), encoding="utf-8")
 
-    def keep_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """The vocabulary of the run; a checkpoint made with another one must not meet it."""
+    def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
+        """Write down the recipe and the vocabulary; a checkpoint made with another vocabulary must not meet it."""
         if self.tokenizer.exists() and self.tokenizer.read_bytes() != tokenizer.model:
             raise RunError(
                 f"the training text has changed since {self.path} was begun: its vocabulary is no longer the same. "
                 "Restore the text to go on, or choose another --out to start anew"
             )
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
         tokenizer.save(self.tokenizer)
+        self.config.write_text(to_toml(recipe), encoding="utf-8")
+
+    def finished_scores(self, step: int) -> dict[str, float] | None:
+        """The scores of the model finished at this step, if it is there."""
+        if not (self.model / CARD).exists():
+            return None
+        facts = read_card(self.model)["facts"]
+        return facts["scores"] if facts.get("steps") == step else None
 
     def write_model(self, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
         """The finished model, put in place whole."""

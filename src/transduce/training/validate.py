@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from transduce.data.batch import pack
+from transduce.errors import DataError
 from transduce.evaluation.scores import bleu
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -21,15 +21,18 @@ SAMPLES = 5
 _BATCH_TOKENS = 4096
 
 
-@dataclass(frozen=True)
 class Validation:
     """The validation set and how to use it."""
 
-    pairs: list[Pair]
-    tokenizer: Tokenizer
-    max_length: int
-    sentences: int
-    """So many of the first pairs are translated."""
+    def __init__(self, pairs: list[Pair], tokenizer: Tokenizer, max_length: int, sentences: int) -> None:
+        self.pairs, self.tokenizer, self.max_length = pairs, tokenizer, max_length
+        self.sentences = sentences
+        """So many of the first pairs are translated."""
+        sides = [tokenizer.encode_all([pair[side] for pair in pairs]) for side in (0, 1)]
+        self._encoded = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= max_length]
+        self._encoded.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
+        if pairs and not self._encoded:
+            raise DataError(f"every validation pair has more than {max_length} tokens; raise data.max_length")
 
     def loss(self, model: EncoderDecoder, smoothing: float) -> tuple[float, float]:
         """Smoothed loss and perplexity per target token."""
@@ -52,12 +55,9 @@ class Validation:
         return bleu(outputs, references), samples
 
     def _batches(self, device: torch.device) -> Iterator[Batch]:
-        sides = [self.tokenizer.encode_all([pair[side] for pair in self.pairs]) for side in (0, 1)]
-        pairs = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= self.max_length]
-        pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
         batch: list[tuple[list[int], list[int]]] = []
         tokens = 0
-        for pair in pairs:
+        for pair in self._encoded:
             longer = max(map(len, pair)) + 1
             if batch and tokens + longer > _BATCH_TOKENS:
                 yield to_device(pack(batch), device)

@@ -1,21 +1,22 @@
 """Packed batches and their filler, against what the words mean."""
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from transduce.data.batch import PackedBatch, fill, pack
+from transduce.data.batch import PackedBatch, Sentence, fill, pack
 
 PAD, BOS, EOS = 0, 2, 3
 Pair = tuple[list[int], list[int]]
 
 
-def random_pairs(count: int, longest: int, seed: int, shortest: int = 0) -> list[Pair]:
+def random_pairs(count: int, longest: int, seed: int) -> list[Pair]:
     draw = random.Random(seed)
 
     def sentence() -> list[int]:
-        return [draw.randrange(4, 50) for _ in range(draw.randint(shortest, longest))]
+        return [draw.randrange(4, 50) for _ in range(draw.randint(1, longest))]
 
     return [(sentence(), sentence()) for _ in range(count)]
 
@@ -28,6 +29,16 @@ def test_two_pairs_laid_out_by_hand() -> None:
     assert batch.labels_M.tolist() == [20, 21, 22, EOS, 23, EOS]
     assert batch.tgt_offsets_B1.tolist() == [0, 4, 6]
     assert batch.target_tokens == 6
+
+
+@pytest.mark.parametrize("make", [list, lambda ids: np.array(ids, dtype=np.uint16)], ids=["lists", "arrays"])
+def test_empty_sentences_are_their_markers_alone(make: Callable[[list[int]], Sentence]) -> None:
+    batch = pack([(make([]), make([20])), (make([]), make([])), (make([12]), make([]))])
+    assert batch.src_N.tolist() == [EOS, EOS, 12, EOS]
+    assert batch.src_offsets_B1.tolist() == [0, 1, 2, 4]
+    assert batch.tgt_M.tolist() == [BOS, 20, BOS, BOS]
+    assert batch.labels_M.tolist() == [20, EOS, EOS, EOS]
+    assert batch.tgt_offsets_B1.tolist() == [0, 2, 3, 4]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,10 +84,10 @@ def test_filled_batches_all_have_the_same_shapes() -> None:
     [
         pytest.param([3, 5], [4, 1], id="room on both sides"),
         pytest.param([9, 9, 9], [1, 1, 1], id="source full"),
-        pytest.param([0, 0, 0], [9, 9, 9], id="target full"),
+        pytest.param([1, 1, 1], [9, 9, 9], id="target full"),
         pytest.param([9, 9, 9], [9, 9, 9], id="both full"),
         pytest.param([8, 9, 9], [9, 9, 8], id="room for one token"),
-        pytest.param([0], [0], id="almost all filler"),
+        pytest.param([1], [1], id="almost all filler"),
     ],
 )
 @pytest.mark.parametrize("longest", [10, 13, 30, 64])

@@ -108,7 +108,7 @@ def test_batches_do_not_depend_on_what_was_asked_before(corpora: dict[str, Token
 
 def test_the_corpora_cover_one_pool_and_several(corpora: dict[str, TokenShards]) -> None:
     pools = {name: BatchPlan(corpora[name], CORPORA[name][1], seed=1).pools for name in CORPORA}
-    assert pools["like text"] == 1
+    assert pools["each pair fills a batch"] == 1
     assert pools["like text, several pools"] > 5
 
 
@@ -131,14 +131,28 @@ def test_batches_do_not_come_in_order_of_length(corpora: dict[str, TokenShards])
     assert abs(np.corrcoef(np.arange(len(means)), means)[0, 1]) < 0.4
 
 
+def test_every_pool_has_its_batches_in_an_order_of_its_own(corpora: dict[str, TokenShards]) -> None:
+    name = "like text, several pools"
+    lengths, batch_tokens = CORPORA[name]
+    plan = BatchPlan(corpora[name], batch_tokens, seed=1)
+    means = [
+        [
+            np.mean([lengths[pair][1] for pair in plan.batch(pool * plan.batches_per_pool + place)])
+            for place in range(plan.batches_per_pool)
+        ]
+        for pool in range(3)
+    ]
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert abs(np.corrcoef(means[one], means[other])[0, 1]) < 0.4
+
+
 def test_pairs_of_a_batch_have_similar_lengths(corpora: dict[str, TokenShards]) -> None:
-    for name in ("like text", "like text, several pools"):
-        lengths, batch_tokens = CORPORA[name]
-        batches = epoch(BatchPlan(corpora[name], batch_tokens, seed=1))
-        targets = [[lengths[pair][1] for pair in batch] for batch in batches]
-        corpus_spread = np.std([length for batch in targets for length in batch])
-        assert np.mean([np.std(batch) for batch in targets]) < 0.1 * corpus_spread
-        assert np.median([max(batch) - min(batch) for batch in targets]) <= 2
+    lengths, batch_tokens = CORPORA["like text, several pools"]
+    batches = epoch(BatchPlan(corpora["like text, several pools"], batch_tokens, seed=1))
+    targets = [[lengths[pair][1] for pair in batch] for batch in batches]
+    corpus_spread = np.std([length for batch in targets for length in batch])
+    assert np.mean([np.std(batch) for batch in targets]) < 0.1 * corpus_spread
+    assert np.median([max(batch) - min(batch) for batch in targets]) <= 2
 
 
 def test_batches_of_a_big_corpus_are_well_filled(tmp_path: Path) -> None:

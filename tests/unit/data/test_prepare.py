@@ -90,7 +90,9 @@ def test_reverse_swaps_the_sides_of_shards_and_of_validation(
 def test_lengths_and_means_are_those_of_the_ids(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
     shards = run(corpus(tmp_path, toy_pairs))[0].train
     lengths = np.array([[len(src), len(tgt)] for src, tgt in shards.pairs(np.arange(len(shards)))])
-    assert shards.lengths(np.arange(len(shards))).tolist() == lengths.tolist()
+    ranks = np.arange(len(shards))
+    assert shards.sorted_lengths(ranks).tolist() == lengths[shards.sorted_pairs(ranks)].tolist()
+    assert shards.sorted_lengths(ranks).tolist() == sorted(lengths.tolist(), key=lambda pair: pair[::-1])
     assert shards.mean_lengths == pytest.approx(tuple(lengths.mean(axis=0)))
     assert shards.index["longest"] == lengths.max()
 
@@ -223,7 +225,7 @@ def test_several_workers_write_what_one_writes(
     monkeypatch: pytest.MonkeyPatch,
     workers: int,
 ) -> None:
-    data = corpus(tmp_path, toy_pairs, max_length=8)
+    data = corpus(tmp_path, toy_pairs, max_length=3)
     contents = []
     for count in (1, workers):
         monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / f"by {count}"))
@@ -238,7 +240,7 @@ def test_several_workers_write_what_one_writes(
 def test_worker_processes_write_what_this_process_writes(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = corpus(tmp_path, toy_pairs, max_length=8)
+    data = corpus(tmp_path, toy_pairs, max_length=3)
     here, _ = run(data)
     monkeypatch.undo()
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "by processes"))

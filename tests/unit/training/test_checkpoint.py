@@ -25,6 +25,7 @@ from transduce.training.checkpoint import (
     newest_intact,
     prune,
     save_checkpoint,
+    scheduled,
 )
 
 V = 23
@@ -276,7 +277,7 @@ def test_folders_of_unfinished_saves_are_never_seen_and_are_cleared_away(folder:
     (folder / "step-x").mkdir()
     assert names(folder) == ["step-1"]
     assert newest_intact(folder, pytest.fail) == folder / "step-1"
-    prune(folder, keep=3, best_step=0)
+    prune(folder, keep=3, best_step=0, every=1, last_step=9)
     assert not (folder / ".step-5.tmp").exists()
     assert names(folder) == ["step-1"]
 
@@ -299,17 +300,35 @@ def test_pruning_keeps_the_last_and_the_best(
     folder: Path, tokenizer: Tokenizer, keep: int, best_step: int, left: list[int]
 ) -> None:
     save_steps(folder, tokenizer, [8, 9, 10, 40, 100])
-    prune(folder, keep, best_step)
+    prune(folder, keep, best_step, every=1, last_step=100)
     assert names(folder) == [f"step-{step}" for step in left]
     assert all(find_damage(path) is None for path in list_checkpoints(folder))
 
 
+def test_the_checkpoint_of_a_stop_is_kept_while_it_is_the_newest_and_costs_no_other_its_place(
+    folder: Path, tokenizer: Tokenizer
+) -> None:
+    training = save_steps(folder, tokenizer, [10, 20, 30, 34])
+    prune(folder, keep=2, best_step=0, every=10, last_step=100)
+    assert names(folder) == ["step-20", "step-30", "step-34"]
+    training.progress.step = 40
+    save(folder, tokenizer, training)
+    prune(folder, keep=2, best_step=0, every=10, last_step=100)
+    assert names(folder) == ["step-30", "step-40"]
+
+
+def test_scheduled_checkpoints_are_every_so_many_steps_and_the_last(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [8, 10, 13, 20, 100, 105])
+    found = scheduled(folder, every=10, last_step=105)
+    assert [path.name for path in found] == ["step-10", "step-20", "step-100", "step-105"]
+
+
 def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [1, 2, 3])
-    prune(folder, keep=5, best_step=0)
+    prune(folder, keep=5, best_step=0, every=1, last_step=3)
     assert not (folder / "best").exists()
     for best_step in (1, 3):
-        prune(folder, keep=5, best_step=best_step)
+        prune(folder, keep=5, best_step=best_step, every=1, last_step=3)
         assert (folder / "best").resolve() == (folder / f"step-{best_step}").resolve()
     assert names(folder) == ["step-1", "step-2", "step-3"]
 
@@ -324,7 +343,7 @@ def test_pruning_keeps_the_checkpoint_just_written_though_a_damaged_one_has_a_hi
         flip_a_byte(folder / f"step-{step}" / "model.safetensors")
     training.progress.step = 15
     saved = save(folder, tokenizer, training)
-    prune(folder, keep, best_step=0)
+    prune(folder, keep, best_step=0, every=5, last_step=100)
     assert saved.exists()
     assert newest_intact(folder, lambda _: None) == saved
 

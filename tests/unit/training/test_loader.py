@@ -11,7 +11,7 @@ import torch
 
 from transduce.data.plan import BatchPlan
 from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.training.loader import Batch, Loader
+from transduce.training.loader import Batch, Loader, dropout_growth
 
 CPU = torch.device("cpu")
 
@@ -83,13 +83,30 @@ def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tok
     assert sorted(found) == sorted(toy_pairs)
 
 
-def test_dropout_cuts_words_anew_but_leaves_the_text(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+def test_dropout_leaves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
     plain, cut = (Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
     for number in range(plan.batches_per_epoch):
         a, b = plain.batch(number), cut.batch(number)
         assert sources(a, toy_tokenizer) == sources(b, toy_tokenizer)
         assert targets(a, toy_tokenizer) == targets(b, toy_tokenizer)
-    assert not same(plain.batch(0), cut.batch(0))
+
+
+def test_dropout_reaches_most_of_the_sentences_it_would_cut_anew(
+    plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any
+) -> None:
+    texts = [src for src, _ in toy_pairs]
+    drawn = toy_tokenizer.encode_with_dropout(texts, 0.3, seed=1)
+    would_differ = sum(ids != toy_tokenizer.encode(text) for ids, text in zip(drawn, texts, strict=True))
+    roomy = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, dropout_growth(plan.shards, toy_tokenizer, 0.3))
+    loader = Loader(roomy, toy_tokenizer, CPU, bpe_dropout=0.3)
+    differ = 0
+    for number in range(roomy.batches_per_epoch):
+        batch = loader.batch(number)
+        offsets = batch.src_segments.offsets_B1.tolist()
+        for text, (start, end) in zip(sources(batch, toy_tokenizer), pairwise(offsets), strict=True):
+            differ += batch.src_N[start : end - 1].tolist() != toy_tokenizer.encode(text)
+    assert would_differ > 100
+    assert differ > would_differ / 2
 
 
 def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
@@ -118,7 +135,7 @@ def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
-    longest = plan.shards.index["longest"] + 1
+    longest = plan.shards.index["max_length"] + 1
     fixed = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
     shapes = set()
     for number in range(plan.batches_per_epoch):

@@ -1,0 +1,37 @@
+# `make demo` and `make test` set up everything they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test check format bench clean
+
+demo: $(READY)          ## train on the embedded corpus, score, translate
+	$(BIN)/transduce demo
+
+test: $(READY)          ## the whole test suite
+	$(BIN)/python -m pytest -n auto
+
+check: $(READY)         ## what CI checks beside the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY)        ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)         ## training speed on this CPU, beside its peers
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/train_cpu.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info
+
+# torch comes first and alone: the constraint names the build that needs no GPU libraries.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
