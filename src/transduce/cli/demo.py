@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-# Small sentences and few words: a vocabulary of whole words and small batches learn most in four minutes.
+# The corpus is clean and its sentences are short: no dropout, small batches and a quick start learn most in four minutes.
 DEMO_SETTINGS = {
-    "tokenizer.vocab_size": 1500,
-    "train.batch_tokens": 1024,
+    "model.dropout": 0.0,
+    "train.batch_tokens": 768,
     "train.steps": 1500,
-    "train.warmup": 500,
+    "train.warmup": 300,
     "train.save_every": 250,
+    "train.valid_sentences": 200,
     "train.average": 3,
 }
 

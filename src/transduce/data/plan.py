@@ -40,7 +40,7 @@ class BatchPlan:
             f"train.batch_tokens is {batch_tokens}, but a sentence has {longest} tokens and an end marker; "
             "raise train.batch_tokens or lower data.max_length",
         )
-        self.max_pairs = self._budget // SHORTEST_MEAN
+        self.max_pairs = max(1, self._budget // SHORTEST_MEAN)
         batches = len(shards) * (max(shards.mean_lengths) + 1) / self._budget
         self.pools = max(1, min(int(batches / 4), max(FEWEST_POOLS, round(batches / POOL_BATCHES))))
         if not self._deal():

@@ -196,3 +196,8 @@ def test_no_pair_is_left_out_even_where_pools_differ_a_lot(seed: int, tmp_path: 
     dealt = sorted(pair for batch in epoch(plan) for pair in batch)
     assert len(set(dealt)) == len(dealt), "no pair comes twice"
     assert len(dealt) == len(lengths)
+
+
+def test_a_budget_of_few_tokens_still_ends(tmp_path: Path) -> None:
+    plan = BatchPlan(write_corpus(tmp_path, [(1, 1)] * 5), batch_tokens=3, seed=1)
+    assert sorted(pair for batch in epoch(plan) for pair in batch) == list(range(5))

@@ -337,10 +337,11 @@ def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, toke
 def test_pruning_keeps_the_checkpoint_just_written_though_a_damaged_one_has_a_higher_step(
     folder: Path, tokenizer: Tokenizer, keep: int
 ) -> None:
-    """As after: 20 and 30 damaged, gone on from 10, stopped at 15."""
+    """20 and 30 are damaged, the run goes on from 10 and stops at 15."""
     training = save_steps(folder, tokenizer, [10, 20, 30])
     for step in (20, 30):
         flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    assert newest_intact(folder, lambda _: None) == folder / "step-10"
     training.progress.step = 15
     saved = save(folder, tokenizer, training)
     prune(folder, keep, best_step=0, every=5, last_step=100)
