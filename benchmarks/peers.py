@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from transduce.models.encoder_decoder import ModelConfig
 from transduce.nn.positions import sinusoids
+from transduce.nn.segments import PaddedLayout
 from transduce.text.tokenizer import BOS, EOS, PAD
 from transduce.training.loader import Batch
 
@@ -25,7 +26,7 @@ class PaddedBatch:
 def padded(batch: Batch) -> PaddedBatch:
     """The same sentences, one a row, filled up with PAD."""
 
-    def grid(x_N: Tensor, layout) -> Tensor:  # type: ignore[no-untyped-def]
+    def grid(x_N: Tensor, layout: PaddedLayout) -> Tensor:
         return (
             x_N.new_full((layout.real_BT.numel(),), PAD).index_copy(0, layout.cell_of_token_N, x_N).view(layout.shape)
         )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-# The corpus is clean and its sentences are short: no dropout, small batches and a quick start learn most in four minutes.
+# The corpus is clean, its sentences are short: no dropout, small batches and a quick start learn most in four minutes.
 DEMO_SETTINGS = {
     "model.dropout": 0.0,
     "train.batch_tokens": 768,

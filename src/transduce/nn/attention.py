@@ -25,8 +25,9 @@ def attend(
     causal: bool,
     engine: str = "auto",
 ) -> Tensor:
-    """softmax(QK^T / sqrt(d_k)) V within each segment; with `causal`, place t sees places up to t (of a sentence that looks
-    at itself, so both sides have the same segments).
+    """softmax(QK^T / sqrt(d_k)) V within each segment.
+
+    With `causal`, place t sees places up to t, of a sentence that looks at itself: both sides have the same segments.
 
     A query whose segment holds no key gets zeros.
     """
