@@ -67,7 +67,6 @@ class BatchPlan:
         return self._pool(pool)[place]
 
     def _compute_pool(self, pool: int) -> list[Ints]:
-        self.shards.release()
         epoch, place = divmod(pool, self.pools)
         shift = np.random.Generator(np.random.PCG64([self.seed, epoch])).integers(self.pools, size=self._strata)
         ranks = np.arange(self._strata) * self.pools + (place + shift) % self.pools
@@ -82,7 +81,7 @@ class BatchPlan:
         """Where to end each batch so that neither side exceeds the budget, taking as many pairs as fit."""
         cuts, start, pairs = [], 0, len(sums[0]) - 1
         while start < pairs:
-            fitting = min(int(np.searchsorted(side, side[start] + budget, "right")) - 1 for side in sums)
+            fitting = min(int(side.searchsorted(int(side[start] + budget), "right")) - 1 for side in sums)
             start = min(max(fitting, start + 1), start + self.max_pairs, pairs)
             cuts.append(start)
         return cuts

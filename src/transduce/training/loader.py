@@ -47,6 +47,7 @@ class Loader:
         """Batch `number` of the plan."""
         pairs = self.plan.shards.pairs(self.plan.batch(number))
         packed = pack(self._with_dropout(pairs, number) if self.bpe_dropout else pairs)
+        self.plan.shards.release()
         if self.fixed_length is None:
             return to_device(packed, self.device)
         filled = fill(packed, self.plan.batch_tokens, self.plan.max_pairs, self.fixed_length)

@@ -1,0 +1,86 @@
+"""The README's commands do what it says: each is run, with sizes made tiny."""
+
+import lzma
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TINY, as_sets, make_toy_pairs, write_lines
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"(?:^|`)((?:echo [^\n`|]*\| )?transduce [a-z][^\n`]*)", README, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every file and run that the README's commands name."""
+    desk = tmp_path_factory.mktemp("desk")
+    pairs = make_toy_pairs(200, seed=3)
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    for name in ("train", "valid", "t", "in"):
+        write_lines(desk / f"{name}.en", sources[:50])
+        write_lines(desk / f"{name}.de", targets[:50])
+    for name in ("a", "b"):
+        write_lines(desk / f"{name}.de", [*targets[:49], "ba"])
+    rows = [f"{source}\t{target}" for source, target in pairs]
+    write_lines(desk / "pairs.tsv", rows)
+    (desk / "recipes").symlink_to(ROOT / "recipes")
+    (desk / "data" / "multi30k").mkdir(parents=True)
+    for part in ("train", "valid"):
+        path = desk / "data" / "multi30k" / f"{part}.en-de.tsv.xz"
+        path.write_bytes(lzma.compress("".join(row + "\n" for row in rows).encode()))
+    for command in COMMANDS:
+        if "train " in command:
+            run(transduce, command, desk)
+    return desk
+
+
+def run(transduce: Any, command: str, desk: Path) -> Any:
+    """Run a command as a shell would: `echo TEXT |`, `< FILE` and `> FILE` are understood."""
+    stdin = ""
+    if command.startswith("echo "):
+        echo, command = command.split(" | ")
+        stdin = shlex.split(echo)[1] + "\n"
+    words = shlex.split(command)[1:]
+    if "<" in words:
+        stdin = (desk / words[words.index("<") + 1]).read_text(encoding="utf-8")
+        words = words[: words.index("<")]
+    if words[0] == "train":
+        words += as_sets(TINY | {"train.steps": 4})
+    outcome = transduce(*words, stdin=stdin, cwd=desk)
+    assert outcome.code == 0, (command, outcome.err)
+    return outcome
+
+
+def test_the_readme_shows_every_command() -> None:
+    shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
+    assert shown == {"train", "translate", "evaluate", "info"}
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "train " not in command])
+def test_a_command_of_the_readme_works(transduce: Any, desk: Path, command: str) -> None:
+    outcome = run(transduce, command, desk)
+    if "< in.en" in command or "--jsonl" in command:
+        assert outcome.out.count("\n") == 50
+    assert outcome.out
+
+
+def test_the_python_of_the_readme_works(desk: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    tiny = code.replace('"runs/first"', '"runs/python"').replace(
+        'preset="small"', f"settings={TINY | {'train.steps': 4}}"
+    )
+    done = subprocess.run([sys.executable, "-c", tiny], cwd=desk, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_make_has_the_commands_that_the_readme_promises() -> None:
+    promised = set(re.findall(r"^make ([a-z]+)", README, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= promised <= targets
