@@ -220,7 +220,7 @@ TINY = {
     "train.log_every": 1,
     "train.batch_tokens": 512,
     "train.warmup": 20,
-    "train.learning_rate": 0.6,
+    "train.learning_rate_scale": 0.6,
     "train.valid_sentences": 4,
 }
 

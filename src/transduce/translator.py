@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import torch
 
+from transduce.config import build
 from transduce.errors import DataError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
@@ -69,7 +70,7 @@ class Translator:
         """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`."""
         saved = load_model(find_model(Path(path)), pick_device(device))
         max_length = saved.facts.get("max_length", 256)
-        config = replace(SearchConfig(), **options)
+        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(path)), **options)
         return cls(saved.model, saved.tokenizer, config=config, max_length=max_length)
 
     @overload
@@ -107,7 +108,8 @@ class Translator:
         order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i].tokens))
         outputs: list[list[Translation]] = [[] for _ in pieces]
         for batch in self._batches(pieces, order, config):
-            for i, output in zip(batch, self._translate([pieces[i] for i in batch], config, align), strict=True):
+            seeded = replace(config, seed=(config.seed + 1_000_003 * (first_line + batch[0])) % 2**31)
+            for i, output in zip(batch, self._translate([pieces[i] for i in batch], seeded, align), strict=True):
                 outputs[i] = output
         for piece, output in zip(pieces, outputs, strict=True):
             found[piece.line].append(output)

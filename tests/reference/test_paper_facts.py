@@ -228,7 +228,7 @@ def test_presets_are_the_papers_models_and_training(
     assert (model.d_model, model.d_ff, model.num_heads, model.head_widths) == (d_model, d_ff, h, (d_k, d_v))
     assert (model.dropout, model.norm, model.positions) == (dropout, "post", "sinusoidal")
     assert recipe.tokenizer.vocab_size == 37_000
-    assert (train.steps, train.batch_tokens, train.warmup, train.learning_rate) == (steps, 25_000, 4000, 1.0)
+    assert (train.steps, train.batch_tokens, train.warmup, train.learning_rate_scale) == (steps, 25_000, 4000, 1.0)
     assert (train.beta1, train.beta2, train.epsilon, train.label_smoothing) == (0.9, 0.98, 1e-9, 0.1)
     assert (train.clip_norm, train.bpe_dropout, train.accumulate) == (0.0, 0.0, 1)
     assert train.average == average <= train.keep

@@ -33,8 +33,9 @@ def complaint(outcome: Any) -> str:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file of a folder, but for the lock, which names the last process."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -57,6 +58,7 @@ def sets(**values: object) -> list[str]:
 def test_a_run_holds_what_a_run_should_hold(trained: Any) -> None:
     run = trained.run
     assert sorted(path.name for path in run.iterdir()) == [
+        ".lock",
         "checkpoints",
         "config.toml",
         "metrics.jsonl",
@@ -135,7 +137,7 @@ def test_a_finished_run_goes_on_when_steps_are_raised(transduce: Any, trained: A
     run = copied(trained, tmp_path)
     outcome = transduce(*trained.words, *sets(steps=63), "--out", run, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
-    assert f"going on from {run}/checkpoints/step-60" in outcome.err
+    assert f"resuming from {run}/checkpoints/step-60" in outcome.err
     assert "step 61/63" in outcome.err
     assert "step 60/" not in outcome.err
     steps = [record["step"] for record in metrics(run) if record["kind"] == "train"]
@@ -208,10 +210,10 @@ def test_a_mistyped_file_name_can_be_corrected_in_the_same_folder(transduce: Any
 def test_training_that_diverges_says_so_and_keeps_no_ruined_checkpoint(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
-    changes = sets(learning_rate="1e30", steps=10, log_every=10, save_every=5)
+    changes = sets(learning_rate_scale="1e30", steps=10, log_every=10, save_every=5)
     outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path)
     assert outcome.code == 2, outcome.err
-    assert "train.learning_rate" in outcome.err.splitlines()[-1]
+    assert "train.learning_rate_scale" in outcome.err.splitlines()[-1]
     for path in (tmp_path / "run/checkpoints").glob("step-*/model.safetensors"):
         assert all(math.isfinite(float(x.sum())) for x in load_file(path).values())
 
@@ -282,7 +284,7 @@ def test_a_stopped_run_says_how_to_go_on(stopped: dict[str, Any]) -> None:
     assert stopped["code"] == 128 + stopped["signal"]
     assert "Traceback" not in stopped["err"]
     step = re.search(
-        r"stopped at step (\d+), saved as run/checkpoints/step-\1; the same command goes on", stopped["err"]
+        r"stopped at step (\d+) \(run/checkpoints/step-\1\); run the same command to resume", stopped["err"]
     )
     assert step
     assert 1 <= int(step[1]) < 60
@@ -299,7 +301,7 @@ def test_a_stopped_run_can_be_used_and_says_so(stopped: dict[str, Any]) -> None:
 
 def test_a_stopped_run_goes_on_to_the_weights_it_would_have_had(stopped: dict[str, Any], trained: Any) -> None:
     assert stopped["resumed"].code == 0, stopped["resumed"].err
-    assert "going on from run/checkpoints/step-" in stopped["resumed"].err
+    assert "resuming from run/checkpoints/step-" in stopped["resumed"].err
     for name in ("model.safetensors", "optimizer.safetensors"):
         path = Path("checkpoints/step-60") / name
         assert (stopped["run"] / path).read_bytes() == (trained.run / path).read_bytes()
@@ -437,7 +439,10 @@ def test_evaluate_compares_two_systems(transduce: Any, trained: Any, tmp_path: P
     outcome = transduce("evaluate", "--hyp", "bad.txt", "--hyp", "good.txt", "--ref", ref, cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
     lines = [line for line in outcome.out.splitlines() if re.match(r"(BLEU|chrF2|TER) ", line)]
-    assert [("baseline" in line, "better, surely" in line) for line in lines] == [(True, False), (False, True)] * 3
+    assert [("baseline" in line, "better, significantly" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ] * 3
     compared = json.loads(
         transduce("evaluate", "--hyp", "good.txt", "--hyp", "bad.txt", "--ref", ref, "--json", cwd=tmp_path).out
     )
@@ -657,3 +662,32 @@ def test_the_public_names_are_there_and_no_others_are_promised() -> None:
     assert all(getattr(transduce, name) for name in transduce.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = transduce.nonsense
+
+
+# One folder, one run
+
+
+def test_a_second_process_in_the_same_folder_is_refused_and_names_the_first(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    run = copied(trained, tmp_path)
+    with (run / ".lock").open("w") as lock:
+        lock.write("4321")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = transduce(*trained.words, "--out", run, cwd=trained.folder)
+    assert "is being trained already, by process 4321" in complaint(outcome)
+    assert transduce(*trained.words, "--out", run, cwd=trained.folder).code == 0
+
+
+def test_a_person_at_a_terminal_gets_each_line_at_once(transduce: Any, trained: Any) -> None:
+    pipe = subprocess.PIPE
+    with transduce.fresh(
+        "translate", "-m", trained.run, cwd=trained.folder, stdin=(ends := os.openpty())[1], stdout=pipe
+    ) as process:
+        os.write(ends[0], b"babo\n")
+        assert process.stdout.readline()
+        os.write(ends[0], b"\x04")
+        process.wait(60)
+        os.close(ends[0])
+        os.close(ends[1])

@@ -205,7 +205,7 @@ def test_a_recipe_comes_back_from_toml() -> None:
         data=DataConfig(train=(("a.tsv",), ("b.src", "b.tgt")), reverse=True),
         tokenizer=TokenizerConfig(type="unigram"),
         model=ModelConfig(d_k=7, dropout=0.25, norm="pre"),
-        train=TrainConfig(epsilon=1e-9, learning_rate=3.0),
+        train=TrainConfig(epsilon=1e-9, learning_rate_scale=3.0),
         search=SearchConfig(beam=2),
     )
     assert build(Recipe, tomllib.loads(to_toml(recipe)), "x.toml") == recipe
@@ -328,7 +328,7 @@ def test_a_run_may_go_on_when_only_what_is_shown_or_kept_has_changed(change: str
     ("change", "there", "here"),
     [
         ("train.seed=7", "1", "7"),
-        ("train.learning_rate=0.5", "1.0", "0.5"),
+        ("train.learning_rate_scale=0.5", "1.0", "0.5"),
         ("train.batch_tokens=7", "2048", "7"),
         ("train.precision=float32", "auto", "float32"),
         ("model.d_model=256", "128", "256"),
@@ -349,3 +349,11 @@ def test_all_changed_settings_are_listed_at_once() -> None:
     before = Recipe()
     after = replace(before, train=replace(before.train, seed=5, steps=5), model=replace(before.model, dropout=0.5))
     assert [line.split()[0] for line in differences(before, after)] == ["model.dropout", "train.seed"]
+
+
+def test_a_recipe_is_checked_together_with_its_preset(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('preset = "big"\n[train]\naverage = 10\n', encoding="utf-8")
+    assert load_recipe(path, None, {}, []).train.average == 10
+    path.write_text('preset = "tiny"\n[model]\nd_model = 100\n', encoding="utf-8")
+    assert load_recipe(path, None, {}, []).model.head_widths == (25, 25)

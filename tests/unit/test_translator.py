@@ -207,3 +207,10 @@ def test_learnt_positions_bound_the_output_instead_of_failing(
     translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_length=12)
     for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
         assert len(best[0].tokens) <= 16
+
+
+def test_sampling_draws_anew_for_every_text(untrained_model: Any, toy_tokenizer: Tokenizer) -> None:
+    translator = Translator(untrained_model, toy_tokenizer, batch_tokens=1)  # every text is a batch of its own
+    outputs = translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
+    assert len(set(outputs)) > 1
+    assert outputs == translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,8 +17,8 @@ def evaluate(
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; two or more are compared.")] = None,
-    beam: Annotated[int, typer.Option(help="Of the model's search.")] = 4,
-    length_penalty: Annotated[float, typer.Option(help="Of the model's search.")] = 0.6,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses the model keeps at each step [4].")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="More favours longer outputs [0.6].")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the model's translations here.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -35,7 +35,9 @@ def evaluate(
     if model:
         if sources is None:
             raise ConfigError("what should the model translate? Give --src, or --test with both sides")
-        systems = {str(model): _translate(model, sources, beam, length_penalty, device, save)} | systems
+        systems = {
+            str(model): _translate(model, sources, save, device=device, beam=beam, length_penalty=length_penalty)
+        } | systems
     if not systems:
         raise ConfigError("nothing to score: give a model with -m, or translations with --hyp")
     if len(systems) == 1:
@@ -61,7 +63,7 @@ def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[li
         report = ReadReport()
         pairs = list(read_pairs([(str(test),)], report))
         if report.left_out:
-            raise ConfigError(f"{test} is no test set: {'; '.join(report.lines())}")
+            raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
         return [source for source, _ in pairs], [target for _, target in pairs]
     if not ref:
         raise ConfigError("what are the right translations? Give --ref, or --test with both sides")
@@ -72,12 +74,11 @@ def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[li
     return sources, references
 
 
-def _translate(
-    model: Path, sources: list[str], beam: int, length_penalty: float, device: str, save: Path | None
-) -> list[str]:
+def _translate(model: Path, sources: list[str], save: Path | None, **options: Any) -> list[str]:
     from transduce.translator import Translator
 
-    outputs = Translator.load(model, device=device, beam=beam, length_penalty=length_penalty).translate(sources)
+    given = {name: value for name, value in options.items() if value is not None}
+    outputs = Translator.load(model, **given).translate(sources)
     if save:
         save.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs
@@ -94,7 +95,7 @@ def _print_comparison(comparisons: "list[Comparison]", signatures: list[str]) ->
             print(f"{line}  (baseline)")
             continue
         gain = (one.value - baselines[one.metric].value) * (-1 if one.metric in LOWER_IS_BETTER else 1)
-        surety = "surely" if one.p_value < 0.05 else "perhaps by chance"
+        surety = "significantly" if one.p_value < 0.05 else "perhaps by chance"
         verdict = f"{'better' if gain > 0 else 'worse'}, {surety} (p = {one.p_value:.4f})" if gain else "the same"
         print(f"{line}  {verdict}")
     print()

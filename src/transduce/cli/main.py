@@ -26,6 +26,8 @@ for command in (train, translate, evaluate, info, demo):
 def main() -> None:
     """Run a command; a mistake of the user's is one line and exit code 2."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what is open gets closed
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     try:
         app()
     except BrokenPipeError:  # whoever read our output has read enough

@@ -15,7 +15,7 @@ def train(
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Both in one file.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; an unfinished one is gone on with.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; an unfinished run there is resumed.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE")
     ] = None,
@@ -23,7 +23,8 @@ def train(
     """Train a model from pairs of sentences.
 
     Files may be plain or end in .gz, .xz or .zst. The run's folder gets checkpoints, metrics, a report.html to look at
-    and, in the end, the model. Ctrl-C saves and stops; the same command goes on.
+    and, in the end, the model. Ctrl-C saves and stops; run the same command to
+    resume.
     """
     from transduce.errors import ConfigError
     from transduce.training.api import train as run

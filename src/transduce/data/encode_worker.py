@@ -6,7 +6,7 @@ It prints how many pairs it left out because they are too long.
 
 import json
 import sys
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,14 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
     pairs = read_pairs(job["train"], ReadReport(), reverse=job["reverse"])
     too_long = 0
-    for number in count():
-        shard = list(islice(pairs, SHARD_PAIRS))
-        if not shard:
-            return too_long
+    for number, shard in enumerate(iter(lambda: list(islice(pairs, SHARD_PAIRS)), [])):
         if number % workers != worker:
             continue
         sources, targets = (tokenizer.encode_all(side) for side in zip(*shard, strict=True))
         kept = [ids for ids in zip(sources, targets, strict=True) if max(map(len, ids)) <= job["max_length"]]
         too_long += len(shard) - len(kept)
         write_shard(folder, number, [[src for src, _ in kept], [tgt for _, tgt in kept]], tokenizer.vocab_size)
-    raise AssertionError("count() does not end")
+    return too_long
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class BatchPlan:
         cuts = self._even_cuts(_running_sums(self.shards.sorted_lengths(ranks) + 1))
         pairs = self.shards.sorted_pairs(ranks)
         batches = [pairs[start:end] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)]
-        order = np.random.Generator(np.random.PCG64([self.seed, epoch, place])).permutation(self.batches_per_pool)
+        order = np.random.Generator(np.random.PCG64([self.seed, epoch, place + 1])).permutation(self.batches_per_pool)
         return [batches[i] for i in order]
 
     def _cuts(self, sums: list[Ints], budget: float) -> list[int]:

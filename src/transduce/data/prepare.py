@@ -7,11 +7,13 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transduce.config import require
+from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
@@ -26,7 +28,7 @@ class DataConfig:
     """Which text is learnt from."""
 
     train: tuple[tuple[str, ...], ...] = ()
-    """Training pairs: "pairs.tsv", "pairs.jsonl" or ["source.txt", "target.txt"]; several make one corpus."""
+    """Training pairs, e.g. "pairs.tsv", ["a.tsv", "b.jsonl"] or [["source.txt", "target.txt"]]."""
     valid: tuple[tuple[str, ...], ...] = ()
     """Validation pairs, likewise; without them training goes on unjudged."""
     reverse: bool = False
@@ -97,9 +99,8 @@ def _digest(path: Path) -> str:
 
 
 def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: Callable[[str], None]) -> None:
-    work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         report = ReadReport()
         say("data: reading " + ", ".join(" + ".join(files) for files in data.train))
@@ -109,7 +110,7 @@ def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: 
         del sample
         tokenizer.save(work / "tokenizer.model")
         say(f"data: encoding {report.pairs:,} pairs")
-        too_long = _encode(work, data)
+        too_long = _encode(work, data, report.pairs)
         lines = report.lines()
         if too_long:
             pairs = "pair" if too_long == 1 else "pairs"
@@ -138,10 +139,10 @@ def _sample(data: DataConfig, size: int, report: ReadReport) -> list[Pair]:
     return sample
 
 
-def _encode(folder: Path, data: DataConfig) -> int:
+def _encode(folder: Path, data: DataConfig, pairs: int) -> int:
     """Write the shards with one process per core; the number of pairs that were too long."""
     job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
-    workers = os.cpu_count() or 1
+    workers = min(os.cpu_count() or 1, -(-pairs // SHARD_PAIRS))
     package_root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package_root, os.environ.get("PYTHONPATH", "")])}
     processes = [

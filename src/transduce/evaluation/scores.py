@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transduce.config import require
+from transduce.errors import DataError
 
 METRICS: dict[str, Callable[..., Metric]] = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
 LOWER_IS_BETTER = {"TER"}
@@ -35,7 +35,7 @@ class Comparison:
     half_width: float
     """Of the 95% interval around the mean."""
     p_value: float | None
-    """Chance of a difference this large between equal systems; None for the baseline itself."""
+    """Chance of a difference this large or larger between equal systems; None for the baseline itself."""
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
@@ -73,9 +73,9 @@ def compare(
 
 
 def _require_equal_lengths(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> None:
-    require(len(references) > 0, "the reference is empty")
+    if not references:
+        raise DataError("the reference is empty")
     for name, lines in systems.items():
-        require(
-            len(lines) == len(references),
-            f"{name} has {len(lines):,} lines, the reference {len(references):,}; they must match line by line",
-        )
+        if len(lines) != len(references):
+            counts = f"{name} has {len(lines):,} lines, the reference {len(references):,}"
+            raise DataError(f"{counts}; they must match line by line")

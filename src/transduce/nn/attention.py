@@ -32,7 +32,8 @@ def attend(
     A query whose segment holds no key gets zeros.
     """
     if engine == "auto":
-        engine = "packed" if q_NHK.is_cuda and q_NHK.dtype != torch.float32 else "padded"
+        can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and max(q_NHK.shape[-1], v_MHK.shape[-1]) <= 256
+        engine = "packed" if can_pack else "padded"
     return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
 
 
@@ -51,7 +52,7 @@ def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segm
 def _reference(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
     """The definition, written out. The other engines must agree with it."""
     weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal)
-    return q_segments.layout.unpad(torch.einsum("bhts,bshv->bthv", weights_BHTS, k_segments.layout.pad(v)))
+    return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
@@ -59,14 +60,14 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
     q_layout, k_layout = q_segments.layout, k_segments.layout
     # Under the causal mask no token sees the empty cells behind its sentence, so they need no mask of their own.
     mask = None if causal or k_layout.full else k_layout.real_BT[:, None, None, :]
-    o_BHTV = F.scaled_dot_product_attention(
+    o_BHTK = F.scaled_dot_product_attention(
         q_layout.pad(q).transpose(1, 2),
         k_layout.pad(k).transpose(1, 2),
         k_layout.pad(v).transpose(1, 2),
         attn_mask=mask,
         is_causal=causal,
     )
-    return q_layout.unpad(o_BHTV.transpose(1, 2))
+    return q_layout.unpad(o_BHTK.transpose(1, 2))
 
 
 def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
@@ -74,11 +75,13 @@ def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
     from torch.nn.attention.varlen import varlen_attn
 
     d_k, d_v = q.shape[-1], v.shape[-1]
-    width = max(d_k, d_v)  # the kernel wants one head width; zeros added to q and k change no product
+    # The kernel wants one head width, a multiple of 8; zeros added to q and k change no product.
+    width = -(-max(d_k, d_v) // 8) * 8
+    q, k, v = (x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
     o_NHK = varlen_attn(
-        F.pad(q, (0, width - d_k)),
-        F.pad(k, (0, width - d_k)),
-        F.pad(v, (0, width - d_v)),
+        q,
+        k,
+        v,
         q_segments.offsets_B1,
         k_segments.offsets_B1,
         q_segments.longest,

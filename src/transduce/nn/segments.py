@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Segments:
     """Sentence b owns tokens offsets[b]:offsets[b+1] of a flat run; every token belongs to one."""
 

@@ -41,7 +41,9 @@ class SearchConfig:
         require(self.max_extra >= 0, "max_extra must be at least 0")
         require(self.nbest >= 1, "nbest must be at least 1")
         require(self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of as many, not {self.beam}")
-        require(self.temperature > 0, "temperature must be above 0")
+        require(abs(self.length_penalty) <= 10, "length_penalty must be between -10 and 10")
+        require(self.temperature >= 1e-3, "temperature must be at least 0.001")
+        require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
         require(self.top_k >= 0, "top_k must be at least 0")
         require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1")
 

@@ -4,8 +4,9 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, Self, cast
 
 from transduce.errors import DataError
 
@@ -15,15 +16,15 @@ _BOM = b"\xef\xbb\xbf"
 COMPRESSIONS = (".gz", ".xz", ".zst")
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> BufferedReader:
     """The file's bytes, decompressed by its ending; "-" is standard input."""
     try:
         if str(path) == "-":
             return open(0, "rb", closefd=False)
         if path.suffix == ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
+            return cast(BufferedReader, gzip.open(path, "rb"))
         if path.suffix == ".xz":
-            return cast(BinaryIO, lzma.open(path, "rb"))
+            return cast(BufferedReader, lzma.open(path, "rb"))
         if path.suffix == ".zst":
             return _open_zst(path)
         return path.open("rb")
@@ -62,13 +63,13 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
         raise DataError(f"{path}: cannot be read after line {number}: {error}") from None
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """The file in blocks, less a byte order mark."""
+def _blocks(file: BufferedReader) -> Iterator[bytes]:
+    """The file in blocks as they come (a person may be typing), less a byte order mark."""
     first = b""
-    while len(first) < len(_BOM) and (block := file.read(_BLOCK)):
+    while len(first) < len(_BOM) and (block := file.read1(_BLOCK)):
         first += block
     yield first.removeprefix(_BOM)
-    while block := file.read(_BLOCK):
+    while block := file.read1(_BLOCK):
         yield block
 
 
@@ -83,23 +84,23 @@ def read_lines(path: Path) -> Iterator[str]:
             raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
 
 
-def _open_zst(path: Path) -> BinaryIO:
+def _open_zst(path: Path) -> BufferedReader:
     try:
         import zstandard
     except ImportError:
         raise DataError(f"{path}: reading .zst needs the zstandard package: pip install zstandard") from None
-    return cast(BinaryIO, _ZstReader(path.open("rb"), zstandard))
+    return cast(BufferedReader, _ZstReader(path.open("rb"), zstandard))
 
 
 class _ZstReader:
     """Reads a .zst file to its end and notices when that comes too early, which zstandard's own reader does not."""
 
-    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
+    def __init__(self, file: BufferedReader, zstandard: Any) -> None:
         self._file, self._zstandard = file, zstandard
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._in_frame = False
 
-    def read(self, _: int) -> bytes:
+    def read1(self, _: int) -> bytes:
         """The next bytes, as many as come at once; none at the end."""
         while compressed := self._file.read(64):  # which unfold to 2 MB at the very most
             text = b""

@@ -28,7 +28,7 @@ def line_chart(title: str, series: Sequence[Series], number: Callable[[float], s
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     x_ticks, y_ticks = _ticks(0, max(xs)), _ticks(min(0, *ys), max(ys))
-    x_span, y_low, y_span = max(xs[-1], *xs) or 1, y_ticks[0], (y_ticks[-1] - y_ticks[0]) or 1
+    x_span, y_low, y_span = max(xs) or 1, y_ticks[0], (y_ticks[-1] - y_ticks[0]) or 1
 
     def place(x: float, y: float) -> Point:
         across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / x_span

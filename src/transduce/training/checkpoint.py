@@ -37,6 +37,10 @@ class Progress:
     best_step: int = 0
     best_score: float = float("-inf")
     """Of validation, higher is better."""
+    best_metric: str = ""
+    """What the score is: it may change between sittings."""
+    corpus: str = ""
+    """The key of the prepared training text."""
 
 
 def save_checkpoint(
@@ -69,12 +73,17 @@ def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.
     """Put a run back to where the checkpoint left it."""
     load_weights(model, folder / WEIGHTS)
     tensors = load_file(folder / OPTIMIZER)
-    progress = Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+    progress = read_progress(folder)
     for name, parameter in model.named_parameters():
         moments = {key: tensors[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
         step = torch.tensor(float(progress.step), device=_step_device(optimizer, parameter))
         optimizer.state[parameter] = {"step": step, **moments}
     return progress
+
+
+def read_progress(folder: Path) -> Progress:
+    """Where the run stood at this checkpoint."""
+    return Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
@@ -85,14 +94,17 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
 
 def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
     """The newest checkpoint whose files are what its manifest says; damaged ones are named and put aside."""
-    found = list_checkpoints(checkpoints)
-    for folder in reversed(found):
+    damaged: list[tuple[Path, str]] = []
+    for folder in reversed(list_checkpoints(checkpoints)):
         damage = find_damage(folder)
         if damage is None:
+            for bad, reason in damaged:
+                say(f"{bad}: {reason}; put aside as {_put_aside(bad).name}")
             return folder
-        say(f"{folder}: {damage}; put aside as {_put_aside(folder).name}, trying the checkpoint before it")
-    if found:
-        raise RunError(f"{checkpoints}: every checkpoint is damaged; move the run away to start anew")
+        damaged.append((folder, damage))
+    if damaged:  # nothing is renamed then, so the next start says the same
+        reasons = "; ".join(f"{folder.name}: {reason}" for folder, reason in damaged)
+        raise RunError(f"{checkpoints}: every checkpoint is damaged ({reasons}); move the run away to start anew")
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from transduce.config import to_table
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import Prepared, prepare
 from transduce.errors import RunError
@@ -16,9 +17,12 @@ from transduce.nn.device import pick_device
 from transduce.training.average import load_average
 from transduce.training.checkpoint import (
     Progress,
+    find_damage,
+    list_checkpoints,
     load_checkpoint,
     newest_intact,
     prune,
+    read_progress,
     save_checkpoint,
     scheduled,
 )
@@ -49,16 +53,20 @@ class Outcome:
 
 def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
     """Train a recipe in a folder, from the start or from where it was left."""
-    config = recipe.train
-    device = pick_device(config.device)
     run = RunFolder(out)
     run.check(recipe)
+    with run.lock():
+        return _train(recipe, run, display)
+
+
+def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
+    config = recipe.train
+    device = pick_device(config.device)
     prepared = prepare(recipe.data, recipe.tokenizer, display.say)
-    tokenizer = prepared.tokenizer
+    tokenizer, corpus = prepared.tokenizer, prepared.train.folder.name
     validation = Validation(prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences)
     growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
     plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
-    run.begin(recipe, tokenizer)
 
     torch.manual_seed(config.seed)
     model = EncoderDecoder(recipe.model, tokenizer.vocab_size).to(device)
@@ -66,20 +74,28 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
     optimizer = torch.optim.Adam(
         model.parameters(), betas=(config.beta1, config.beta2), eps=config.epsilon, fused=device.type in ("cpu", "cuda")
     )
-    progress = Progress()
+    progress = Progress(corpus=corpus)
     if checkpoint := newest_intact(run.checkpoints, display.say):
+        if read_progress(checkpoint).corpus != corpus:
+            raise RunError(
+                f"the training text has changed since {run.path} was begun; restore it to resume, or choose another "
+                "--out to start anew"
+            )
         progress = load_checkpoint(checkpoint, model, optimizer)
-        display.say(f"going on from {checkpoint}")
+        display.say(f"resuming from {checkpoint}")
+    run.begin(recipe, tokenizer)
     run.metrics.start_at(progress.step)
     if progress.step >= config.steps and (scores := run.finished_scores(progress.step)) is not None:
         display.say(f"{run.model} is finished; raise train.steps above {config.steps:,} to train it further")
-        return Outcome(out, progress.step, True, None, scores)
+        return Outcome(run.path, progress.step, True, None, scores)
 
-    compiled = config.compile == "on" or (config.compile == "auto" and device.type == "cuda")
-    fixed_length = recipe.data.max_length + 1 if compiled else None
+    bfloat16 = _use_bfloat16(config.precision, device)
+    packed = device.type == "cuda" and bfloat16  # the packed engine runs, which wants no padding and takes any shape
+    compiled = config.compile == "on" or (config.compile == "auto" and packed)
+    fixed_length = recipe.data.max_length + 1 if compiled and packed else None
     loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
     forward = torch.compile(model) if compiled else model
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=_use_bfloat16(config.precision, device))
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=bfloat16)
     facts = _facts(recipe, prepared)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     display.say(
@@ -96,7 +112,7 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
         closing(loader.ahead(progress.step * config.accumulate)) as batches,
     ):
         while progress.step < config.steps and not stopping:
-            rate = learning_rate(progress.step + 1, recipe.model.d_model, config.warmup, config.learning_rate)
+            rate = learning_rate(progress.step + 1, recipe.model.d_model, config.warmup, config.learning_rate_scale)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
@@ -123,8 +139,9 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
                 measured = meter.read()
                 if not (math.isfinite(measured["loss"]) and math.isfinite(norm.item())):
                     raise RunError(
-                        f"training diverged before step {progress.step}: loss {measured['loss']}, gradient norm "
-                        f"{norm.item()}. Lower train.learning_rate or set train.clip_norm=1.0; checkpoints are intact"
+                        f"training diverged before step {progress.step} (loss {measured['loss']}, gradient norm "
+                        f"{norm.item()}); the checkpoints are intact. Lower train.learning_rate_scale or set "
+                        "train.clip_norm=1.0"
                     )
                 progress.seconds += measured.pop("seconds")
                 record = run.metrics.add(
@@ -140,11 +157,11 @@ def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
                     prune(run.checkpoints, config.keep, progress.best_step, config.save_every, config.steps)
                     write_report(run.report, recipe, run.metrics)
                 if stopping:
-                    display.say(f"stopped at step {progress.step:,}, saved as {saved}; the same command goes on")
+                    display.say(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
 
     finished = progress.step >= config.steps
     scores = _finish(recipe, run, model, validation, progress, facts, display) if finished else {}
-    return Outcome(out, progress.step, finished, stop.signal, scores)
+    return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 
 
 def _validate(
@@ -159,15 +176,16 @@ def _validate(
     model.eval()
     loss, perplexity = validation.loss(model, smoothing)
     values: dict[str, Any] = {"loss": loss, "perplexity": perplexity}
-    score, line = -loss, f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
+    score, metric, line = -loss, "loss", f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
     if validation.sentences:
+        metric = "bleu"
         score, samples = validation.translate(model, beam=1)
         values |= {"bleu": score, "samples": samples}
         line += f"  BLEU {score:.1f}"
     model.train()
     run.metrics.add("valid", step=progress.step, **values)
-    if score > progress.best_score:
-        progress.best_step, progress.best_score = progress.step, score
+    if score > progress.best_score or metric != progress.best_metric:
+        progress.best_step, progress.best_score, progress.best_metric = progress.step, score, metric
     display.say(f"step {progress.step:,}  {line}")
     for sample in values.get("samples", [])[:2]:
         display.say(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
@@ -183,34 +201,37 @@ def _finish(
     display: Display,
 ) -> dict[str, float]:
     """Average the last checkpoints, score the result as a user will meet it, and write it down."""
-    last = scheduled(run.checkpoints, recipe.train.save_every, recipe.train.steps)[-recipe.train.average :]
+    last = [p for p in scheduled(run.checkpoints, recipe.train.save_every, recipe.train.steps) if not find_damage(p)]
+    last = last[-recipe.train.average :] or list_checkpoints(run.checkpoints)[-1:]
     load_average(model, last)
     model.eval()
     scores: dict[str, float] = {}
-    picture = None
+    samples: list[dict[str, str]] = []
     if validation.pairs:
         scores["valid_loss"], scores["valid_perplexity"] = validation.loss(model, recipe.train.label_smoothing)
         if validation.sentences:
-            scores["valid_bleu"], samples = validation.translate(model, beam=recipe.search.beam)
-            picture = attention_picture(model, validation.tokenizer, samples[0]["source"], samples[0]["output"])
+            scores["valid_bleu"], samples = validation.translate(model, **to_table(recipe.search))
             run.metrics.add("final", step=progress.step, **scores, samples=samples)
     seconds = round(progress.seconds, 1)
     facts = facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
     run.write_model(model, validation.tokenizer, facts)
-    write_report(run.report, recipe, run.metrics, picture)
+    write_report(run.report, recipe, run.metrics, attention_picture(model, validation.tokenizer, samples))
     summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
     display.say(f"finished: {run.model} (mean of {len(last)} checkpoints{summary}); report: {run.report}")
     return scores
 
 
 def _use_bfloat16(precision: str, device: torch.device) -> bool:
-    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+    return precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
 
 
 def _facts(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     src_tokens, tgt_tokens = prepared.train.index["tokens"]
     return {
         "max_length": recipe.data.max_length,
+        "search": to_table(recipe.search),
         "data": {
             "train": [list(files) for files in recipe.data.train],
             "pairs": len(prepared.train),

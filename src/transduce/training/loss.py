@@ -20,20 +20,24 @@ def smoothed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The loss and the plain negative log-likelihood, each summed over the labels that are not PAD.
 
-    The target distribution is (1 - smoothing) on the label plus smoothing / V on every word, the label too.
+    The target distribution is (1 - smoothing) on the label plus smoothing / V on every word, the label too. The loss
+    equals F.cross_entropy(hidden_MD @ embedding_VD.T, labels_M, ignore_index=PAD, label_smoothing=smoothing,
+    reduction="sum"), whose logits would exist all at once.
     """
-    loss, nll = _SmoothedCrossEntropy.apply(hidden_MD, embedding_VD, labels_M, smoothing)  # type: ignore[no-untyped-call]
+    wants_grad = torch.is_grad_enabled()
+    loss, nll = _SmoothedCrossEntropy.apply(hidden_MD, embedding_VD, labels_M, smoothing, wants_grad)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden_MD: Tensor, embedding_VD: Tensor, labels_M: Tensor, smoothing: float) -> Any:
+    def forward(
+        ctx: Any, hidden_MD: Tensor, embedding_VD: Tensor, labels_M: Tensor, smoothing: float, wants_grad: bool
+    ) -> Any:
         V, device = len(embedding_VD), hidden_MD.device.type
         autocast = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if autocast else hidden_MD.dtype
         weight_VD = embedding_VD.to(dtype)
-        wants_grad = any(ctx.needs_input_grad)
         grad_hidden_MD = torch.empty_like(hidden_MD)
         grad_embedding_VD = torch.zeros_like(embedding_VD)
         loss, nll = torch.zeros(2, device=hidden_MD.device).unbind()
@@ -63,4 +67,4 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> Any:
         grad_hidden_MD, grad_embedding_VD = ctx.saved_tensors
-        return grad_hidden_MD * grad_loss, grad_embedding_VD * grad_loss, None, None
+        return grad_hidden_MD * grad_loss, grad_embedding_VD * grad_loss, None, None, None

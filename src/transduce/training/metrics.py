@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transduce.training.files import write_whole
+
 Record = dict[str, Any]
 
 
@@ -25,7 +27,7 @@ class Metrics:
             if record["step"] <= step:
                 self.records.append(record)
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in self.records)
-        self.path.write_text(text, encoding="utf-8")
+        write_whole(self.path, text.encode())
 
     def add(self, kind: str, **values: Any) -> Record:
         """Write down one measurement."""

@@ -27,8 +27,8 @@ class TrainConfig:
     """Batches whose gradients are added up for one update."""
     warmup: int = 4000
     """Steps in which the learning rate rises."""
-    learning_rate: float = 1.0
-    """Factor on the paper's schedule."""
+    learning_rate_scale: float = 1.0
+    """Factor on the paper's schedule, which sets the rate itself by step and width."""
     beta1: float = 0.9
     """Adam's."""
     beta2: float = 0.98
@@ -68,10 +68,10 @@ class TrainConfig:
         require(self.valid_sentences >= 0, "valid_sentences must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
-        for name in ("learning_rate", "epsilon"):
+        for name in ("learning_rate_scale", "epsilon"):
             require(getattr(self, name) > 0, f"{name} must be above 0")
         require(self.clip_norm >= 0, "clip_norm must be at least 0")
-        require(self.seed >= 0, "seed must be at least 0")
+        require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,21 +84,26 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
+    def __post_init__(self) -> None:
+        bpe = self.tokenizer.type == "bpe"
+        require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
 
-# Settings that may change when a run goes on: they decide what is shown and kept, not what is learnt.
+
+# Settings that may change when a run is resumed: they decide what is shown and kept, not what is learnt. Training text
+# may move to other files; a run knows it by its content.
 FREE_TO_CHANGE = {
     f"train.{name}"
     for name in ("steps", "log_every", "valid_sentences", "save_every", "keep", "average", "device", "compile")
-} | {"data.valid"}
+} | {"data.train", "data.valid"}
 
 
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
     """The recipe of a preset, a file, flags and assignments, each laid over the ones before."""
     table = read_toml(path) if path else {}
     named = table.pop("preset", DEFAULT_PRESET)
-    build(Recipe, table, str(path))  # mistakes in the file are told by its name, those in the flags by theirs
-    combined = merge(merge(read_preset(preset or named), table), flags)
-    return build(Recipe, apply_sets(combined, sets), "settings")
+    base = merge(read_preset(preset or named), table)
+    build(Recipe, base, str(path or preset))  # mistakes in the file are told by its name, those in the flags by theirs
+    return build(Recipe, apply_sets(merge(base, flags), sets), "settings")
 
 
 def read_preset(name: str) -> Table:

@@ -1,6 +1,10 @@
 """A run on disk: `config.toml`, `metrics.jsonl`, `report.html`, `checkpoints/` and, once finished, `model/`."""
 
+import fcntl
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,11 @@ from transduce.models.card import CARD, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import Tokenizer
+from transduce.training.files import write_whole
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe, differences
+
+LOCK = ".lock"
 
 
 class RunFolder:
@@ -32,19 +39,29 @@ class RunFolder:
                     f"{self.path} was begun with other settings: {'; '.join(changed)}. "
                     "Use the same settings to go on, or another --out to start anew"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and {entry.name for entry in self.path.iterdir()} - {LOCK, self.checkpoints.name}:
             raise RunError(f"{self.path} holds other things and no run; choose another --out")
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
-        """Write down the recipe and the vocabulary; a checkpoint made with another vocabulary must not meet it."""
-        if self.tokenizer.exists() and self.tokenizer.read_bytes() != tokenizer.model:
-            raise RunError(
-                f"the training text has changed since {self.path} was begun: its vocabulary is no longer the same. "
-                "Restore the text to go on, or choose another --out to start anew"
-            )
+        """Write down the recipe and the vocabulary."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(self.tokenizer)
-        self.config.write_text(to_toml(recipe), encoding="utf-8")
+        write_whole(self.config, to_toml(recipe).encode())
+        write_whole(self.tokenizer, tokenizer.model)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process out of the folder while one trains in it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise RunError(f"{self.path} is being trained already, by process {file.read().strip()}") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
 
     def finished_scores(self, step: int) -> dict[str, float] | None:
         """The scores of the model finished at this step, if it is there."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to stop at the end of its step; a second one is not asked twice."""
+"""Ctrl-C and SIGTERM ask a run to stop at the end of its step; a second signal ends it at once."""
 
 import signal
 from collections.abc import Iterator

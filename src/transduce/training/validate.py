@@ -19,6 +19,7 @@ from transduce.translator import Translator
 
 SAMPLES = 5
 _BATCH_TOKENS = 4096
+_PICTURE_TOKENS = 40
 
 
 class Validation:
@@ -68,9 +69,14 @@ class Validation:
             yield to_device(pack(batch), device)
 
 
-def attention_picture(model: EncoderDecoder, tokenizer: Tokenizer, source: str, output: str) -> dict[str, Any]:
-    """What each output token looked at in the source: tokens and weights."""
-    src, out = tokenizer.encode(source), tokenizer.encode(output)
+def attention_picture(
+    model: EncoderDecoder, tokenizer: Tokenizer, samples: list[dict[str, str]]
+) -> dict[str, Any] | None:
+    """What each output token of the first sample of a handy size looked at in the source: tokens and weights."""
+    encoded = [[tokenizer.encode(sample[side]) for side in ("source", "output")] for sample in samples]
+    src, out = next((sides for sides in encoded if max(map(len, sides)) <= _PICTURE_TOKENS), ([], []))
+    if not src:
+        return None
     weights_TS = cross_attention(model, [src], [out])[0]
     return {
         "source": tokenizer.pieces([*src, EOS]),

@@ -31,7 +31,7 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Encode in this process, as so many workers would, with shards of so many pairs."""
 
     def use(workers: int = 1, shard_pairs: int = 1000) -> None:
-        def encode(folder: Path, data: DataConfig) -> int:
+        def encode(folder: Path, data: DataConfig, pairs: int) -> int:
             job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
             job = json.loads(json.dumps(job))  # a worker gets its job as text
             return sum(encode_worker.encode_shards(folder, n, workers, job) for n in range(workers))

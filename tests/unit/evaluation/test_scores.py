@@ -5,7 +5,7 @@ import random
 import pytest
 import sacrebleu
 
-from transduce.errors import ConfigError
+from transduce.errors import DataError
 from transduce.evaluation.scores import Comparison, bleu, compare, score
 
 REFERENCES = [
@@ -52,14 +52,14 @@ def test_the_reference_itself_is_perfect_and_empty_output_is_worthless() -> None
 
 @pytest.mark.parametrize("count", [4, 6])
 def test_unequal_numbers_of_lines_are_refused_with_both(count: int) -> None:
-    with pytest.raises(ConfigError, match=rf"{count} lines, the reference 5"):
+    with pytest.raises(DataError, match=rf"{count} lines, the reference 5"):
         score((HYPOTHESES * 2)[:count], REFERENCES)
-    with pytest.raises(ConfigError, match=rf"second has {count} lines, the reference 5"):
+    with pytest.raises(DataError, match=rf"second has {count} lines, the reference 5"):
         compare({"first": HYPOTHESES, "second": (HYPOTHESES * 2)[:count]}, REFERENCES)
 
 
 def test_an_empty_reference_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the reference is empty"):
+    with pytest.raises(DataError, match="the reference is empty"):
         score([], [])
 
 

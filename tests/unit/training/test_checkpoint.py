@@ -371,3 +371,12 @@ def test_the_average_of_one_checkpoint_is_itself(folder: Path, tokenizer: Tokeni
     model: EncoderDecoder = small_model(seed=50, vocab_size=V)
     load_average(model, list_checkpoints(folder))
     assert_bitwise_equal(dict(model.state_dict()), dict(training.model.state_dict()))
+
+
+def test_a_run_with_damaged_checkpoints_alone_is_refused_every_time(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [10, 20])
+    for step in (10, 20):
+        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    for _ in range(2):
+        with pytest.raises(RunError, match="every checkpoint is damaged"):
+            newest_intact(folder, lambda _: None)
