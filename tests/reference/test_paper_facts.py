@@ -15,6 +15,7 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.positions import Positions, sinusoids
 from transduce.nn.segments import Segments
 from transduce.training import loss as loss_module
+from transduce.training import loss as loss_room
 from transduce.training.loss import smoothed_cross_entropy
 from transduce.training.recipe import load_recipe
 from transduce.training.schedule import learning_rate
@@ -329,3 +330,12 @@ def test_large_logits_do_not_overflow_the_loss() -> None:
     expected = F.cross_entropy((hidden_MD @ embedding_VD.T).double(), labels_M, reduction="sum")
     loss, _ = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, 0.0)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_form_of_the_loss_that_gpus_compile_is_the_same(smoothing: float) -> None:
+    torch.manual_seed(1)
+    logits, labels = torch.randn(7, 11), torch.tensor([[4], [0], [3], [10], [5], [0], [9]])
+    plain, fusible = (form(logits.clone(), labels, smoothing) for form in (loss_room._terms, loss_room._fusible_terms))
+    for expected, found in zip(plain, fusible, strict=True):
+        torch.testing.assert_close(found, expected)

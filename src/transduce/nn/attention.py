@@ -13,6 +13,14 @@ from torch.nn import functional as F
 
 from transduce.nn.segments import Segments
 
+try:  # Triton comes with CUDA builds of torch
+    from transduce.nn.kernels.segment_attention import segment_attention
+except ImportError:
+    segment_attention = None  # type: ignore[assignment]
+
+_SHORT = 512
+"""Segments up to here go to the kernel for short ones."""
+
 Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool], Tensor]
 
 
@@ -71,7 +79,14 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
 
 
 def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """torch's variable-length flash attention on the flat run itself (CUDA, half precision)."""
+    """The flat run itself, by a kernel made for short segments (CUDA, half precision)."""
+    if segment_attention is None or max(q_segments.longest, k_segments.longest) > _SHORT:
+        return _flash(q, k, v, q_segments, k_segments, causal)
+    return segment_attention(q, k, v, q_segments.offsets_B1, k_segments.offsets_B1, causal)[0]
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+    """torch's variable-length flash attention, whose tiles are made for long segments."""
     from torch.nn.attention.varlen import varlen_attn
 
     d_k, d_v = q.shape[-1], v.shape[-1]

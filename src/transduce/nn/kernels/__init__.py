@@ -1,0 +1,1 @@
+"""Triton kernels: the same sums as the readable engines, laid out for a GPU."""
