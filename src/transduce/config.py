@@ -129,8 +129,11 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
             raise wrong("a section")
         return build(typing.cast(type, hint), value, f"{where} [{key}]")
     origin = get_origin(hint)
-    if origin is types.UnionType:  # only `X | None` is used
-        (inner,) = (arg for arg in get_args(hint) if arg is not types.NoneType)
+    if origin in (types.UnionType, typing.Union):  # `X | None`, or `X | Literal[...]`
+        words = [word for arg in get_args(hint) if get_origin(arg) is Literal for word in get_args(arg)]
+        if value in words:
+            return value
+        (inner,) = (arg for arg in get_args(hint) if arg is not types.NoneType and get_origin(arg) is not Literal)
         return _convert(inner, value, where, key)
     if origin is Literal:
         if value not in get_args(hint):

@@ -222,7 +222,7 @@ def run_batch(model: EncoderDecoder, batch: PackedBatch, longest: int | None) ->
     for ids, offsets in ((batch.src_N, batch.src_offsets_B1), (batch.tgt_M, batch.tgt_offsets_B1)):
         sides += [
             torch.from_numpy(ids),
-            Segments(torch.from_numpy(offsets), longest or int((offsets[1:] - offsets[:-1]).max())),
+            Segments(torch.from_numpy(offsets), longest or int((offsets[1:] - offsets[:-1]).max()), int(offsets[-1])),
         ]
     hidden_MD = model(*sides)
     loss, nll = smoothed_cross_entropy(

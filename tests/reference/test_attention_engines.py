@@ -88,7 +88,7 @@ def check(
 
     given = [x.detach().to(device, dtype).requires_grad_() for x in inputs]
     q_segments, k_segments = (
-        Segments(Segments.of_lengths(lengths, device).offsets_B1, max(lengths) + slack)
+        Segments(Segments.of_lengths(lengths, device).offsets_B1, max(lengths) + slack, sum(lengths))
         for lengths in (q_lengths, k_lengths)
     )
     found_NHK = attend(*given, q_segments, k_segments, causal, engine)

@@ -1,54 +1,270 @@
-"""The Triton kernels against the `reference` engine, on the CPU through Triton's interpreter."""
+"""The Triton kernels against the readable forms of the same sums, on the CPU through Triton's interpreter.
 
-import os
-import subprocess
-import sys
+`conftest.py` switches the interpreter on where there is no GPU. Each test computes in float32, where both must agree to
+rounding; what bfloat16 adds is measured by `benchmarks/train_gpu.py`.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
+import torch
+from helpers import random_sentences, small_model, use_engine
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.nn import kernels
+from transduce.nn.attention import attend
+from transduce.nn.heads import split_heads
+from transduce.nn.segments import TILE, Segments, group_segments, most_groups, pack_tokens
+from transduce.text.tokenizer import PAD
+from transduce.training.loss import smoothed_cross_entropy
 
 pytest.importorskip("triton")
 
-PROGRAM = """
-import sys
-import torch
-from transduce.nn.attention import attend
-from transduce.nn.kernels.segment_attention import segment_attention
-from transduce.nn.segments import Segments
-
-torch.manual_seed(1)
-H, d_k, d_v = (int(word) for word in sys.argv[1:4])
-mixed = [1, 5, 30, 33, 0, 70]
-for q_lengths, k_lengths, causal in (
-    (mixed, mixed, True),
-    (mixed, mixed, False),
-    ([32, 32], [32, 32], True),
-    ([1, 1, 1], [1, 1, 1], True),
-    ([1, 5, 0, 33, 3, 70], [40, 1, 3, 0, 65, 32], False),
-):
-    q_segments, k_segments = Segments.of_lengths(q_lengths), Segments.of_lengths(k_lengths)
-    # Queries, keys and values are columns of wider matrices, as in the model.
-    wide_q, wide_kv = torch.randn(sum(q_lengths), H * d_k + 8), torch.randn(sum(k_lengths), H * (d_k + d_v))
-    grad = torch.randn(sum(q_lengths), H, d_v)
-    outcomes = []
-    for kernel in (False, True):
-        x_q, x_kv = wide_q.clone().requires_grad_(), wide_kv.clone().requires_grad_()
-        q = x_q[:, : H * d_k].view(-1, H, d_k)
-        k, v = (x.view(len(x), H, -1) for x in x_kv.split([H * d_k, H * d_v], dim=1))
-        if kernel:
-            o, _ = segment_attention(q, k, v, q_segments.offsets_B1, k_segments.offsets_B1, causal)
-        else:
-            o = attend(q, k, v, q_segments, k_segments, causal, "reference")
-        o.backward(grad)
-        outcomes.append((o, x_q.grad, x_kv.grad))
-    for expected, found in zip(*outcomes, strict=True):
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-print("agreed")
-"""
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.mark.parametrize(("heads", "d_k", "d_v"), [(2, 16, 16), (2, 64, 64), (1, 24, 40), (2, 16, 64), (1, 128, 128)])
-def test_attention_over_short_segments_agrees_with_the_reference(heads: int, d_k: int, d_v: int) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(heads), str(d_k), str(d_v)]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.stdout == "agreed\n", done.stderr
+def close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(found.double(), expected.double(), rtol=1e-4, atol=tolerance)
+
+
+def leaves(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.detach().clone().requires_grad_() for tensor in tensors]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(DEVICE)
+
+
+# Attention
+
+HOSTILE = {
+    "length 1": ([1, 1, 1], [1, 1, 1]),
+    "all equal": ([TILE // 2] * 4, [TILE // 2] * 4),
+    "a full tile": ([TILE, TILE], [TILE, TILE]),
+    "very skewed": ([1, 200, 1, 3, 2], [70, 1, 1, 1, 130]),
+    "empty ones": ([1, 5, 0, 33, 3, 70, 0, 90], [40, 1, 3, 0, 65, 32, 0, 0]),
+    "mixed": ([1, 5, 30, 33, 0, 70, 3, 3, 64, 65, 129, 2], [1, 5, 30, 33, 0, 70, 3, 3, 64, 65, 129, 2]),
+}
+
+
+def segments_of(q_lengths: list[int], k_lengths: list[int], grouped: bool) -> tuple[Segments, Segments]:
+    """Both sides, cut into groups as a loader does (with unused groups behind), or not."""
+    sides = [Segments.of_lengths(lengths, DEVICE) for lengths in (q_lengths, k_lengths)]
+    if not grouped:
+        return sides[0], sides[1]
+    bounds = group_segments(*(side.offsets_B1.tolist() for side in sides))
+    groups = torch.tensor([*bounds, bounds[-1], bounds[-1]], dtype=torch.int32, device=DEVICE)
+    q_side, k_side = (Segments(side.offsets_B1, side.longest, side.tokens, groups) for side in sides)
+    return q_side, k_side
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "one by one"])
+@pytest.mark.parametrize("lengths", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(("H", "d_k", "d_v"), [(2, 16, 16), (1, 24, 40)])
+def test_cross_attention(lengths: tuple[list[int], list[int]], H: int, d_k: int, d_v: int, grouped: bool) -> None:
+    q_segments, k_segments = segments_of(*lengths, grouped)
+    inputs = draw(q_segments.tokens, H * d_k), draw(k_segments.tokens, H * (d_k + d_v))
+    probe = draw(q_segments.tokens, H, d_v)
+
+    def run(attention: Callable[..., Tensor]) -> list[Tensor]:
+        x_q, x_kv = leaves(*inputs)
+        k, v = split_heads(x_kv, H, [d_k, d_v])
+        o = attention(*split_heads(x_q, H, [d_k]), k, v, q_segments, k_segments, False)
+        return [o, *torch.autograd.grad(o, (x_q, x_kv), probe)]
+
+    for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
+        close(found, expected)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
+@pytest.mark.parametrize("name", ["length 1", "all equal", "a full tile", "mixed"])
+@pytest.mark.parametrize(("H", "d_k", "d_v"), [(2, 16, 16), (2, 16, 64), (1, 128, 128)])
+def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> None:
+    segments, _ = segments_of(*HOSTILE[name], grouped=True)
+    qkv, probe = draw(segments.tokens, H * (2 * d_k + d_v)), draw(segments.tokens, H, d_v)
+
+    def run(attention: Callable[..., Tensor]) -> list[Tensor]:
+        (x,) = leaves(qkv)
+        o = attention(*split_heads(x, H, [d_k, d_k, d_v]), segments, segments, causal)
+        return [o, *torch.autograd.grad(o, x, probe)]
+
+    for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
+        close(found, expected)
+
+
+def kernel_attention(*arguments: object) -> Tensor:
+    from transduce.nn.kernels.segment_attention import SegmentAttention
+
+    return SegmentAttention.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
+def reference_attention(*arguments: object) -> Tensor:
+    return attend(*arguments, "reference")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    lengths = [torch.randint(0, 2 * TILE if seed % 2 else 20, (200,), generator=random).tolist() for _ in range(2)]
+    offsets = [[0, *torch.tensor(side).cumsum(0).tolist()] for side in lengths]
+    bounds = group_segments(*offsets)
+    assert bounds[0] == 0
+    assert bounds[-1] == 200
+    for first, last in pairwise(bounds):
+        assert last > first
+        widest = max(side[last] - side[first] for side in offsets)
+        assert widest <= TILE or last == first + 1
+    assert len(bounds) - 1 <= most_groups(max(side[-1] for side in offsets))
+
+
+def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
+    from transduce.nn.heads import empty_beside
+
+    (joint,) = leaves(draw(5, 2 * (3 + 3 + 4)))
+    parts = split_heads(joint, 2, [3, 3, 4])
+    room = empty_beside(*parts)
+    for number, gradient in enumerate(room):
+        gradient.fill_(number)
+    (together,) = torch.autograd.grad(parts, joint, room)
+    assert together.data_ptr() == room[0].data_ptr()
+    (copied,) = torch.autograd.grad(split_heads(joint, 2, [3, 3, 4]), joint, [gradient.clone() for gradient in room])
+    torch.testing.assert_close(copied, together)
+
+
+# Layers
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize(("N", "D"), [(37, 48), (130, 512), (9, 1024)])
+def test_add_norm(N: int, D: int, p: float) -> None:
+    from transduce.nn.kernels.add_norm import AddNorm
+
+    inputs = [draw(N, D, seed=1), draw(N, D, seed=2), *(draw(D, seed=seed) for seed in (3, 4, 5))]
+    probes = draw(N, D, seed=6), draw(N, D, seed=7)
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y, again = AddNorm.apply(*given, p, 1e-5)  # type: ignore[no-untyped-call]
+    assert torch.equal(y, again)
+    gradients = torch.autograd.grad((y, again), given, probes)
+    kept = (gradients[1] != 0) / (1 - p)  # where the sub-layer has a gradient, it was not dropped
+    assert kept.mean().item() == pytest.approx(1.0, abs=0.15 if p else 0.0)
+
+    x, sublayer, bias, gain, shift = plain
+    expected = F.layer_norm(x + (sublayer + bias) * kept, (D,), gain, shift)
+    close(y, expected)
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, sum(probes)), strict=True):
+        close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_embedding(p: float) -> None:
+    from transduce.nn.kernels.embed import Embed
+
+    token, position = torch.randint(0, 50, (130,), device=DEVICE), torch.randint(0, 9, (130,), device=DEVICE)
+    (weight,), table, probes = leaves(draw(50, 48)), draw(9, 48), (draw(130, 48, seed=1), draw(130, 48, seed=2))
+    y, again = Embed.apply(token, position.int(), weight, table, 3.0, p)  # type: ignore[no-untyped-call]
+    expected = (weight[token] * 3.0 + table[position]) * (y != 0) / (1 - p)
+    close(y, expected)
+    (found,) = torch.autograd.grad((y, again), weight, probes)
+    (wanted,) = torch.autograd.grad(expected, weight, sum(probes))
+    close(found, wanted)
+
+
+def test_a_mask_drops_its_share_at_every_place_and_follows_the_seed() -> None:
+    from transduce.nn.kernels.embed import Embed
+
+    def mask(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        ones, nowhere = torch.ones(1, 64, device=DEVICE), torch.zeros(200, dtype=torch.int32, device=DEVICE)
+        y, _ = Embed.apply(nowhere.long(), nowhere, ones, torch.zeros(1, 64, device=DEVICE), 1.0, 0.25)  # type: ignore[no-untyped-call]
+        return (y != 0).double()
+
+    one, same, other = mask(1), mask(1), mask(2)
+    assert torch.equal(one, same)
+    assert one.mean().item() == pytest.approx(0.75, abs=0.02)  # 4.5 standard deviations of 12,800 draws
+    variance = 0.75 * 0.25
+    for a, b in ((one, other), (one[1:], one[:-1]), (one[:, 1:], one[:, :-1]), (one, one.flip(0))):
+        correlation = ((a - 0.75) * (b - 0.75)).mean().item() / variance
+        assert abs(correlation) < 0.05
+
+
+def test_relu_gradient() -> None:
+    from transduce.nn.kernels.relu_gradient import relu_gradient
+
+    dy, y = draw(100, 200), draw(100, 200, seed=1).relu()
+    dx, dbias = relu_gradient(dy, y)
+    assert torch.equal(dx, dy * (y > 0))
+    close(dbias, dx.sum(0))
+
+
+# Loss and optimizer
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("V", "width"), [(100, 128), (100, 100), (9000, 9024)])
+def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
+    from transduce.nn.kernels.cross_entropy import smoothed_terms
+
+    logits = 3 * draw(9, width)[:, :V]
+    labels = torch.randint(1, V, (9,), generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    labels[3] = PAD
+    (plain,) = leaves(logits)
+    loss = F.cross_entropy(plain, labels, ignore_index=PAD, label_smoothing=smoothing, reduction="sum")
+    (wanted,) = torch.autograd.grad(loss, plain)
+    nll = F.cross_entropy(logits, labels, ignore_index=PAD, reduction="sum")
+    sums, gradient = smoothed_terms(logits, labels, smoothing, PAD)
+    close(sums, torch.stack([loss, nll]), 1e-4)
+    close(gradient, wanted)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 300.0])
+def test_adam(clip_norm: float) -> None:
+    from transduce.nn.kernels.adam import FusedAdam
+
+    start = [draw(3, 5), draw(4100), draw(7)]
+    ours, copies, torchs = leaves(*start), leaves(*start), leaves(*start)
+    for copy in copies:
+        copy.grad = torch.zeros_like(copy)
+    optimizer, theirs = (torch.optim.Adam(x, betas=(0.9, 0.98), eps=1e-9) for x in (ours, torchs))
+    fused = FusedAdam(optimizer, copies)
+    for number in range(1, 6):
+        for copy, weight in zip(copies, torchs, strict=True):
+            weight.grad = 10 * draw(*weight.shape, seed=number)
+            assert copy.grad is not None
+            copy.grad.copy_(7 * weight.grad)
+        theirs.param_groups[0]["lr"] = 0.01 / number
+        norm = torch.nn.utils.clip_grad_norm_(torchs, clip_norm or math.inf)
+        theirs.step()
+        close(fused.step(number, 0.01 / number, 1 / 7, clip_norm), norm, 1e-2)
+        for weight, copy, expected in zip(ours, copies, torchs, strict=True):
+            close(weight, expected)
+            assert torch.equal(weight, copy)
+            for name in ("exp_avg", "exp_avg_sq"):
+                close(optimizer.state[weight][name], theirs.state[expected][name], 1e-3)
+
+
+# All together
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_model_on_kernels_is_the_model_without(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    V = 50
+    model = small_model(vocab_size=V, norm=norm, max_positions=128).to(DEVICE)
+    sides: list[Any] = []
+    for lengths, seed in (([7, 1, 20, 12], 1), ([9, 3, 1, 70], 2)):
+        sides += pack_tokens(random_sentences(lengths, V, seed), DEVICE)
+    labels = torch.randint(0, V, (len(sides[2]),), generator=torch.Generator().manual_seed(3)).to(DEVICE)
+
+    def run(engine: str) -> list[Tensor]:
+        use_engine(model, engine)
+        hidden = model(*sides)
+        loss, nll = smoothed_cross_entropy(hidden, labels, model.embedding.weight_VD, 0.1)
+        return [hidden, loss, nll, *torch.autograd.grad(loss, list(model.parameters()))]
+
+    expected = run("reference")
+    monkeypatch.setattr(kernels, "fit", lambda _: True)
+    for found, wanted in zip(run("packed"), expected, strict=True):
+        close(found, wanted, 1e-3)

@@ -315,7 +315,6 @@ def test_a_value_where_a_section_belongs_is_refused_even_if_flags_fill_that_sect
         "train.keep=7",
         "train.average=1",
         "train.device=cpu",
-        "train.compile=off",
         'data.valid="v.tsv"',
         "search.beam=7",
     ],

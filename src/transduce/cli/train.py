@@ -19,6 +19,9 @@ def train(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE")
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Record where the time of a few steps goes, into OUT/profile.")
+    ] = False,
 ) -> None:
     """Train a model from pairs of sentences.
 
@@ -44,6 +47,7 @@ def train(
         valid=valid or (),
         preset=preset,
         sets=set_ or (),
+        profile=profile,
     )
     if outcome.stop_signal is not None:
         raise typer.Exit(128 + outcome.stop_signal)

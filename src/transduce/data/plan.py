@@ -42,19 +42,25 @@ class BatchPlan:
         )
         self.max_pairs = max(1, self._budget // SHORTEST_MEAN)
         batches = len(shards) * (max(shards.mean_lengths) + 1) / self._budget
-        self.pools = max(1, min(int(batches / 4), max(FEWEST_POOLS, round(batches / POOL_BATCHES))))
-        if not self._deal():
-            self.pools = 1
-            self._deal()
+        fewest = max(1, min(int(batches / 4), max(FEWEST_POOLS, round(batches / POOL_BATCHES))))
+        # The last batch of a pool is seldom full by itself: among a few numbers of pools, take what wastes least.
+        candidates = range(fewest, max(fewest, min(2 * fewest, fewest + 15, int(batches / 4))) + 1)
+        self.pools, self._strata, self.batches_per_pool = min(
+            map(self._deal, candidates), key=lambda dealt: dealt[0] * dealt[2]
+        )
+        if len(shards) // self.pools < self.batches_per_pool:  # a batch might go without a pair
+            self.pools, self._strata, self.batches_per_pool = self._deal(1)
         self._pool = lru_cache(maxsize=2)(self._compute_pool)
 
-    def _deal(self) -> bool:
-        """Set how many strata and batches the pools have; False where a batch might go without a pair."""
-        self._strata = -(-len(self.shards) // self.pools)
+    def _deal(self, pools: int) -> tuple[int, Ints, int]:
+        """So many pools, the order in which they take from the strata, and the batches of each."""
+        longest = self.shards.longest_in_runs(pools) + 1
+        # By length; among strata of one length those with a longer source and those with a longer target are mixed, so
+        # that batches fill up on both sides at once.
+        mixed = np.random.Generator(np.random.PCG64(pools)).permutation(len(longest))
+        strata = mixed[np.argsort(longest[mixed].sum(axis=1), kind="stable")]
         # A pool of the longest pair of every stratum is longer than any real one: what suffices for it always does.
-        upper_bound = self.shards.longest_in_runs(self.pools) + 1
-        self.batches_per_pool = len(self._cuts(_running_sums(upper_bound), self._budget))
-        return len(self.shards) // self.pools >= self.batches_per_pool
+        return pools, strata, len(self._cuts(_running_sums(longest[strata]), self._budget))
 
     @property
     def batches_per_epoch(self) -> int:
@@ -68,8 +74,8 @@ class BatchPlan:
 
     def _compute_pool(self, pool: int) -> list[Ints]:
         epoch, place = divmod(pool, self.pools)
-        shift = np.random.Generator(np.random.PCG64([self.seed, epoch])).integers(self.pools, size=self._strata)
-        ranks = np.arange(self._strata) * self.pools + (place + shift) % self.pools
+        shift = np.random.Generator(np.random.PCG64([self.seed, epoch])).integers(self.pools, size=len(self._strata))
+        ranks = self._strata * self.pools + (place + shift) % self.pools
         ranks = ranks[ranks < len(self.shards)]  # the last stratum may have fewer pairs than there are pools
         cuts = self._even_cuts(_running_sums(self.shards.sorted_lengths(ranks) + 1))
         pairs = self.shards.sorted_pairs(ranks)

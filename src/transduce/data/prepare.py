@@ -19,7 +19,7 @@ from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever shards made by older code must not be reused."""
 
 

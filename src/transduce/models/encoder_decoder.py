@@ -11,8 +11,8 @@ from transduce.config import require
 from transduce.nn.block import DecoderLayer, EncoderLayer, NormPlace
 from transduce.nn.cache import LayerCache
 from transduce.nn.embedding import Embedding
+from transduce.nn.linear import calm_residuals
 from transduce.nn.positions import Positions
-from transduce.nn.projections import calm_residuals
 from transduce.nn.segments import Segments
 
 
@@ -93,17 +93,17 @@ class EncoderDecoder(nn.Module):
     def forward(self, src_N: Tensor, src_segments: Segments, tgt_M: Tensor, tgt_segments: Segments) -> Tensor:
         """The decoder's last hidden vectors (M, D): `embedding.logits` or the loss turns them into words."""
         memory_ND = self.encode(src_N, src_segments)
-        x_MD = self.embedding(tgt_M, tgt_segments.positions(len(tgt_M)))
-        for layer in self.decoder:
-            x_MD = layer(x_MD, tgt_segments, memory_ND, src_segments)
-        return self.decoder_norm(x_MD)
+        x = self.embedding(tgt_M, tgt_segments.position_N)
+        for layer in self._decoder_layers():
+            x = layer(x, tgt_segments, memory_ND, src_segments)
+        return self.decoder_norm(x[0])
 
     def encode(self, src_N: Tensor, src_segments: Segments) -> Tensor:
         """The source as the decoder sees it (N, D)."""
-        x_ND = self.embedding(src_N, src_segments.positions(len(src_N)))
+        x = self.embedding(src_N, src_segments.position_N)
         for layer in self.encoder:
-            x_ND = layer(x_ND, src_segments)
-        return self.encoder_norm(x_ND)
+            x = layer(x, src_segments)
+        return self.encoder_norm(x[0])
 
     def start(self, source: tuple[Tensor, Segments]) -> DecoderState:
         """Encode the sources; the state has one row for each."""
@@ -120,11 +120,11 @@ class EncoderDecoder(nn.Module):
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Take one token per row; the logits (R, V) of the next one."""
         self.embedding.positions.require(state.position + 1)
-        x_RD = self.embedding(token_R, torch.full_like(token_R, state.position))
+        x = self.embedding(token_R, torch.full_like(token_R, state.position))
         for layer, cache in zip(self._decoder_layers(), state.layers, strict=True):
-            x_RD = layer.step(x_RD, cache, state.position, state.memory_mask_B11S)
+            x = layer.step(x, cache, state.position, state.memory_mask_B11S)
         state.position += 1
-        return self.embedding.logits(self.decoder_norm(x_RD)), state
+        return self.embedding.logits(self.decoder_norm(x[0])), state
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may leave but keep their order."""

@@ -11,15 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.nn import kernels
 from transduce.nn.segments import Segments
 
-try:  # Triton comes with CUDA builds of torch
-    from transduce.nn.kernels.segment_attention import segment_attention
-except ImportError:
-    segment_attention = None  # type: ignore[assignment]
-
-_SHORT = 512
-"""Segments up to here go to the kernel for short ones."""
+_SHORT, _NARROW = 512, 128
+"""Segments and heads up to here go to the kernel for short ones."""
 
 Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool], Tensor]
 
@@ -80,9 +76,12 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
 
 def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
     """The flat run itself, by a kernel made for short segments (CUDA, half precision)."""
-    if segment_attention is None or max(q_segments.longest, k_segments.longest) > _SHORT:
+    length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
+    if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)
-    return segment_attention(q, k, v, q_segments.offsets_B1, k_segments.offsets_B1, causal)[0]
+    from transduce.nn.kernels.segment_attention import SegmentAttention
+
+    return SegmentAttention.apply(q, k, v, q_segments, k_segments, causal)  # type: ignore[no-untyped-call]
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:

@@ -5,17 +5,27 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from transduce.nn import kernels
 from transduce.nn.cache import LayerCache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FeedForward
+from transduce.nn.linear import Linear
 from transduce.nn.multi_head import CrossAttention, SelfAttention
 from transduce.nn.segments import Segments
 
 NormPlace = Literal["post", "pre"]
 
 
+Twice = tuple[Tensor, Tensor]
+"""The same vectors for two readers, the sub-layer and the residual connection around it."""
+
+
 class Residual(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))); or x + Dropout(Sublayer(LayerNorm(x))) where the norm comes first."""
+    """LayerNorm(x + Dropout(Sublayer(x))); or x + Dropout(Sublayer(LayerNorm(x))) where the norm comes first.
+
+    Every sub-layer ends in a projection `out` back to d_model: W^O of attention, W2 of the feed-forward network. It is
+    applied here, because its bias is best added on the way.
+    """
 
     def __init__(self, d_model: int, dropout: float, norm: NormPlace) -> None:
         super().__init__()
@@ -23,11 +33,22 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm_first = norm == "pre"
 
-    def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply the sub-layer around the residual connection."""
+    def forward(self, x: Twice, sublayer: Callable[[Tensor], Tensor], out: Linear) -> Twice:
+        """Apply the sub-layer and the projection it ends in around the residual connection."""
+        x_ND, shortcut_ND = x
         if self.norm_first:
-            return x_ND + self.dropout(sublayer(self.norm(x_ND)))
-        return self.norm(x_ND + self.dropout(sublayer(x_ND)))
+            y_ND = shortcut_ND + self.dropout(out(sublayer(self.norm(x_ND))))
+        elif kernels.fit(x_ND):
+            return self._fused(shortcut_ND, out.without_bias(sublayer(x_ND)), out.bias)
+        else:
+            y_ND = self.norm(shortcut_ND + self.dropout(out(sublayer(x_ND))))
+        return y_ND, y_ND
+
+    def _fused(self, shortcut_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor) -> Twice:
+        from transduce.nn.kernels.add_norm import AddNorm
+
+        norm, p = self.norm, self.dropout.p if self.training else 0.0
+        return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)  # type: ignore[no-untyped-call]
 
 
 class EncoderLayer(nn.Module):
@@ -41,11 +62,11 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(d_model, d_ff)
         self.residuals = nn.ModuleList(Residual(d_model, dropout, norm) for _ in range(2))
 
-    def forward(self, x_ND: Tensor, segments: Segments) -> Tensor:
+    def forward(self, x: Twice, segments: Segments) -> Twice:
         """(N, D) to (N, D)."""
         around_self, around_feed_forward = self.residuals
-        x_ND = around_self(x_ND, lambda x: self.self_attention(x, segments))
-        return around_feed_forward(x_ND, self.feed_forward)
+        x = around_self(x, lambda x_ND: self.self_attention(x_ND, segments), self.self_attention.out)
+        return around_feed_forward(x, self.feed_forward, self.feed_forward.outer)
 
 
 class DecoderLayer(nn.Module):
@@ -60,16 +81,18 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(d_model, d_ff)
         self.residuals = nn.ModuleList(Residual(d_model, dropout, norm) for _ in range(3))
 
-    def forward(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
+    def forward(self, x: Twice, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Twice:
         """(M, D) to (M, D), looking at the memory."""
         around_self, around_cross, around_feed_forward = self.residuals
-        x_MD = around_self(x_MD, lambda x: self.self_attention(x, segments))
-        x_MD = around_cross(x_MD, lambda x: self.cross_attention(x, segments, memory_ND, memory_segments))
-        return around_feed_forward(x_MD, self.feed_forward)
+        x = around_self(x, lambda x_MD: self.self_attention(x_MD, segments), self.self_attention.out)
+        cross = self.cross_attention
+        x = around_cross(x, lambda x_MD: cross(x_MD, segments, memory_ND, memory_segments), cross.out)
+        return around_feed_forward(x, self.feed_forward, self.feed_forward.outer)
 
-    def step(self, x_RD: Tensor, cache: LayerCache, position: int, memory_mask_B11S: Tensor) -> Tensor:
+    def step(self, x: Twice, cache: LayerCache, position: int, memory_mask_B11S: Tensor) -> Twice:
         """The same for one new token in each row, with what the cache remembers."""
         around_self, around_cross, around_feed_forward = self.residuals
-        x_RD = around_self(x_RD, lambda x: self.self_attention.step(x, cache, position))
-        x_RD = around_cross(x_RD, lambda x: self.cross_attention.step(x, cache, memory_mask_B11S))
-        return around_feed_forward(x_RD, self.feed_forward)
+        attention, cross = self.self_attention, self.cross_attention
+        x = around_self(x, lambda x_RD: attention.step(x_RD, cache, position), attention.out)
+        x = around_cross(x, lambda x_RD: cross.step(x_RD, cache, memory_mask_B11S), cross.out)
+        return around_feed_forward(x, self.feed_forward, self.feed_forward.outer)

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.nn import kernels
+from transduce.nn.block import Twice
 from transduce.nn.dropout import Dropout
 from transduce.nn.positions import Positions
 
@@ -21,9 +23,17 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(d_model)
 
-    def forward(self, token_N: Tensor, position_N: Tensor) -> Tensor:
+    def forward(self, token_N: Tensor, position_N: Tensor) -> Twice:
         """(N) tokens at (N) places to (N, D)."""
-        return self.dropout(F.embedding(token_N, self.weight_VD) * self.scale + self.positions(position_N))
+        table_TD = self.positions.table_TD
+        if kernels.fit(self.weight_VD) and not table_TD.requires_grad:
+            from transduce.nn.kernels.embed import Embed
+
+            p = self.dropout.p if self.training else 0.0
+            return Embed.apply(token_N, position_N, self.weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]
+        x_ND = F.embedding(token_N, self.weight_VD) * self.scale + self.positions(position_N)
+        x_ND = self.dropout(x_ND).to(self.weight_VD.dtype)
+        return x_ND, x_ND
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """The pre-softmax projection: how well each word of the vocabulary would fit."""

@@ -2,11 +2,11 @@
 
 from torch import Tensor, nn
 
-from transduce.nn.projections import projections
+from transduce.nn.linear import projections
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, for each token by itself."""
+    """max(0, x W1 + b1) W2 + b2, for each token by itself; `outer` (W2, b2) is applied by `block.Residual`."""
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
@@ -14,5 +14,5 @@ class FeedForward(nn.Module):
         self.outer = projections(d_ff, [d_model])
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """(N, D) to (N, D)."""
-        return self.outer(self.inner(x_ND).relu_())
+        """(N, D) to max(0, x W1 + b1) (N, F)."""
+        return self.inner(x_ND, relu=True)

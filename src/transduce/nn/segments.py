@@ -1,11 +1,15 @@
 """Where the sentences of a packed batch begin and end."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+TILE = 64
+"""Tokens of a side that one program of the attention kernel holds at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,12 +20,16 @@ class Segments:
     """Whole numbers (int32), rising from 0 to the number of tokens."""
     longest: int
     """No segment has more tokens than this."""
+    tokens: int
+    """All segments together."""
+    groups_G1: Tensor | None = None
+    """Group g is the segments groups[g]:groups[g+1], which share a tile; the same tensor on both sides of a batch."""
 
     @classmethod
     def of_lengths(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Segments":
         """Segments of these lengths, one after the other."""
         offsets = torch.tensor([0, *lengths], dtype=torch.int64).cumsum(0)
-        return cls(offsets.to(torch.int32).to(device), max(lengths, default=0))
+        return cls(offsets.to(torch.int32).to(device), max(lengths, default=0), sum(lengths))
 
     def __len__(self) -> int:
         return self.offsets_B1.shape[0] - 1
@@ -36,11 +44,39 @@ class Segments:
         """Where each token would stand in a padded batch."""
         return PaddedLayout(self)
 
-    def positions(self, tokens: int) -> Tensor:
-        """The place of each of the `tokens` tokens within its own sentence, from 0."""
-        index_N = torch.arange(tokens, device=self.offsets_B1.device, dtype=torch.int32)
-        segment_N = torch.searchsorted(self.offsets_B1, index_N, right=True) - 1
-        return index_N - self.offsets_B1[segment_N]
+    @cached_property
+    def segment_N(self) -> Tensor:
+        """The number of each token's segment."""
+        token_N = torch.arange(self.tokens, device=self.offsets_B1.device, dtype=torch.int32)
+        return torch.searchsorted(self.offsets_B1, token_N, right=True, out_int32=True) - 1
+
+    @cached_property
+    def position_N(self) -> Tensor:
+        """The place of each token within its own sentence, from 0."""
+        token_N = torch.arange(self.tokens, device=self.offsets_B1.device, dtype=torch.int32)
+        return token_N - self.offsets_B1[self.segment_N]
+
+    @cached_property
+    def singles(self) -> Tensor:
+        """Groups of one segment each."""
+        return torch.arange(len(self) + 1, device=self.offsets_B1.device, dtype=torch.int32)
+
+
+def most_groups(tokens: int) -> int:
+    """No batch with so many tokens on each side has more groups: two neighbours always overfill a tile."""
+    return 2 * (2 * tokens // (TILE + 1)) + 1
+
+
+def group_segments(src_offsets: Sequence[int], tgt_offsets: Sequence[int]) -> list[int]:
+    """Where groups begin and end: as many neighbouring segments as fit one tile on both sides, at least one."""
+    groups, segments = [0], len(src_offsets) - 1
+    while groups[-1] < segments:
+        first = groups[-1]
+        fitting = min(
+            bisect_right(offsets, offsets[first] + TILE, lo=first) - 1 for offsets in (src_offsets, tgt_offsets)
+        )
+        groups.append(max(fitting, first + 1))
+    return groups
 
 
 def pack_tokens(sentences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Segments]:

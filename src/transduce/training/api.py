@@ -26,12 +26,14 @@ def train(
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
+    profile: bool = False,
 ) -> Outcome:
     """Train a model in the folder `out`, or go on where it was left.
 
     Text comes as `src` with `tgt` (plain files, line by line) or as `train` (.tsv or .jsonl with both sides), or from a
     recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets`
-    does the same in the words of the command line: ["train.steps=2000"].
+    does the same in the words of the command line: ["train.steps=2000"]. With `profile`, a few steps are recorded in
+    the folder `profile` of the run.
     """
     flags: Table = {}
     for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
@@ -41,7 +43,7 @@ def train(
         section, _, key = name.partition(".")
         flags.setdefault(section, {})[key] = value
     resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
-    return run_training(resolved, Path(out), Display())
+    return run_training(resolved, Path(out), Display(), profile=profile)
 
 
 def _list(paths: Paths) -> list[str | Path]:

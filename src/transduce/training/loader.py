@@ -2,8 +2,8 @@
 
 import queue
 import threading
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 from transduce.data.batch import PackedBatch, Sentence, fill, pack
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import Ids, TokenShards
-from transduce.nn.segments import Segments
+from transduce.nn.segments import Segments, group_segments, most_groups
 from transduce.text.tokenizer import Tokenizer
 
 _AHEAD = 4
@@ -31,6 +31,30 @@ class Batch:
     tgt_segments: Segments
     target_tokens: int
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What differs between batches of the same shapes."""
+        src, tgt = self.src_segments, self.tgt_segments
+        groups = [] if src.groups_G1 is None else [src.groups_G1]
+        return [self.src_N, self.tgt_M, self.labels_M, src.offsets_B1, tgt.offsets_B1, *groups]
+
+    def used_on(self, stream: torch.cuda.Stream) -> None:
+        """Keep the memory of its tensors until this stream is done with them."""
+        for tensor in self.tensors:
+            tensor.record_stream(stream)
+
+    def with_tensors(self, tensors: list[Tensor]) -> "Batch":
+        """A batch of the same shapes."""
+        src_N, tgt_M, labels_M, src_offsets_B1, tgt_offsets_B1, groups_G1 = tensors
+        return Batch(
+            src_N=src_N,
+            src_segments=replace(self.src_segments, offsets_B1=src_offsets_B1, groups_G1=groups_G1),
+            tgt_M=tgt_M,
+            labels_M=labels_M,
+            tgt_segments=replace(self.tgt_segments, offsets_B1=tgt_offsets_B1, groups_G1=groups_G1),
+            target_tokens=self.target_tokens,
+        )
+
 
 @dataclass(frozen=True)
 class Loader:
@@ -41,28 +65,41 @@ class Loader:
     device: torch.device
     bpe_dropout: float = 0.0
     fixed_length: int | None = None
-    """Longest segment of buffers with fixed shapes (for compiled models); None makes each batch as small as it is."""
+    """Longest segment of buffers with fixed shapes (for CUDA graphs); None makes each batch as small as it is."""
+    split: int = 1
+    """Into about so many parts every batch is cut, where memory does not hold it at once."""
 
-    def batch(self, number: int) -> Batch:
-        """Batch `number` of the plan."""
+    def batch(self, number: int) -> list[Batch]:
+        """Batch `number` of the plan, in its parts."""
         pairs = self.plan.shards.pairs(self.plan.batch(number))
-        packed = pack(self._with_dropout(pairs, number) if self.bpe_dropout else pairs)
+        sentences = self._with_dropout(pairs, number) if self.bpe_dropout else pairs
+        parts = [pack(part) for part in self._parts(sentences)]
         self.plan.shards.release()
         if self.fixed_length is None:
-            return to_device(packed, self.device)
-        filled = fill(packed, self.plan.batch_tokens, self.plan.max_pairs, self.fixed_length)
-        return to_device(filled, self.device, self.fixed_length)
+            return [to_device(part, self.device) for part in parts]
+        filled = [fill(part, self.part_tokens, self.plan.max_pairs, self.fixed_length) for part in parts]
+        return [to_device(part, self.device, self.fixed_length) for part in filled]
 
-    def ahead(self, start: int) -> Generator[Batch]:
+    @property
+    def part_tokens(self) -> int:
+        """Tokens of each side that a part may have."""
+        whole = self.plan.batch_tokens
+        return whole if self.split == 1 else whole // self.split + self.plan.shards.index["max_length"] + 1
+
+    def ahead(self, start: int) -> Generator[list[Batch]]:
         """Batches from `start` on, without end; a thread stays a few ahead."""
-        ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=_AHEAD)
+        ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(maxsize=_AHEAD)
         stopped = threading.Event()
+        side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def work() -> None:
             number = start
             while not stopped.is_set():
                 try:
-                    item: Batch | BaseException = self.batch(number)
+                    with torch.cuda.stream(side_stream):  # copies go on beside the computing
+                        item: list[Batch] | BaseException = self.batch(number)
+                    if side_stream:
+                        side_stream.synchronize()
                 except BaseException as error:  # handed to the loop, which raises it
                     item = error
                 number += 1
@@ -80,10 +117,26 @@ class Loader:
                 item = ready.get()
                 if isinstance(item, BaseException):
                     raise item
+                for batch in item if side_stream else ():
+                    batch.used_on(torch.cuda.current_stream(self.device))
                 yield item
         finally:
             stopped.set()
             thread.join()
+
+    def _parts(self, pairs: Sequence[tuple[Sentence, Sentence]]) -> Iterator[Sequence[tuple[Sentence, Sentence]]]:
+        """Runs of pairs, each within `part_tokens` on both sides."""
+        if self.split == 1:
+            yield pairs
+            return
+        first, tokens = 0, [0, 0]
+        for number, pair in enumerate(pairs):
+            grown = [tokens[side] + len(pair[side]) + 1 for side in (0, 1)]
+            if max(grown) > self.part_tokens:
+                yield pairs[first:number]
+                first, grown = number, [len(side) + 1 for side in pair]
+            tokens = grown
+        yield pairs[first:]
 
     def _with_dropout(self, pairs: list[tuple[Ids, Ids]], number: int) -> list[tuple[Sentence, Sentence]]:
         """The pairs segmented anew. Shards hold ids alone; the text comes back from them exactly."""
@@ -120,8 +173,14 @@ def to_device(batch: PackedBatch, device: torch.device, longest: int | None = No
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
+    groups = None
+    if longest:
+        bounds = group_segments(batch.src_offsets_B1.tolist(), batch.tgt_offsets_B1.tolist())
+        unused = [bounds[-1]] * (most_groups(len(batch.src_N)) + 1 - len(bounds))
+        groups = move(np.array(bounds + unused, dtype=np.int32))
+
     def segments(offsets: npt.NDArray[Any]) -> Segments:
-        return Segments(move(offsets), longest or int((offsets[1:] - offsets[:-1]).max()))
+        return Segments(move(offsets), longest or int((offsets[1:] - offsets[:-1]).max()), int(offsets[-1]), groups)
 
     return Batch(
         src_N=move(batch.src_N),

@@ -1,8 +1,8 @@
 """The training loop: one function to be read from top to bottom."""
 
 import math
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.device import pick_device
 from transduce.training.average import load_average
+from transduce.training.budget import largest_batch
 from transduce.training.checkpoint import (
     Progress,
     find_damage,
@@ -27,14 +28,13 @@ from transduce.training.checkpoint import (
     scheduled,
 )
 from transduce.training.display import Display
-from transduce.training.loader import Loader, dropout_growth
-from transduce.training.loss import smoothed_cross_entropy
-from transduce.training.meter import Meter
+from transduce.training.loader import dropout_growth
+from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
 from transduce.training.report import write_report
 from transduce.training.run_folder import RunFolder
-from transduce.training.schedule import learning_rate
 from transduce.training.signals import stop_on_signals
+from transduce.training.steps import Steps, use_bfloat16
 from transduce.training.validate import Validation, attention_picture
 
 
@@ -51,26 +51,28 @@ class Outcome:
     """Of the finished model on the validation set."""
 
 
-def run_training(recipe: Recipe, out: Path, display: Display) -> Outcome:
-    """Train a recipe in a folder, from the start or from where it was left."""
+def run_training(recipe: Recipe, out: Path, display: Display, *, profile: bool = False) -> Outcome:
+    """Train a recipe in a folder, from the start or from where it was left; with `profile`, record a few steps."""
     run = RunFolder(out)
-    run.check(recipe)
+    recipe = run.check(recipe)
     with run.lock():
-        return _train(recipe, run, display)
+        return _train(recipe, run, display, profile=profile)
 
 
-def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
-    config = recipe.train
-    device = pick_device(config.device)
+def _train(recipe: Recipe, run: RunFolder, display: Display, *, profile: bool) -> Outcome:
+    device = pick_device(recipe.train.device)
     prepared = prepare(recipe.data, recipe.tokenizer, display.say)
     tokenizer, corpus = prepared.tokenizer, prepared.train.folder.name
+    torch.manual_seed(recipe.train.seed)
+    model = EncoderDecoder(recipe.model, tokenizer.vocab_size).to(device)
+    model.embedding.positions.require(recipe.data.max_length + 1)
+    if recipe.train.batch_tokens == "auto":
+        recipe = _settle_batch_tokens(recipe, model, prepared, display)
+    config = recipe.train
+    assert config.batch_tokens != "auto"
     validation = Validation(prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences)
     growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
     plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
-
-    torch.manual_seed(config.seed)
-    model = EncoderDecoder(recipe.model, tokenizer.vocab_size).to(device)
-    model.embedding.positions.require(recipe.data.max_length + 1)
     optimizer = torch.optim.Adam(
         model.parameters(), betas=(config.beta1, config.beta2), eps=config.epsilon, fused=device.type in ("cpu", "cuda")
     )
@@ -89,13 +91,6 @@ def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
         display.say(f"{run.model} is finished; raise train.steps above {config.steps:,} to train it further")
         return Outcome(run.path, progress.step, True, None, scores)
 
-    bfloat16 = _use_bfloat16(config.precision, device)
-    packed = device.type == "cuda" and bfloat16  # the packed engine runs, which wants no padding and takes any shape
-    compiled = config.compile == "on" or (config.compile == "auto" and packed)
-    fixed_length = recipe.data.max_length + 1 if compiled and packed else None
-    loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
-    forward = torch.compile(model) if compiled else model
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=bfloat16)
     facts = _facts(recipe, prepared)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     display.say(
@@ -103,40 +98,23 @@ def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
         f"{config.steps:,} steps, {updates_per_epoch:,.0f} to an epoch"
     )
 
-    meter = Meter(device)
-    model.train()
     stopping = False
     with (
         stop_on_signals() as stop,
         display.begin(progress.step, config.steps),
-        closing(loader.ahead(progress.step * config.accumulate)) as batches,
+        Steps(recipe, plan, tokenizer, model, optimizer, display.say) as steps,
+        StepProfile(run.profile, device, display.say) if profile else nullcontext() as recording,
     ):
         while progress.step < config.steps and not stopping:
-            rate = learning_rate(progress.step + 1, recipe.model.d_model, config.warmup, config.learning_rate_scale)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
-            torch.manual_seed(config.seed * 1_000_003 + progress.step)
-
-            step_batches = [next(batches) for _ in range(config.accumulate)]
-            step_tokens = sum(batch.target_tokens for batch in step_batches)
-            for batch in step_batches:
-                with autocast:
-                    hidden_MD = forward(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
-                    loss, nll = smoothed_cross_entropy(
-                        hidden_MD, batch.labels_M, model.embedding.weight_VD, config.label_smoothing
-                    )
-                (loss / step_tokens).backward()
-                meter.add(loss, nll, batch.target_tokens)
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
-            optimizer.step()
-            optimizer.zero_grad()
+            rate, norm = steps.take(progress.step)
             progress.step += 1
+            if recording:
+                recording.after_step()
             is_last, stopping = progress.step == config.steps, bool(stop)
             saving = progress.step % config.save_every == 0 or is_last or stopping
 
             if progress.step % config.log_every == 0 or saving:
-                measured = meter.read()
+                measured = steps.meter.read()
                 if not (math.isfinite(measured["loss"]) and math.isfinite(norm.item())):
                     raise RunError(
                         f"training diverged before step {progress.step} (loss {measured['loss']}, gradient norm "
@@ -150,7 +128,7 @@ def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
                 display.show(record)
 
             if saving:
-                with meter.paused():
+                with steps.meter.paused():
                     if prepared.valid and not stopping:
                         _validate(model, validation, run, progress, display, config.label_smoothing)
                     saved = save_checkpoint(run.checkpoints, model, optimizer, tokenizer, progress, facts)
@@ -162,6 +140,14 @@ def _train(recipe: Recipe, run: RunFolder, display: Display) -> Outcome:
     finished = progress.step >= config.steps
     scores = _finish(recipe, run, model, validation, progress, facts, display) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
+
+
+def _settle_batch_tokens(recipe: Recipe, model: EncoderDecoder, prepared: Prepared, display: Display) -> Recipe:
+    """The recipe with the largest batch that fits."""
+    half = use_bfloat16(recipe.train.precision, model.embedding.weight_VD.device)
+    tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]), half=half)
+    display.say(f"train.batch_tokens: {tokens:,} is the most that fits the memory")
+    return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
 
 
 def _validate(
@@ -219,12 +205,6 @@ def _finish(
     summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
     display.say(f"finished: {run.model} (mean of {len(last)} checkpoints{summary}); report: {run.report}")
     return scores
-
-
-def _use_bfloat16(precision: str, device: torch.device) -> bool:
-    return precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    )
 
 
 def _facts(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:

@@ -4,16 +4,15 @@ The logits of a whole batch would be its largest tensor by far. Here they exist 
 computes their loss and, while they are there, their gradients.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from transduce.nn import kernels
 from transduce.text.tokenizer import PAD
 
-_LOGITS_AT_ONCE = {"cpu": 1 << 22, "gpu": 1 << 28}
+_LOGITS_AT_ONCE = {"cpu": 1 << 22, "gpu": 1 << 30}
 """As many as stay near the cache of a CPU, or fill a GPU."""
 
 
@@ -34,63 +33,59 @@ def smoothed_cross_entropy(
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_MD: Tensor, embedding_VD: Tensor, labels_M: Tensor, smoothing: float, wants_grad: bool
+        ctx: Any, hidden_MD: Tensor, weight_VD: Tensor, labels_M: Tensor, smoothing: float, wants_grad: bool
     ) -> Any:
-        (M, _), V, device = hidden_MD.shape, len(embedding_VD), hidden_MD.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_MD.dtype
-        terms = _terms if device == "cpu" else _compiled_terms()
-        weight_VD = embedding_VD.to(dtype)
+        (M, _), V, on_cpu = hidden_MD.shape, len(weight_VD), hidden_MD.device.type == "cpu"
+        terms = _fused_terms if kernels.fit(hidden_MD) else _terms
         grad_hidden_MD = torch.empty_like(hidden_MD)
-        grad_embedding_VD = torch.zeros_like(embedding_VD)
+        grad_weight_VD: Tensor | None = None
         sums = torch.zeros(2, device=hidden_MD.device)
-        chunks = -(-M * V // _LOGITS_AT_ONCE["cpu" if device == "cpu" else "gpu"])
+        chunks = -(-M * V // _LOGITS_AT_ONCE["cpu" if on_cpu else "gpu"])
         rows = -(-M // max(1, chunks))
         for start in range(0, M, rows):
             part = slice(start, start + rows)
-            hidden = hidden_MD[part].to(dtype)
-            chunk_sums, grad = terms(hidden @ weight_VD.T, labels_M[part, None], smoothing)
+            logits = torch.mm(hidden_MD[part], weight_VD.T, out=_empty_rows(hidden_MD, len(labels_M[part]), V))
+            chunk_sums, grad = terms(logits, labels_M[part], smoothing)
             sums += chunk_sums
             if wants_grad:
-                grad_hidden_MD[part] = grad @ weight_VD
-                grad_embedding_VD += grad.T @ hidden
+                torch.mm(grad, weight_VD, out=grad_hidden_MD[part])
+                if grad_weight_VD is None:
+                    grad_weight_VD = grad.T @ hidden_MD[part]
+                else:
+                    grad_weight_VD += grad.T @ hidden_MD[part]
         loss, nll = sums.unbind()
-        ctx.save_for_backward(grad_hidden_MD, grad_embedding_VD)
+        ctx.save_for_backward(grad_hidden_MD, grad_weight_VD)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> Any:
-        grad_hidden_MD, grad_embedding_VD = ctx.saved_tensors
-        return grad_hidden_MD * grad_loss, grad_embedding_VD * grad_loss, None, None, None
+        grads = ctx.saved_tensors
+        return *torch._foreach_mul(grads, grad_loss.to(grads[0].dtype)), None, None, None
+
+
+def _empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
+    """Room for logits whose rows begin at round addresses, which matrix products and kernels want."""
+    return like.new_empty(rows, -(-width // 64) * 64)[:, :width]
 
 
 def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Sums of loss and negative log-likelihood, and d loss / d logits = softmax(logits) - target distribution."""
-    probabilities = logits.softmax(dim=1)
+    wide, label = logits.to(torch.promote_types(logits.dtype, torch.float32)), labels[:, None]
+    probabilities = wide.softmax(dim=1)
     # log sum exp, from the largest term: softmax has a fast kernel on every CPU, logsumexp has not
-    normaliser = logits.amax(dim=1, keepdim=True) - probabilities.amax(dim=1, keepdim=True).log()
-    grad = probabilities.sub_(smoothing / logits.shape[1])
-    grad.scatter_add_(1, labels, torch.full_like(normaliser, smoothing - 1))
-    return _sums(logits, normaliser, labels, smoothing), grad.mul_(labels != PAD)
-
-
-def _fusible_terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same in a form that compiles to one pass over half-precision logits, computed in float32."""
-    wide = logits.float()
-    normaliser = wide.logsumexp(dim=1, keepdim=True)
-    is_label = torch.arange(logits.shape[1], device=logits.device) == labels
-    target = torch.where(is_label, 1 - smoothing, 0.0) + smoothing / logits.shape[1]
-    grad = ((wide - normaliser).exp() - target) * (labels != PAD)
-    return _sums(wide, normaliser, labels, smoothing), grad.to(logits.dtype)
-
-
-def _sums(logits: Tensor, normaliser: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    label_nll = normaliser - logits.gather(1, labels)
-    mean_nll = normaliser - logits.mean(dim=1, keepdim=True)
+    normaliser = wide.amax(dim=1, keepdim=True) - probabilities.amax(dim=1, keepdim=True).log()
+    label_nll = normaliser - wide.gather(1, label)
+    mean_nll = normaliser - wide.mean(dim=1, keepdim=True)
     both = torch.cat([(1 - smoothing) * label_nll + smoothing * mean_nll, label_nll], dim=1)
-    return (both * (labels != PAD)).sum(dim=0)
+    grad = probabilities.sub_(smoothing / logits.shape[1])
+    grad.scatter_add_(1, label, torch.full_like(normaliser, smoothing - 1))
+    counts = label != PAD
+    return (both * counts).sum(dim=0), grad.mul_(counts).to(logits.dtype)
 
 
-@cache
-def _compiled_terms() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
-    return torch.compile(_fusible_terms)
+def _fused_terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The same in one pass over half-precision logits."""
+    from transduce.nn.kernels.cross_entropy import smoothed_terms
+
+    return smoothed_terms(logits, labels, smoothing, PAD)

@@ -18,9 +18,9 @@ class Meter:
         self.device = device
         self._clear()
 
-    def add(self, loss: Tensor, nll: Tensor, tokens: int) -> None:
-        """Count one batch."""
-        self.sums += torch.stack([loss.detach(), nll])
+    def add(self, sums: Tensor, tokens: int) -> None:
+        """Count one batch by its sums of loss and plain loss."""
+        self.sums += sums
         self.tokens += tokens
 
     def read(self) -> dict[str, float]:

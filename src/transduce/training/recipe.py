@@ -21,8 +21,8 @@ class TrainConfig:
 
     steps: int = 100_000
     """Updates of the weights."""
-    batch_tokens: int = 25_000
-    """Source tokens, and target tokens, of one batch at most."""
+    batch_tokens: int | Literal["auto"] = 25_000
+    """Source tokens, and target tokens, of one batch at most; auto is the most that fits the GPU's memory."""
     accumulate: int = 1
     """Batches whose gradients are added up for one update."""
     warmup: int = 4000
@@ -57,12 +57,11 @@ class TrainConfig:
     """Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1 ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of matrix products; auto is bfloat16 on a GPU that has it. Weights are float32 always."""
-    compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile; auto is on for CUDA."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "accumulate", "warmup", "log_every", "save_every"):
+        for name in ("steps", "accumulate", "warmup", "log_every", "save_every"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
         require(self.valid_sentences >= 0, "valid_sentences must be at least 0")
@@ -92,8 +91,7 @@ class Recipe:
 # Settings that may change when a run is resumed: they decide what is shown and kept, not what is learnt. Training text
 # may move to other files; a run knows it by its content.
 FREE_TO_CHANGE = {
-    f"train.{name}"
-    for name in ("steps", "log_every", "valid_sentences", "save_every", "keep", "average", "device", "compile")
+    f"train.{name}" for name in ("steps", "log_every", "valid_sentences", "save_every", "keep", "average", "device")
 } | {"data.train", "data.valid"}
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,15 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
-        self.tokenizer, self.report = path / "tokenizer.model", path / "report.html"
+        self.tokenizer, self.report, self.profile = path / "tokenizer.model", path / "report.html", path / "profile"
         self.metrics = Metrics(path / "metrics.jsonl")
 
-    def check(self, recipe: Recipe) -> None:
-        """Make sure that what is in the folder, if anything, was made by the same recipe."""
+    def check(self, recipe: Recipe) -> Recipe:
+        """Make sure that a run in the folder, if there is one, has the same recipe; returns it as it was settled."""
         if self.config.exists():
             before = build(Recipe, read_toml(self.config), str(self.config))
+            if recipe.train.batch_tokens == "auto":  # found when the run was begun
+                recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
             if changed := differences(before, recipe):
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(changed)}. "
@@ -41,6 +44,7 @@ class RunFolder:
                 )
         elif self.path.exists() and {entry.name for entry in self.path.iterdir()} - {LOCK, self.checkpoints.name}:
             raise RunError(f"{self.path} holds other things and no run; choose another --out")
+        return recipe
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
         """Write down the recipe and the vocabulary."""

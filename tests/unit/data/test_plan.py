@@ -149,10 +149,20 @@ def test_every_pool_has_its_batches_in_an_order_of_its_own(corpora: dict[str, To
 def test_pairs_of_a_batch_have_similar_lengths(corpora: dict[str, TokenShards]) -> None:
     lengths, batch_tokens = CORPORA["like text, several pools"]
     batches = epoch(BatchPlan(corpora["like text, several pools"], batch_tokens, seed=1))
-    targets = [[lengths[pair][1] for pair in batch] for batch in batches]
-    corpus_spread = np.std([length for batch in targets for length in batch])
-    assert np.mean([np.std(batch) for batch in targets]) < 0.1 * corpus_spread
-    assert np.median([max(batch) - min(batch) for batch in targets]) <= 2
+    totals = [[sum(lengths[pair]) for pair in batch] for batch in batches]
+    corpus_spread = np.std([length for batch in totals for length in batch])
+    assert np.mean([np.std(batch) for batch in totals]) < 0.1 * corpus_spread
+    assert np.median([max(batch) - min(batch) for batch in totals]) <= 4
+
+
+def test_batches_fill_up_on_both_sides_at_once(tmp_path: Path) -> None:
+    lengths = [
+        (max(1, src), max(1, tgt)) for src, tgt in np.random.default_rng(0).normal(20, 4, (40_000, 2)).astype(int)
+    ]
+    batch_tokens = 4000
+    batches = epoch(BatchPlan(write_corpus(tmp_path, lengths, 10_000), batch_tokens, seed=1))
+    imbalances = [abs(src - tgt) / batch_tokens for src, tgt in (tokens_of(batch, lengths) for batch in batches)]
+    assert np.mean(imbalances) < 0.03
 
 
 def test_batches_of_a_big_corpus_are_well_filled(tmp_path: Path) -> None:

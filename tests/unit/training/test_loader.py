@@ -37,7 +37,7 @@ def ahead(loader: Loader, start: int, count: int) -> list[Batch]:
     """Batches made ahead. The thread is waited for, as SentencePiece has one seed for the whole process."""
     before = set(threading.enumerate())
     with closing(loader.ahead(start)) as batches:
-        found = list(islice(batches, count))
+        found = [parts[0] for parts in islice(batches, count)]
     for thread in set(threading.enumerate()) - before:
         thread.join()
     return found
@@ -61,7 +61,7 @@ def test_batches_from_any_number_on_are_those_of_that_number(
     plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float, start: int
 ) -> None:
     loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
-    expected = [loader.batch(number) for number in range(start, start + 6)]
+    expected = [loader.batch(number)[0] for number in range(start, start + 6)]
     assert all(same(a, b) for a, b in zip(ahead(loader, start, 6), expected, strict=True))
 
 
@@ -78,7 +78,7 @@ def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tok
     loader = Loader(plan, toy_tokenizer, CPU)
     found = []
     for number in range(plan.batches_per_epoch):
-        batch = loader.batch(number)
+        batch = loader.batch(number)[0]
         found += zip(sources(batch, toy_tokenizer), targets(batch, toy_tokenizer), strict=True)
     assert sorted(found) == sorted(toy_pairs)
 
@@ -86,7 +86,7 @@ def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tok
 def test_dropout_leaves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
     plain, cut = (Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
     for number in range(plan.batches_per_epoch):
-        a, b = plain.batch(number), cut.batch(number)
+        a, b = plain.batch(number)[0], cut.batch(number)[0]
         assert sources(a, toy_tokenizer) == sources(b, toy_tokenizer)
         assert targets(a, toy_tokenizer) == targets(b, toy_tokenizer)
 
@@ -101,7 +101,7 @@ def test_dropout_reaches_most_of_the_sentences_it_would_cut_anew(
     loader = Loader(roomy, toy_tokenizer, CPU, bpe_dropout=0.3)
     differ = 0
     for number in range(roomy.batches_per_epoch):
-        batch = loader.batch(number)
+        batch = loader.batch(number)[0]
         offsets = batch.src_segments.offsets_B1.tolist()
         for text, (start, end) in zip(sources(batch, toy_tokenizer), pairwise(offsets), strict=True):
             differ += batch.src_N[start : end - 1].tolist() != toy_tokenizer.encode(text)
@@ -115,7 +115,7 @@ def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokeni
     def cuts(epoch: int) -> dict[str, list[int]]:
         found = {}
         for number in range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch):
-            batch = loader.batch(number)
+            batch = loader.batch(number)[0]
             lengths = batch.src_segments.lengths_B.tolist()
             found |= dict(zip(sources(batch, toy_tokenizer), lengths, strict=True))
         return found
@@ -128,7 +128,7 @@ def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokeni
 def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
     loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
     for number in range(plan.batches_per_epoch):
-        batch = loader.batch(number)
+        batch = loader.batch(number)[0]
         assert max(len(batch.src_N), len(batch.tgt_M)) <= plan.batch_tokens
         assert batch.target_tokens == len(batch.labels_M)
 
@@ -139,7 +139,7 @@ def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Toke
     fixed = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
     shapes = set()
     for number in range(plan.batches_per_epoch):
-        batch = fixed.batch(number)
+        batch = fixed.batch(number)[0]
         shapes.add((len(batch.src_N), len(batch.tgt_M), len(batch.src_segments), len(batch.tgt_segments)))
         for segments in (batch.src_segments, batch.tgt_segments):
             assert segments.longest == longest

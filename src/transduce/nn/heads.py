@@ -1,0 +1,48 @@
+"""Queries, keys and values are columns of one projection; here they are taken apart and their gradients put together.
+
+Autograd's own answer for a split is to copy the gradients of the parts into one matrix. An engine that writes them side
+by side in the first place (`empty_beside`) saves that pass over memory.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def split_heads(joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tuple[Tensor, ...]:
+    """The columns of a projection as parts of shape (N, H, width)."""
+    return _SplitHeads.apply(joint_ND, num_heads, head_widths)  # type: ignore[no-untyped-call]
+
+
+def empty_beside(*parts_NHK: Tensor) -> list[Tensor]:
+    """Room for the gradient of each part: side by side in memory for neighbours that were split from one projection."""
+    room: list[Tensor] = []
+    neighbours: list[Tensor] = []
+    for part, following in zip(parts_NHK, [*parts_NHK[1:], None], strict=True):
+        neighbours.append(part)
+        if following is None or following.untyped_storage().data_ptr() != part.untyped_storage().data_ptr():
+            widths = [x.shape[1] * x.shape[2] for x in neighbours]
+            columns = part.new_empty(len(part), sum(widths)).split(widths, dim=1)
+            room += [c.view(x.shape) for c, x in zip(columns, neighbours, strict=True)]
+            neighbours = []
+    return room
+
+
+class _SplitHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tuple[Tensor, ...]:
+        parts = joint_ND.split([num_heads * width for width in head_widths], dim=1)
+        return tuple(part.view(-1, num_heads, width) for part, width in zip(parts, head_widths, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, *parts: Tensor) -> Any:
+        first, width = parts[0], sum(part.shape[1] * part.shape[2] for part in parts)
+        expected = first.storage_offset()
+        for part in parts:
+            same_memory = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            rows_apart = part.stride() == (width, part.shape[2], 1)
+            if not (same_memory and rows_apart and part.storage_offset() == expected):
+                return torch.cat([part.flatten(1) for part in parts], dim=1), None, None
+            expected += part.shape[1] * part.shape[2]
+        return first.as_strided((len(first), width), (width, 1)), None, None

@@ -1,0 +1,140 @@
+"""LayerNorm(x + Dropout(sublayer + bias)) in one pass over memory, and its gradient in another, for CUDA.
+
+The bias is that of the sub-layer's last projection: added here it costs nothing, and neither does its gradient.
+
+The residual connection reads x a second time, after the sub-layer did. So the output is returned twice, once for each
+reader: their two gradients then arrive apart, and backward adds them while it reads them.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from transduce.nn.kernels.partial_sums import fold, many_programs
+from transduce.nn.kernels.random_mask import draw_seeds, kept
+
+
+@triton.jit
+def _add_norm_forward(
+    x_ND, sublayer_ND, bias_D, gain_D, shift_D, seeds, y_ND, z_ND, mean_N, scale_N, tokens, p, epsilon,
+    D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
+    place = rows[:, None] * D + columns[None, :]
+    inside = (rows < tokens)[:, None] & (columns < D)[None, :]
+    x = tl.load(x_ND + place, mask=inside, other=0.0).to(tl.float32)
+    sublayer = tl.load(sublayer_ND + place, mask=inside, other=0.0).to(tl.float32)
+    bias = tl.load(bias_D + columns, mask=columns < D, other=0.0).to(tl.float32)
+    z = (x + (sublayer + bias[None, :]) * kept(place, seeds, p)).to(z_ND.dtype.element_ty)
+    tl.store(z_ND + place, z, mask=inside)
+    z = z.to(tl.float32)  # as backward will see it
+    mean = tl.sum(z, 1) / D
+    centred = tl.where(inside, z - mean[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(centred * centred, 1) / D + epsilon)
+    gain = tl.load(gain_D + columns, mask=columns < D, other=0.0).to(tl.float32)
+    shift = tl.load(shift_D + columns, mask=columns < D, other=0.0).to(tl.float32)
+    y = centred * scale[:, None] * gain[None, :] + shift[None, :]
+    tl.store(y_ND + place, y.to(y_ND.dtype.element_ty), mask=inside)
+    tl.store(mean_N + rows, mean, mask=rows < tokens)
+    tl.store(scale_N + rows, scale, mask=rows < tokens)
+
+
+@triton.jit
+def _add_norm_backward(
+    dy_ND, dy_again_ND, z_ND, mean_N, scale_N, gain_D, seeds, dx_ND, dsublayer_ND, shares_P3D, tokens, p,
+    D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    columns = tl.arange(0, D2)
+    gain = tl.load(gain_D + columns, mask=columns < D, other=0.0).to(tl.float32)
+    dbias = tl.zeros((ROWS, D2), tl.float32)
+    dgain, dshift = tl.zeros((ROWS, D2), tl.float32), tl.zeros((ROWS, D2), tl.float32)
+    for start in range(tl.program_id(0) * ROWS, tokens, tl.num_programs(0) * ROWS):
+        rows = start + tl.arange(0, ROWS)
+        place = rows[:, None] * D + columns[None, :]
+        inside = (rows < tokens)[:, None] & (columns < D)[None, :]
+        dy = tl.load(dy_ND + place, mask=inside, other=0.0).to(tl.float32)
+        dy += tl.load(dy_again_ND + place, mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(mean_N + rows, mask=rows < tokens, other=0.0)
+        scale = tl.load(scale_N + rows, mask=rows < tokens, other=0.0)
+        z = tl.load(z_ND + place, mask=inside, other=0.0).to(tl.float32)
+        normed = tl.where(inside, (z - mean[:, None]) * scale[:, None], 0.0)
+        g = dy * gain[None, :]
+        # A shift or a stretch of z leaves its norm as it is: those two directions get no gradient.
+        along_shift, along_stretch = tl.sum(g, 1) / D, tl.sum(g * normed, 1) / D
+        dz = (g - along_shift[:, None] - normed * along_stretch[:, None]) * scale[:, None]
+        dsublayer = dz * kept(place, seeds, p)
+        tl.store(dx_ND + place, dz.to(dx_ND.dtype.element_ty), mask=inside)
+        tl.store(dsublayer_ND + place, dsublayer.to(dsublayer_ND.dtype.element_ty), mask=inside)
+        dbias += dsublayer
+        dgain += dy * normed
+        dshift += dy
+    here = shares_P3D + tl.program_id(0) * 3 * D + columns
+    tl.store(here, tl.sum(dbias, 0), mask=columns < D)
+    tl.store(here + D, tl.sum(dgain, 0), mask=columns < D)
+    tl.store(here + 2 * D, tl.sum(dshift, 0), mask=columns < D)
+
+
+class AddNorm(torch.autograd.Function):
+    """LayerNorm(x + Dropout(sublayer + bias)), for two readers."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_ND: Tensor,
+        sublayer_ND: Tensor,
+        bias_D: Tensor,
+        gain_D: Tensor,
+        shift_D: Tensor,
+        p: float,
+        epsilon: float,
+    ) -> tuple[Tensor, Tensor]:
+        """(N, D) and (N, D) to (N, D), twice the same."""
+        N, D = x_ND.shape
+        seeds = draw_seeds(x_ND.device)
+        y_ND, z_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
+        mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
+        sizes = _sizes(D)
+        _add_norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
+            x_ND.contiguous(),
+            sublayer_ND.contiguous(),
+            bias_D,
+            gain_D,
+            shift_D,
+            seeds,
+            y_ND,
+            z_ND,
+            mean_N,
+            scale_N,
+            N,
+            p,
+            epsilon,
+            **sizes,
+        )
+        ctx.save_for_backward(z_ND, mean_N, scale_N, gain_D, seeds)
+        ctx.p = p
+        return y_ND, y_ND.view_as(y_ND)
+
+    @staticmethod
+    def backward(ctx: Any, dy_ND: Tensor, dy_again_ND: Tensor) -> Any:
+        """The gradients of x, the sub-layer's output, bias, gain and shift."""
+        z_ND, mean_N, scale_N, gain_D, seeds = ctx.saved_tensors
+        N, D = z_ND.shape
+        dx_ND, dsublayer_ND = torch.empty_like(z_ND), torch.empty_like(z_ND)
+        sizes = _sizes(D)
+        programs = many_programs(z_ND.device) * 4 // sizes["num_warps"]
+        shares_P3D = torch.empty(programs, 3, D, dtype=torch.float32, device=z_ND.device)
+        _add_norm_backward[(programs,)](
+            dy_ND.contiguous(), dy_again_ND.contiguous(), z_ND, mean_N, scale_N, gain_D, seeds,
+            dx_ND, dsublayer_ND, shares_P3D, N, ctx.p, **sizes,
+        )  # fmt: skip
+        dbias_D, dgain_D, dshift_D = fold(shares_P3D.flatten(1), gain_D.dtype).split(D)
+        return dx_ND, dsublayer_ND, dbias_D, dgain_D, dshift_D, None, None
+
+
+def _sizes(D: int) -> dict[str, int]:
+    D2 = triton.next_power_of_2(D)
+    warps = 2 if D2 <= 512 else 4
+    return {"D": D, "D2": D2, "ROWS": max(1, 512 * warps // D2), "num_warps": warps}

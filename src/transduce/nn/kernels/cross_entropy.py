@@ -1,0 +1,59 @@
+"""Smoothed cross-entropy and its gradient in place of the logits, for CUDA.
+
+One program owns one row. It walks over the row for the softmax's denominator and the sum of all logits, and once more,
+while the row is still in the cache, to replace each logit by its gradient.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 8192
+
+
+@triton.jit
+def _cross_entropy(logits_MV, labels_M, terms_M2, V, stride, smoothing, PAD: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    label, logits = tl.load(labels_M + row), logits_MV + row * stride
+    loss, nll = 0.0, 0.0
+    if label == PAD:
+        for start in range(0, V, BLOCK):
+            columns = start + tl.arange(0, BLOCK)
+            tl.store(logits + columns, tl.zeros((BLOCK,), logits_MV.dtype.element_ty), mask=columns < stride)
+    else:
+        top, total, logit_sum = float("-inf"), 0.0, 0.0
+        label_logit = tl.load(logits + label).to(tl.float32)
+        for start in range(0, V, BLOCK):
+            columns = start + tl.arange(0, BLOCK)
+            x = tl.load(logits + columns, mask=columns < stride, other=0.0).to(tl.float32)
+            logit_sum += tl.sum(tl.where(columns < V, x, 0.0), 0)
+            x = tl.where(columns < V, x, float("-inf"))
+            higher = tl.maximum(top, tl.max(x, 0))
+            total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+            top = higher
+        normaliser = top + tl.log(total)
+        for start in range(0, V, BLOCK):
+            columns = start + tl.arange(0, BLOCK)
+            x = tl.load(logits + columns, mask=columns < stride, other=0.0).to(tl.float32)
+            target = tl.where(columns == label, 1 - smoothing, 0.0) + smoothing / V
+            grad = tl.exp(x - normaliser) - target
+            tl.store(logits + columns, grad.to(logits_MV.dtype.element_ty), mask=columns < stride)
+        nll = normaliser - label_logit
+        loss = (1 - smoothing) * nll + smoothing * (normaliser - logit_sum / V)
+    tl.store(terms_M2 + row * 2, loss)
+    tl.store(terms_M2 + row * 2 + 1, nll)
+
+
+def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: int) -> tuple[Tensor, Tensor]:
+    """Sums of loss and negative log-likelihood, and the logits' gradient, which takes their place.
+
+    Where rows are padded to a round width (`stride`), the padding is overwritten too.
+    """
+    M, V = logits_MV.shape
+    terms_M2 = torch.empty(M, 2, dtype=torch.float32, device=logits_MV.device)
+    _cross_entropy[(M,)](
+        logits_MV, labels_M, terms_M2, V, logits_MV.stride(0), smoothing,
+        PAD=pad, BLOCK=min(_BLOCK, triton.next_power_of_2(V)), num_warps=16,
+    )  # fmt: skip
+    return terms_M2.sum(0), logits_MV

@@ -1,0 +1,69 @@
+"""Dropout(E[token] * scale + P[position]) in one pass over memory, for CUDA; returned twice, as in `add_norm`."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from transduce.nn.kernels.random_mask import draw_seeds, kept
+
+_ROWS = 2
+
+
+@triton.jit
+def _embed_forward(
+    token_N, position_N, weight_VD, table_TD, seeds, y_ND, tokens, scale, p,
+    D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
+    inside = (rows < tokens)[:, None] & (columns < D)[None, :]
+    token = tl.load(token_N + rows, mask=rows < tokens, other=0).to(tl.int64)
+    position = tl.load(position_N + rows, mask=rows < tokens, other=0)
+    word = tl.load(weight_VD + token[:, None] * D + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+    place = tl.load(table_TD + position[:, None] * D + columns[None, :], mask=inside, other=0.0)
+    here = rows[:, None] * D + columns[None, :]
+    y = (word * scale + place) * kept(here, seeds, p)
+    tl.store(y_ND + here, y.to(y_ND.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _embed_backward(dy_ND, dy_again_ND, seeds, dword_ND, size, scale, p, BLOCK: tl.constexpr):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    dy = tl.load(dy_ND + here, mask=here < size, other=0.0).to(tl.float32)
+    dy += tl.load(dy_again_ND + here, mask=here < size, other=0.0).to(tl.float32)
+    dword = dy * kept(here, seeds, p) * scale
+    tl.store(dword_ND + here, dword.to(dword_ND.dtype.element_ty), mask=here < size)
+
+
+class Embed(torch.autograd.Function):
+    """Token and position vectors summed, with dropout, for two readers."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, token_N: Tensor, position_N: Tensor, weight_VD: Tensor, table_TD: Tensor, scale: float, p: float
+    ) -> tuple[Tensor, Tensor]:
+        """(N) tokens at (N) places to (N, D), twice the same."""
+        N, D = len(token_N), weight_VD.shape[1]
+        seeds = draw_seeds(weight_VD.device)
+        y_ND = weight_VD.new_empty(N, D)
+        _embed_forward[(triton.cdiv(N, _ROWS),)](
+            token_N, position_N, weight_VD, table_TD, seeds, y_ND, N, scale, p,
+            D=D, D2=triton.next_power_of_2(D), ROWS=_ROWS, num_warps=2,
+        )  # fmt: skip
+        ctx.save_for_backward(token_N, seeds)
+        ctx.words, ctx.scale, ctx.p = len(weight_VD), scale, p
+        return y_ND, y_ND.view_as(y_ND)
+
+    @staticmethod
+    def backward(ctx: Any, dy_ND: Tensor, dy_again_ND: Tensor) -> Any:
+        """The gradient of the word vectors."""
+        token_N, seeds = ctx.saved_tensors
+        dy_ND, dy_again_ND = dy_ND.contiguous(), dy_again_ND.contiguous()
+        dword_ND, block = torch.empty_like(dy_ND), 1024
+        _embed_backward[(triton.cdiv(dy_ND.numel(), block),)](
+            dy_ND, dy_again_ND, seeds, dword_ND, dy_ND.numel(), ctx.scale, ctx.p, BLOCK=block
+        )
+        dweight_VD = torch.ops.aten.embedding_dense_backward(dword_ND, token_N.int(), ctx.words, -1, False)
+        return None, None, dweight_VD, None, None, None

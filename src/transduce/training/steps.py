@@ -1,0 +1,109 @@
+"""One training step after another: batches of the plan, their gradients, an update."""
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.data.plan import BatchPlan
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.text.tokenizer import Tokenizer
+from transduce.training.learner import Learner
+from transduce.training.loader import Batch, Loader
+from transduce.training.meter import Meter
+from transduce.training.recipe import Recipe
+from transduce.training.schedule import learning_rate
+
+
+class Steps(AbstractContextManager["Steps"]):
+    """Takes steps of a recipe, in any order of their numbers.
+
+    A step that does not fit the memory is taken again in smaller parts, and so are those after it.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        plan: BatchPlan,
+        tokenizer: Tokenizer,
+        model: EncoderDecoder,
+        optimizer: torch.optim.Adam,
+        say: Callable[[str], None],
+    ) -> None:
+        self.recipe, self.say = recipe, say
+        config, device = recipe.train, model.embedding.weight_VD.device
+        half = use_bfloat16(config.precision, device)
+        packed = half and device.type == "cuda"  # the packed engine runs: every batch can have the same shapes
+        self.meter = Meter(device)
+        self._learner = Learner(
+            model,
+            optimizer,
+            label_smoothing=config.label_smoothing,
+            clip_norm=config.clip_norm,
+            half=half,
+            capture=packed,
+        )
+        fixed_length = recipe.data.max_length + 1 if packed else None
+        self._loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
+        self._batches: Generator[list[Batch]] | None = None
+        self._next = -1
+
+    def take(self, step: int) -> tuple[float, Tensor]:
+        """Take step number `step`, counted from 0; returns its learning rate and the gradients' norm."""
+        config = self.recipe.train
+        while (found := self._gradients(step)) is None:
+            self._split_further()
+        sums, tokens = found
+        self.meter.add(sums, tokens)
+        rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
+        return rate, self._learner.update(step + 1, rate, tokens)
+
+    def _gradients(self, step: int) -> tuple[Tensor, int] | None:
+        """The step's sums of loss and plain loss, and its target tokens; None where memory ran out."""
+        config = self.recipe.train
+        if self._batches is None or step != self._next:
+            self._close()
+            self._batches = self._loader.ahead(step * config.accumulate)
+        parts = [part for _ in range(config.accumulate) for part in next(self._batches)]
+        self._next = step + 1
+        # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
+        torch.manual_seed(config.seed * 1_000_003 + step)
+        try:
+            return self._learner.gradients(parts), sum(part.target_tokens for part in parts)
+        except torch.OutOfMemoryError:
+            return None
+
+    def _split_further(self) -> None:
+        self._close()
+        self._learner.start_over()
+        if self._loader.device.type == "cuda":
+            torch.cuda.empty_cache()
+        whole = self._loader.plan.batch_tokens
+        if whole // self._loader.split <= 64:
+            raise RunError(
+                "memory does not hold even the smallest part of a batch; use a smaller model or lower data.max_length"
+            )
+        self._loader = replace(self._loader, split=2 * self._loader.split)
+        self.say(
+            f"out of memory: from here on each batch of {whole:,} tokens is computed in {self._loader.split} parts of "
+            "their own (the result is the same; a lower train.batch_tokens with a higher train.accumulate is faster)"
+        )
+
+    def _close(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
+
+    def __exit__(self, *_: Any) -> None:
+        self._close()
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether to compute in bfloat16."""
+    return precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
