@@ -73,8 +73,8 @@ def main() -> None:
             results[preset] = {"agreement": agreement(recipe, shards)}
             results[preset] |= measure(recipe, shards, Path(folder), options.rounds, options.steps, options.alone)
             torch.cuda.empty_cache()
-    if options.out:
-        options.out.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
+            if options.out:
+                options.out.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
 
 
 def ceiling() -> float:

@@ -1,6 +1,7 @@
 """The program as a user meets it: `python -m transduce`, with its files, outputs, exit codes and messages."""
 
 import fcntl
+import gzip
 import hashlib
 import json
 import math
@@ -632,6 +633,29 @@ def test_a_bad_device_for_translating_is_one_line(transduce: Any, trained: Any) 
 def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, words: list[str]) -> None:
     outcome = transduce("translate", "-m", "run", *words, stdin="ba\n", cwd=trained.folder)
     assert "must be" in complaint(outcome)
+
+
+# Where the time goes
+
+
+def test_a_profile_is_a_table_and_a_trace(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    outcome = transduce(
+        *trained.words, "--profile", "--set", "train.steps=16", "--out", tmp_path / "run", cwd=trained.folder
+    )
+    assert outcome.code == 0, outcome.err
+    table = (tmp_path / "run" / "profile" / "table.txt").read_text()
+    assert "ms a step on cpu" in table
+    assert "aten::addmm" in table
+    with gzip.open(tmp_path / "run" / "profile" / "trace.json.gz") as trace:
+        assert json.load(trace)["traceEvents"]
+
+
+def test_a_run_too_short_for_a_profile_says_so(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    outcome = transduce(
+        *trained.words, "--profile", "--set", "train.steps=2", "--out", tmp_path / "run", cwd=trained.folder
+    )
+    assert outcome.code == 0, outcome.err
+    assert "no profile: it takes 15 steps, and there were 2" in outcome.err
 
 
 # The same from Python

@@ -1,6 +1,7 @@
 """The largest batch that fits a GPU, for `train.batch_tokens = "auto"`."""
 
 import copy
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -12,8 +13,9 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.training.learner import Learner
 from transduce.training.loader import Batch, to_device
 from transduce.training.recipe import Recipe
+from transduce.training.steps import release_memory
 
-_SMALLEST, _ROUND = 2048, 256
+_SMALLEST, _ROUND = 1024, 256
 _MARGIN = 0.9
 """Share of the memory to use: batches of text differ a little from those of the trial."""
 
@@ -23,39 +25,41 @@ def largest_batch(recipe: Recipe, model: EncoderDecoder, corpus_tokens: int, *, 
     device = model.embedding.weight_VD.device
     if device.type != "cuda":
         raise ConfigError('train.batch_tokens = "auto" measures the memory of a GPU; give a number to train on a CPU')
-    torch.cuda.empty_cache()
+    release_memory()
     used = torch.cuda.memory_allocated(device)
     room = (torch.cuda.mem_get_info(device)[0] + used) * _MARGIN
+    most = max(_SMALLEST, corpus_tokens // 16)  # a batch as large as the corpus would leave nothing to shuffle
     measured: list[tuple[int, float]] = []
     tokens = _SMALLEST
-    while (peak := _peak_memory(recipe, model, tokens, half=half)) is not None:
+    while tokens <= most and (peak := _peak_memory(recipe, model, tokens, half=half)) is not None:
         measured.append((tokens, peak))
-        if peak > room / 4:  # large enough to go by
+        if peak > room / 4 and len(measured) > 1:  # large enough to go by
             break
         tokens *= 2
-    if len(measured) < 2:
+    if not measured:
         raise RunError(f"a batch of {_SMALLEST:,} tokens does not fit the GPU's memory; choose a smaller model")
-    (small, small_peak), (large, large_peak) = measured[-2:]
-    per_token = (large_peak - small_peak) / (large - small)
-    found = int(large + (room - large_peak) / per_token)
-    # A batch as large as the corpus would leave nothing to shuffle.
-    found = max(_SMALLEST, min(found, corpus_tokens // 16) // _ROUND * _ROUND)
-    while _peak_memory(recipe, model, found, half=half) is None:
-        found = int(found * 0.9) // _ROUND * _ROUND
-    return found
+    safe, peak = measured[-1]
+    if len(measured) > 1:
+        (before, peak_before) = measured[-2]
+        per_token = (peak - peak_before) / (safe - before)
+        found = min(most, int(safe + (room - peak) / per_token))
+        while (found := found // _ROUND * _ROUND) > safe:
+            if _peak_memory(recipe, model, found, half=half) is not None:
+                return found
+            found = int(found * 0.9)
+    return safe
 
 
 def _peak_memory(recipe: Recipe, model: EncoderDecoder, tokens: int, *, half: bool) -> float | None:
     """Most memory in use during a step with so many tokens; None where it does not fit."""
     device = model.embedding.weight_VD.device
     torch.cuda.reset_peak_memory_stats(device)
-    try:
+    peak: float | None = None
+    with suppress(torch.OutOfMemoryError):
         _trial_step(recipe, copy.deepcopy(model), _trial_batch(recipe, model, tokens), half=half)
-        return torch.cuda.max_memory_allocated(device)
-    except torch.OutOfMemoryError:
-        return None
-    finally:
-        torch.cuda.empty_cache()
+        peak = torch.cuda.max_memory_allocated(device)
+    release_memory()
+    return peak
 
 
 def _trial_step(recipe: Recipe, model: EncoderDecoder, batch: Batch, *, half: bool) -> None:

@@ -68,8 +68,9 @@ class Learner:
             torch.nn.utils.clip_grads_with_norm_(self._weights, self.clip_norm, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        for state in self.optimizer.state.values():
-            state["step"].fill_(number - 1)  # the fused updates between do not count there
+        if self._fused_adam is not None:
+            for state in self.optimizer.state.values():
+                state["step"].fill_(number - 1)  # the fused updates do not count there
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self._half:
@@ -93,7 +94,9 @@ class Learner:
 
     def _replay(self, batch: Batch) -> Tensor:
         if self._captured is None:
-            self._captured = Captured(lambda tensors: self._compute(batch.with_tensors(tensors)), batch.tensors)
+            self._captured = Captured(
+                lambda tensors: self._compute(batch.with_tensors(tensors)), batch.tensors, self._worker.zero_grad
+            )
         return self._captured(batch.tensors)
 
     def _widen(self) -> None:

@@ -83,8 +83,8 @@ class Loader:
     @property
     def part_tokens(self) -> int:
         """Tokens of each side that a part may have."""
-        whole = self.plan.batch_tokens
-        return whole if self.split == 1 else whole // self.split + self.plan.shards.index["max_length"] + 1
+        whole, longest = self.plan.batch_tokens, self.plan.shards.index["max_length" if self.bpe_dropout else "longest"]
+        return whole if self.split == 1 else min(whole, whole // self.split + longest + 1)
 
     def ahead(self, start: int) -> Generator[list[Batch]]:
         """Batches from `start` on, without end; a thread stays a few ahead."""

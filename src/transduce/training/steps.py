@@ -1,5 +1,6 @@
 """One training step after another: batches of the plan, their gradients, an update."""
 
+import gc
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -80,8 +81,7 @@ class Steps(AbstractContextManager["Steps"]):
     def _split_further(self) -> None:
         self._close()
         self._learner.start_over()
-        if self._loader.device.type == "cuda":
-            torch.cuda.empty_cache()
+        release_memory()
         whole = self._loader.plan.batch_tokens
         if whole // self._loader.split <= 64:
             raise RunError(
@@ -100,6 +100,13 @@ class Steps(AbstractContextManager["Steps"]):
 
     def __exit__(self, *_: Any) -> None:
         self._close()
+
+
+def release_memory() -> None:
+    """Give back what a step that failed has left behind."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:

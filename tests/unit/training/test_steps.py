@@ -1,0 +1,183 @@
+"""Steps of training: what memory does not hold is computed in parts, and the result is the same."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY, write_lines
+
+from transduce.data.plan import BatchPlan
+from transduce.errors import ConfigError, RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.text.tokenizer import Tokenizer
+from transduce.training import learner as learner_room
+from transduce.training.api import train
+from transduce.training.budget import largest_batch
+from transduce.training.learner import Learner
+from transduce.training.loader import Batch, Loader
+from transduce.training.recipe import load_recipe
+
+CPU = torch.device("cpu")
+SMALLEST = [  # few CPUs are quick with bfloat16
+    f"model.{name}={value}"
+    for name, value in {
+        "encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 1, "dropout": 0.0,
+    }.items()
+]  # fmt: skip
+SETTINGS = TINY | {"train.steps": 4, "train.save_every": 4, "model.dropout": 0.0}
+
+
+@pytest.fixture
+def files(tmp_path: Path, toy_pairs: Any) -> dict[str, Path]:
+    return {
+        name: write_lines(tmp_path / name, [pair[side] for pair in toy_pairs])
+        for side, name in enumerate(("src", "tgt"))
+    }
+
+
+def out_of_memory_above(monkeypatch: pytest.MonkeyPatch, tokens: int) -> list[int]:
+    """A machine on which larger batches do not fit; the list fills with the sizes of those that do."""
+    fitting: list[int] = []
+    compute = Learner._compute
+
+    def limited(self: Learner, batch: Batch) -> torch.Tensor:
+        if max(len(batch.src_N), len(batch.tgt_M)) > tokens:
+            raise torch.OutOfMemoryError("injected")
+        fitting.append(len(batch.tgt_M))
+        return compute(self, batch)
+
+    monkeypatch.setattr(Learner, "_compute", limited)
+    return fitting
+
+
+def test_a_step_out_of_memory_is_split_and_the_run_is_the_same(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path / "whole", **files, settings=SETTINGS)
+    capsys.readouterr()
+    fitting = out_of_memory_above(monkeypatch, 300)
+    outcome = train(tmp_path / "split", **files, settings=SETTINGS)
+
+    assert outcome.finished
+    assert len(fitting) > SETTINGS["train.steps"]
+    assert "out of memory: from here on each batch of 512 tokens is computed in 2 parts" in capsys.readouterr().err
+    whole, split = (losses(tmp_path / name) for name in ("whole", "split"))
+    assert len(whole) == SETTINGS["train.steps"]
+    assert split == pytest.approx(whole, rel=1e-4)
+
+
+def losses(run: Path) -> list[float]:
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record["loss"] for record in records if record["kind"] == "train"]
+
+
+def test_where_even_one_sentence_does_not_fit_the_run_ends_with_a_word(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out_of_memory_above(monkeypatch, 0)
+    with pytest.raises(RunError, match="memory does not hold even the smallest part"):
+        train(tmp_path / "run", **files, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("split", [2, 3, 8])
+@pytest.mark.parametrize("fixed_length", [None, 60])
+def test_the_parts_of_a_batch_hold_its_pairs_and_keep_to_their_size(
+    tmp_path: Path,
+    toy_pairs: Any,
+    toy_tokenizer: Tokenizer,
+    make_shards: Callable[..., Any],
+    split: int,
+    fixed_length: int | None,
+) -> None:
+    plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
+    whole = Loader(plan, toy_tokenizer, CPU)
+    parted = Loader(plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
+    for number in range(4):
+        (expected,), parts = whole.batch(number), parted.batch(number)
+        most = max(len(expected.src_N), len(expected.tgt_M))
+        assert most / parted.part_tokens <= len(parts) <= 2 * split
+        assert sum(part.target_tokens for part in parts) == expected.target_tokens
+        labels = torch.cat([part.labels_M[: part.target_tokens] for part in parts])
+        assert torch.equal(labels, expected.labels_M)
+        for part in parts:
+            sides = len(part.src_N), len(part.tgt_M)
+            assert max(sides) <= parted.part_tokens
+            assert fixed_length is None or set(sides) == {parted.part_tokens}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_bfloat16_copy_teaches_float32_weights(
+    tmp_path: Path, toy_pairs: Any, toy_tokenizer: Tokenizer, make_shards: Callable[..., Any], parts: int
+) -> None:
+    recipe = load_recipe(None, "tiny", {}, SMALLEST)
+    plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
+    batches = [Loader(plan, toy_tokenizer, CPU).batch(number)[0] for number in range(parts)]
+    tokens = sum(batch.target_tokens for batch in batches)
+    norms, moved = [], []
+    for half in (False, True):
+        torch.manual_seed(1)
+        model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
+        before = model.embedding.weight_VD.detach().clone()
+        optimizer = torch.optim.Adam(model.parameters())
+        student = Learner(model, optimizer, label_smoothing=0.1, clip_norm=0.0, half=half, capture=False)
+        for number in (1, 2):
+            student.gradients(batches)
+            norm = student.update(number, 1e-3, tokens)
+        norms.append(norm.item())
+        moved.append(model.embedding.weight_VD.detach() - before)
+        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+        assert all(
+            torch.equal(copy, weight.to(copy.dtype))
+            for copy, weight in zip(student._worker.parameters(), model.parameters(), strict=True)
+        )
+    assert norms[1] == pytest.approx(norms[0], rel=0.02)
+    assert torch.nn.functional.cosine_similarity(*(x.flatten() for x in moved), dim=0) > 0.95
+
+
+def test_a_captured_step_replays_the_computation_on_each_batch(
+    tmp_path: Path,
+    toy_pairs: Any,
+    toy_tokenizer: Tokenizer,
+    make_shards: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bookkeeping around a CUDA graph, with a stand-in for the graph that runs the function again."""
+
+    class Again:
+        def __init__(self, function: Any, inputs: list[torch.Tensor], forget: Callable[[], None]) -> None:
+            self.function, self.inputs = function, [x.clone() for x in inputs]
+            function(self.inputs)
+            forget()
+
+        def __call__(self, inputs: list[torch.Tensor]) -> Any:
+            for room, x in zip(self.inputs, inputs, strict=True):
+                room.copy_(x)
+            return self.function(self.inputs)
+
+    monkeypatch.setattr(learner_room, "Captured", Again)
+    recipe = load_recipe(None, "tiny", {}, SMALLEST)
+    plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
+    loader = Loader(plan, toy_tokenizer, CPU, fixed_length=60)
+    outcomes = []
+    for capture in (False, True):
+        torch.manual_seed(1)
+        model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
+        optimizer = torch.optim.Adam(model.parameters())
+        student = Learner(model, optimizer, label_smoothing=0.1, clip_norm=1.0, half=True, capture=capture)
+        for number in range(3):
+            batch = loader.batch(number)
+            sums = student.gradients(batch)
+            norm = student.update(number + 1, 1e-3, batch[0].target_tokens)
+        outcomes.append((sums, norm, model.embedding.weight_VD.detach()))
+    for plain, captured in zip(*outcomes, strict=True):
+        assert torch.equal(plain, captured)
+
+
+def test_the_largest_batch_is_a_matter_of_gpus() -> None:
+    recipe = load_recipe(None, "tiny", {}, ["train.batch_tokens=auto"])
+    assert recipe.train.batch_tokens == "auto"
+    with pytest.raises(ConfigError, match="give a number to train on a CPU"):
+        largest_batch(recipe, EncoderDecoder(recipe.model, 50), 10_000, half=False)
