@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -93,6 +94,16 @@ class HuggingFaceMarian(nn.Module):
                 attn_implementation="sdpa",
             )
         )
+
+    def train(self, mode: bool = True) -> Self:
+        """Train the layers, but without LayerDrop, whose toss of a coin for each layer keeps it from compiling whole.
+
+        The flag that says so also switches off dropout on the embeddings, which is to the peer's advantage.
+        """
+        super().train(mode)
+        for stack in (self.model.model.encoder, self.model.model.decoder):
+            stack.training = False
+        return self
 
     def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits (B, T, V)."""

@@ -237,7 +237,7 @@ def compiled_loss(peer: nn.Module, smoothing: float) -> Callable[..., torch.Tens
         batch = PaddedBatch(src_BS, tgt_BT, labels_BT, 0)
         return peer_loss(peer(batch), batch, smoothing)
 
-    return torch.compile(loss, dynamic=True)
+    return torch.compile(loss, dynamic=True, fullgraph=True)
 
 
 def peer_batches(shards: TokenShards, batches: int) -> list[PaddedBatch]:

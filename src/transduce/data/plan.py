@@ -58,7 +58,7 @@ class BatchPlan:
         # By length; among strata of one length those with a longer source and those with a longer target are mixed, so
         # that batches fill up on both sides at once.
         mixed = np.random.Generator(np.random.PCG64(pools)).permutation(len(longest))
-        strata = mixed[np.argsort(longest[mixed].sum(axis=1), kind="stable")]
+        strata = mixed[np.argsort(longest[mixed].max(axis=1), kind="stable")]
         # A pool of the longest pair of every stratum is longer than any real one: what suffices for it always does.
         return pools, strata, len(self._cuts(_running_sums(longest[strata]), self._budget))
 

@@ -118,7 +118,8 @@ def write_index(folder: Path, facts: dict[str, Any]) -> None:
         lengths.append(np.stack(sides, axis=1).astype(np.uint16))
         counts.append(len(sides[0]))
     joined = np.concatenate(lengths)
-    order = np.lexsort((joined[:, 0], joined.sum(axis=1, dtype=np.int64)))  # by both together, then by source
+    src, tgt = joined.astype(np.int64).T
+    order = np.lexsort((src - tgt, np.maximum(src, tgt)))  # by the longer side, then by which side that is
     np.save(folder / "order.npy", order.astype(np.uint32))
     np.save(folder / "lengths.npy", joined[order])
     index = {
