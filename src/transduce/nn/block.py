@@ -15,7 +15,6 @@ from transduce.nn.segments import Segments
 
 NormPlace = Literal["post", "pre"]
 
-
 Twice = tuple[Tensor, Tensor]
 """The same vectors for two readers, the sub-layer and the residual connection around it."""
 

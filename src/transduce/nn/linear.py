@@ -15,7 +15,7 @@ class Linear(nn.Linear):
 
     def forward(self, x_ND: Tensor, relu: bool = False) -> Tensor:
         """(N, width in) to (N, width out)."""
-        if kernels.fit(x_ND):
+        if kernels.fit(x_ND) and self.weight.dtype == x_ND.dtype:
             return _FusedLinear.apply(x_ND, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         y_ND = F.linear(x_ND, self.weight, self.bias)
         return y_ND.relu_() if relu else y_ND

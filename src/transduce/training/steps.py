@@ -69,11 +69,11 @@ class Steps(AbstractContextManager["Steps"]):
         if self._batches is None or step != self._next:
             self._close()
             self._batches = self._loader.ahead(step * config.accumulate)
-        parts = [part for _ in range(config.accumulate) for part in next(self._batches)]
         self._next = step + 1
         # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
         torch.manual_seed(config.seed * 1_000_003 + step)
         try:
+            parts = [part for _ in range(config.accumulate) for part in next(self._batches)]
             return self._learner.gradients(parts), sum(part.target_tokens for part in parts)
         except torch.OutOfMemoryError:
             return None

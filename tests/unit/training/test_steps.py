@@ -176,6 +176,25 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
         assert torch.equal(plain, captured)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_dropout_is_drawn_anew_for_each_step_and_follows_the_seed(
+    tmp_path: Path, toy_pairs: Any, toy_tokenizer: Tokenizer, make_shards: Callable[..., Any]
+) -> None:
+    recipe = load_recipe(None, "tiny", {}, ["model.dropout=0.5"])
+    plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
+    batch = Loader(plan, toy_tokenizer, torch.device("cuda"), fixed_length=60).batch(0)
+    model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).to("cuda")
+    student = Learner(
+        model, torch.optim.Adam(model.parameters()), label_smoothing=0.1, clip_norm=0.0, half=True, capture=True
+    )
+    losses = []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        losses.append(student.gradients(batch)[0].item())
+    assert losses[0] == losses[2]
+    assert losses[0] != losses[1]
+
+
 def test_the_largest_batch_is_a_matter_of_gpus() -> None:
     recipe = load_recipe(None, "tiny", {}, ["train.batch_tokens=auto"])
     assert recipe.train.batch_tokens == "auto"
