@@ -246,6 +246,25 @@ def test_adam(clip_norm: float) -> None:
                 close(optimizer.state[weight][name], theirs.state[expected][name], 1e-3)
 
 
+@pytest.mark.parametrize("clip_norm", [0.0, 300.0])
+def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_norm: float) -> None:
+    from transduce.nn.kernels.adam import FusedAdam
+
+    start = [draw(3, 5), draw(4100)]
+    weights, copies = leaves(*start), leaves(*start)
+    for copy in copies:
+        copy.grad = torch.ones_like(copy)
+    optimizer = torch.optim.Adam(weights)
+    fused = FusedAdam(optimizer, copies)
+    assert copies[0].grad is not None
+    copies[0].grad[1, 1] = math.nan
+    assert fused.step(1, 0.01, 1.0, clip_norm).isnan()
+    for weight, copy, before in zip(weights, copies, start, strict=True):
+        assert torch.equal(weight, before)
+        assert torch.equal(copy, before)
+        assert not optimizer.state[weight]["exp_avg"].any()
+
+
 # All together
 
 

@@ -47,6 +47,8 @@ class Display:
             f"step {step:,}/{self._steps:,}  loss {record['loss']:.3f}  ppl {record['perplexity']:.2f}  "
             f"{record['tokens_per_second']:,.0f} tok/s  lr {record['learning_rate']:.2e}  {record['memory_gb']:.1f} GB"
         )
+        if record["skipped"]:
+            text += f"  {record['skipped']} steps skipped: gradients not finite"
         if self._live:
             self._live.update(self._task, completed=step, description=text)
         else:

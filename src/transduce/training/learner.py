@@ -56,7 +56,10 @@ class Learner:
 
     @torch.no_grad()
     def update(self, number: int, rate: float, tokens: int) -> Tensor:
-        """Take update `number`, counted from 1, against the gradients per token; returns their norm."""
+        """Take update `number`, counted from 1, against the gradients per token; returns their norm.
+
+        Where that is not a finite number, the weights stay as they are.
+        """
         if self._half and not _gradients(self._weights):
             if self._captured and kernels.fit(self._worker.embedding.weight_VD):
                 return self._fused_update(number, rate, tokens)
@@ -64,6 +67,9 @@ class Learner:
         gradients = _gradients(self._weights)
         torch._foreach_mul_(gradients, 1 / tokens)
         norm = torch.nn.utils.get_total_norm(gradients)
+        if not norm.isfinite():
+            self.optimizer.zero_grad()
+            return norm
         if self.clip_norm:
             torch.nn.utils.clip_grads_with_norm_(self._weights, self.clip_norm, norm)
         for group in self.optimizer.param_groups:

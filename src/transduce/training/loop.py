@@ -1,10 +1,10 @@
 """The training loop: one function to be read from top to bottom."""
 
-import math
+import json
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -28,6 +28,7 @@ from transduce.training.checkpoint import (
     scheduled,
 )
 from transduce.training.display import Display
+from transduce.training.files import write_whole
 from transduce.training.loader import dropout_growth
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
@@ -36,6 +37,9 @@ from transduce.training.run_folder import RunFolder
 from transduce.training.signals import stop_on_signals
 from transduce.training.steps import Steps, use_bfloat16
 from transduce.training.validate import Validation, attention_picture
+
+_SKIPPED_AT_MOST = 10
+"""So many steps in a row without finite gradients end a run."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +119,12 @@ def _train(recipe: Recipe, run: RunFolder, display: Display, *, profile: bool) -
 
             if progress.step % config.log_every == 0 or saving:
                 measured = steps.meter.read()
-                if not (math.isfinite(measured["loss"]) and math.isfinite(norm.item())):
-                    raise RunError(
-                        f"training diverged before step {progress.step} (loss {measured['loss']}, gradient norm "
-                        f"{norm.item()}); the checkpoints are intact. Lower train.learning_rate_scale or set "
-                        "train.clip_norm=1.0"
-                    )
+                if steps.meter.skipped_in_a_row() >= _SKIPPED_AT_MOST:
+                    _give_up(run, steps, progress.step)
                 progress.seconds += measured.pop("seconds")
+                finite_norm = norm.item() if norm.isfinite() else None
                 record = run.metrics.add(
-                    "train", step=progress.step, **measured, learning_rate=rate, grad_norm=norm.item()
+                    "train", step=progress.step, **measured, learning_rate=rate, grad_norm=finite_norm
                 )
                 display.show(record)
 
@@ -140,6 +141,17 @@ def _train(recipe: Recipe, run: RunFolder, display: Display, *, profile: bool) -
     finished = progress.step >= config.steps
     scores = _finish(recipe, run, model, validation, progress, facts, display) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
+
+
+def _give_up(run: RunFolder, steps: Steps, step: int) -> NoReturn:
+    """Write down what could not be learnt from, and stop."""
+    bad = {f"step {number + 1}": steps.pairs(number) for number in range(max(0, step - _SKIPPED_AT_MOST), step)}
+    write_whole(run.bad_batches, json.dumps(bad, indent=1).encode())
+    raise RunError(
+        f"the gradients of {_SKIPPED_AT_MOST} steps in a row, up to step {step}, were not finite numbers; weights and "
+        f"checkpoints are as they were before them, the numbers of their pairs are in {run.bad_batches}. "
+        "Look at those, lower train.learning_rate_scale, or set train.clip_norm=1.0"
+    )
 
 
 def _settle_batch_tokens(recipe: Recipe, model: EncoderDecoder, prepared: Prepared, display: Display) -> Recipe:

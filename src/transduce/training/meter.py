@@ -16,22 +16,31 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self._skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._clear()
 
-    def add(self, sums: Tensor, tokens: int) -> None:
-        """Count one batch by its sums of loss and plain loss."""
-        self.sums += sums
+    def add(self, sums: Tensor, tokens: int, norm: Tensor) -> None:
+        """Count one step by its sums of loss and plain loss, its target tokens and the norm of its gradients.
+
+        A step whose norm is not a finite number was skipped: it counts as that, and its loss does not count.
+        """
+        finite = norm.isfinite()
+        self._sums += torch.where(finite, sums, 0.0)
+        self._counted += finite * tokens
+        self._skipped += ~finite
+        self._skipped_in_a_row = torch.where(finite, 0, self._skipped_in_a_row + 1)
         self.tokens += tokens
 
     def read(self) -> dict[str, float]:
-        """Means since the last reading."""
-        loss, nll = (self.sums / max(1, self.tokens)).tolist()
+        """Means since the last reading, and the steps that were skipped."""
+        loss, nll = (self._sums / self._counted.clamp(min=1)).tolist()
         seconds = time.monotonic() - self.began
         values = {
             "loss": loss,
             "perplexity": math.exp(min(nll, 50)),
             "tokens_per_second": self.tokens / seconds,
             "memory_gb": _memory_gb(self.device),
+            "skipped": int(self._skipped.item()),
             "seconds": seconds,
         }
         self._clear()
@@ -44,8 +53,14 @@ class Meter:
         yield
         self.began += time.monotonic() - since
 
+    def skipped_in_a_row(self) -> int:
+        """Steps skipped since the last that was not."""
+        return int(self._skipped_in_a_row.item())
+
     def _clear(self) -> None:
-        self.sums, self.tokens, self.began = torch.zeros(2, device=self.device), 0, time.monotonic()
+        self._sums = torch.zeros(2, device=self.device)
+        self._counted, self._skipped = torch.zeros(2, dtype=torch.int64, device=self.device)
+        self.tokens, self.began = 0, time.monotonic()
 
 
 def _memory_gb(device: torch.device) -> float:

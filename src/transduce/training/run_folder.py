@@ -29,6 +29,7 @@ class RunFolder:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
         self.tokenizer, self.report, self.profile = path / "tokenizer.model", path / "report.html", path / "profile"
+        self.bad_batches = path / "bad_batches.json"
         self.metrics = Metrics(path / "metrics.jsonl")
 
     def check(self, recipe: Recipe) -> Recipe:

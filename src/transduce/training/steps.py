@@ -59,9 +59,15 @@ class Steps(AbstractContextManager["Steps"]):
         while (found := self._gradients(step)) is None:
             self._split_further()
         sums, tokens = found
-        self.meter.add(sums, tokens)
         rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
-        return rate, self._learner.update(step + 1, rate, tokens)
+        norm = self._learner.update(step + 1, rate, tokens)
+        self.meter.add(sums, tokens, norm)
+        return rate, norm
+
+    def pairs(self, step: int) -> list[int]:
+        """The numbers of the pairs of sentences that step number `step` learns from."""
+        plan, accumulate = self._loader.plan, self.recipe.train.accumulate
+        return [int(pair) for n in range(accumulate) for pair in plan.batch(step * accumulate + n)]
 
     def _gradients(self, step: int) -> tuple[Tensor, int] | None:
         """The step's sums of loss and plain loss, and its target tokens; None where memory ran out."""

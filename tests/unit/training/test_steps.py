@@ -1,13 +1,16 @@
 """Steps of training: what memory does not hold is computed in parts, and the result is the same."""
 
 import json
+import math
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import TINY, write_lines
+from safetensors.torch import load_file
 
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, RunError
@@ -80,6 +83,46 @@ def test_where_even_one_sentence_does_not_fit_the_run_ends_with_a_word(
     out_of_memory_above(monkeypatch, 0)
     with pytest.raises(RunError, match="memory does not hold even the smallest part"):
         train(tmp_path / "run", **files, settings=SETTINGS)
+
+
+def spoil_gradients(monkeypatch: pytest.MonkeyPatch, number: float, steps: set[int]) -> None:
+    """Put this number into the gradients of these steps, counted from 0."""
+    compute, seen = Learner._compute, count()
+
+    def spoilt(self: Learner, batch: Batch) -> torch.Tensor:
+        sums = compute(self, batch)
+        if next(seen) in steps:
+            gradient = next(iter(self._worker.parameters())).grad
+            assert gradient is not None
+            gradient[-1, -1] = number
+        return sums
+
+    monkeypatch.setattr(Learner, "_compute", spoilt)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_step_whose_gradients_are_not_finite_is_skipped_and_counted(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    spoil_gradients(monkeypatch, number, {1, 2})
+    outcome = train(tmp_path / "run", **files, settings=SETTINGS)
+    assert outcome.finished
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["skipped"] for record in records if record["kind"] == "train"] == [0, 1, 1, 0]
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        tensors = load_file(tmp_path / "run" / "checkpoints" / "step-4" / name)
+        assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_a_run_without_finite_gradients_stops_and_names_the_pairs(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil_gradients(monkeypatch, math.nan, set(range(3, 100)))
+    with pytest.raises(RunError, match=r"10 steps in a row, up to step 13, were not finite"):
+        train(tmp_path / "run", **files, settings=SETTINGS | {"train.steps": 50})
+    bad = json.loads((tmp_path / "run" / "bad_batches.json").read_text())
+    assert list(bad) == [f"step {number}" for number in range(4, 14)]
+    assert all(pairs and all(isinstance(pair, int) for pair in pairs) for pairs in bad.values())
 
 
 @pytest.mark.parametrize("split", [2, 3, 8])

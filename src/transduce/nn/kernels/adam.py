@@ -43,10 +43,13 @@ def _adam(
     blocks_C2, addresses_TA, sizes_T, factor, rate, root_correction, beta1, beta2, epsilon,
     HALF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    scale = tl.load(factor)
+    if scale == 0:  # the gradients are not finite: everything stays as it is
+        return
     address, here, size = _place(blocks_C2, addresses_TA, sizes_T, 5, BLOCK)
     weights, means = _at(address, 0, here, tl.float32), _at(address, 1, here, tl.float32)
     squares, halves = _at(address, 2, here, tl.float32), _at(address, 4, here, HALF)
-    g = tl.load(_at(address, 3, here, HALF), mask=here < size, other=0.0).to(tl.float32) * tl.load(factor)
+    g = tl.load(_at(address, 3, here, HALF), mask=here < size, other=0.0).to(tl.float32) * scale
     mean = beta1 * tl.load(means, mask=here < size, other=0.0) + (1 - beta1) * g
     square = beta2 * tl.load(squares, mask=here < size, other=0.0) + (1 - beta2) * g * g
     weight = tl.load(weights, mask=here < size, other=0.0)
@@ -83,11 +86,15 @@ class FusedAdam:
         self._sizes = {"HALF": tl.bfloat16 if halves[0].dtype == torch.bfloat16 else tl.float32, "BLOCK": _BLOCK}
 
     def step(self, number: int, rate: float, scale: float, clip_norm: float) -> Tensor:
-        """Update number `number`, counted from 1, with gradients times `scale`; returns their norm."""
+        """Update number `number`, counted from 1, with gradients times `scale`; returns their norm.
+
+        Where that is not a finite number, the weights stay as they are.
+        """
         grid = (len(self._shares_C),)
         _square_sum[grid](*self._tables, self._shares_C, **self._sizes)
         norm = self._shares_C.sum().sqrt() * scale
         factor = (clip_norm / (norm + 1e-6)).clamp(max=1.0) * scale if clip_norm else torch.full_like(norm, scale)
+        factor = torch.where(norm.isfinite(), factor, 0.0)
         correction1, correction2 = 1 - self._beta1**number, 1 - self._beta2**number
         _adam[grid](
             *self._tables, factor, rate / correction1, correction2**-0.5, self._beta1, self._beta2, self._epsilon,
