@@ -38,8 +38,8 @@ from transduce.training.signals import stop_on_signals
 from transduce.training.steps import Steps, use_bfloat16
 from transduce.training.validate import Validation, attention_picture
 
-_SKIPPED_AT_MOST = 10
-"""So many steps in a row without finite gradients end a run."""
+_SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
+"""Steps in a row without finite gradients: so many, and no checkpoint is written; so many, and the run ends."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,12 @@ def _train(recipe: Recipe, run: RunFolder, display: Display, *, profile: bool) -
 
             if progress.step % config.log_every == 0 or saving:
                 measured = steps.meter.read()
-                if steps.meter.skipped_in_a_row() >= _SKIPPED_AT_MOST:
-                    _give_up(run, steps, progress.step)
+                skipped = steps.meter.skipped_in_a_row()
+                if skipped >= _SKIPPED_AT_MOST or (is_last and skipped >= _SUSPICIOUS):
+                    _give_up(run, steps, progress.step, skipped)
+                if saving and skipped >= _SUSPICIOUS:
+                    saving = False
+                    display.say(f"no checkpoint at step {progress.step:,}: {skipped} steps before it were skipped")
                 progress.seconds += measured.pop("seconds")
                 finite_norm = norm.item() if norm.isfinite() else None
                 record = run.metrics.add(
@@ -143,14 +147,14 @@ def _train(recipe: Recipe, run: RunFolder, display: Display, *, profile: bool) -
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 
 
-def _give_up(run: RunFolder, steps: Steps, step: int) -> NoReturn:
+def _give_up(run: RunFolder, steps: Steps, step: int, skipped: int) -> NoReturn:
     """Write down what could not be learnt from, and stop."""
-    bad = {f"step {number + 1}": steps.pairs(number) for number in range(max(0, step - _SKIPPED_AT_MOST), step)}
+    bad = {f"step {number + 1}": steps.pairs(number) for number in range(step - skipped, step)[-_SKIPPED_AT_MOST:]}
     write_whole(run.bad_batches, json.dumps(bad, indent=1).encode())
     raise RunError(
-        f"the gradients of {_SKIPPED_AT_MOST} steps in a row, up to step {step}, were not finite numbers; weights and "
-        f"checkpoints are as they were before them, the numbers of their pairs are in {run.bad_batches}. "
-        "Look at those, lower train.learning_rate_scale, or set train.clip_norm=1.0"
+        f"the gradients of {skipped} steps in a row, up to step {step}, were not finite numbers; the checkpoints are "
+        f"older than that, the numbers of the pairs in those steps are in {run.bad_batches}. "
+        "Look at them, lower train.learning_rate_scale, or set train.clip_norm=1.0"
     )
 
 
