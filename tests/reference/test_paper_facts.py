@@ -291,7 +291,7 @@ def explicit_loss(hidden_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor, smo
 def test_the_loss_and_its_gradients_are_those_of_the_explicit_distribution(
     smoothing: float, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_module, "_LOGITS_AT_ONCE", {"cpu": logits_at_once, "gpu": logits_at_once})
+    monkeypatch.setattr(loss_module, "_NEAR_A_CACHE", logits_at_once)
     hidden_MD, labels_M, embedding_VD = loss_case(seed=1)
     expected, expected_nll = explicit_loss(hidden_MD, labels_M, embedding_VD, smoothing)
     expected_grads = torch.autograd.grad(0.7 * expected, [hidden_MD, embedding_VD])

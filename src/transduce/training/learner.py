@@ -49,7 +49,7 @@ class Learner:
         """Compute the gradients of the parts' summed loss; returns the sums of loss and plain loss."""
         sums = torch.zeros(2, device=self._weights[0].device)
         for part in parts:
-            sums += self._compute(part) if not self._capture else self._replay(part)
+            sums += self._replay(part) if self._capture else self._compute(part)
             if self._half and len(parts) > 1:
                 self._widen()
         return sums
@@ -74,9 +74,9 @@ class Learner:
             torch.nn.utils.clip_grads_with_norm_(self._weights, self.clip_norm, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        if self._fused_adam is not None:
+        if self._half:
             for state in self.optimizer.state.values():
-                state["step"].fill_(number - 1)  # the fused updates do not count there
+                state["step"].fill_(number - 1)  # fused updates, of which there may have been some, do not count there
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self._half:

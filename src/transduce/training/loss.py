@@ -1,7 +1,8 @@
 """Label-smoothed cross-entropy over the vocabulary (section 5.4), joined with the projection that feeds it.
 
-The logits of a whole batch would be its largest tensor by far. Here they exist for a few rows at a time: forward
-computes their loss and, while they are there, their gradients.
+The logits of a whole batch would be its largest tensor by far. Here they exist for some rows at a time: forward
+computes their loss and, while they are there, their gradients. Only where a kernel replaces half-precision logits by
+their gradients in place may those rows be a whole batch.
 """
 
 from typing import Any
@@ -12,8 +13,8 @@ from torch import Tensor
 from transduce.nn import kernels
 from transduce.text.tokenizer import PAD
 
-_LOGITS_AT_ONCE = {"cpu": 1 << 22, "gpu": 1 << 30}
-"""As many as stay near the cache of a CPU, or fill a GPU."""
+_NEAR_A_CACHE, _FILL_A_GPU, _IN_PLACE = 1 << 22, 1 << 28, 1 << 30
+"""Logits at once: on a CPU, on a GPU in float32, and on a GPU by the kernel that needs no room beside them."""
 
 
 def smoothed_cross_entropy(
@@ -35,12 +36,15 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_MD: Tensor, weight_VD: Tensor, labels_M: Tensor, smoothing: float, wants_grad: bool
     ) -> Any:
-        (M, _), V, on_cpu = hidden_MD.shape, len(weight_VD), hidden_MD.device.type == "cpu"
-        terms = _fused_terms if kernels.fit(hidden_MD) else _terms
+        (M, _), V = hidden_MD.shape, len(weight_VD)
+        if kernels.fit(hidden_MD):
+            terms, at_once = _fused_terms, _IN_PLACE
+        else:
+            terms, at_once = _terms, _NEAR_A_CACHE if hidden_MD.device.type == "cpu" else _FILL_A_GPU
         grad_hidden_MD = torch.empty_like(hidden_MD)
         grad_weight_VD: Tensor | None = None
         sums = torch.zeros(2, device=hidden_MD.device)
-        chunks = -(-M * V // _LOGITS_AT_ONCE["cpu" if on_cpu else "gpu"])
+        chunks = -(-M * V // at_once)
         rows = -(-M // max(1, chunks))
         for start in range(0, M, rows):
             part = slice(start, start + rows)

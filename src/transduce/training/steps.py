@@ -21,7 +21,7 @@ from transduce.training.schedule import learning_rate
 
 
 class Steps(AbstractContextManager["Steps"]):
-    """Takes steps of a recipe, in any order of their numbers.
+    """Takes the steps of a recipe one after another, from any of them on.
 
     A step that does not fit the memory is taken again in smaller parts, and so are those after it.
     """
@@ -51,7 +51,6 @@ class Steps(AbstractContextManager["Steps"]):
         fixed_length = recipe.data.max_length + 1 if packed else None
         self._loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
         self._batches: Generator[list[Batch]] | None = None
-        self._next = -1
 
     def take(self, step: int) -> tuple[float, Tensor]:
         """Take step number `step`, counted from 0; returns its learning rate and the gradients' norm."""
@@ -72,10 +71,8 @@ class Steps(AbstractContextManager["Steps"]):
     def _gradients(self, step: int) -> tuple[Tensor, int] | None:
         """The step's sums of loss and plain loss, and its target tokens; None where memory ran out."""
         config = self.recipe.train
-        if self._batches is None or step != self._next:
-            self._close()
+        if self._batches is None:
             self._batches = self._loader.ahead(step * config.accumulate)
-        self._next = step + 1
         # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
         torch.manual_seed(config.seed * 1_000_003 + step)
         try:
@@ -95,8 +92,8 @@ class Steps(AbstractContextManager["Steps"]):
             )
         self._loader = replace(self._loader, split=2 * self._loader.split)
         self.say(
-            f"out of memory: from here on each batch of {whole:,} tokens is computed in {self._loader.split} parts of "
-            "their own (the result is the same; a lower train.batch_tokens with a higher train.accumulate is faster)"
+            f"out of memory: from here on each batch of {whole:,} tokens is computed in {self._loader.split} parts "
+            "(the result is the same)"
         )
 
     def _close(self) -> None:

@@ -169,6 +169,10 @@ def test_a_bfloat16_copy_teaches_float32_weights(
         for number in (1, 2):
             student.gradients(batches)
             norm = student.update(number, 1e-3, tokens)
+            if half:  # as after fused updates, which leave Adam's own count alone
+                for state in optimizer.state.values():
+                    assert state["step"].item() == number
+                    state["step"].zero_()
         norms.append(norm.item())
         moved.append(model.embedding.weight_VD.detach() - before)
         assert {weight.dtype for weight in model.parameters()} == {torch.float32}

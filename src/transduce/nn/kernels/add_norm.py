@@ -93,25 +93,13 @@ class AddNorm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(N, D) and (N, D) to (N, D), twice the same."""
         N, D = x_ND.shape
+        x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
         seeds = draw_seeds(x_ND.device)
         y_ND, z_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
         mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
         sizes = _sizes(D)
         _add_norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
-            x_ND.contiguous(),
-            sublayer_ND.contiguous(),
-            bias_D,
-            gain_D,
-            shift_D,
-            seeds,
-            y_ND,
-            z_ND,
-            mean_N,
-            scale_N,
-            N,
-            p,
-            epsilon,
-            **sizes,
+            x_ND, sublayer_ND, bias_D, gain_D, shift_D, seeds, y_ND, z_ND, mean_N, scale_N, N, p, epsilon, **sizes
         )
         ctx.save_for_backward(z_ND, mean_N, scale_N, gain_D, seeds)
         ctx.p = p
