@@ -96,7 +96,7 @@ class HuggingFaceMarian(nn.Module):
         )
 
     def train(self, mode: bool = True) -> Self:
-        """Train the layers, but without LayerDrop, whose toss of a coin for each layer keeps it from compiling whole.
+        """Train the layers, but without LayerDrop and its toss of a coin for each layer.
 
         The flag that says so also switches off dropout on the embeddings, which is to the peer's advantage.
         """
@@ -107,14 +107,25 @@ class HuggingFaceMarian(nn.Module):
 
     def forward(self, batch: PaddedBatch) -> Tensor:
         """Logits (B, T, V)."""
+        return self.project(self.hidden(batch))
+
+    def hidden(self, batch: PaddedBatch) -> Tensor:
+        """The decoder's last layer (B, T, D)."""
         mask_BS = (batch.src_BS != PAD).long()
-        return self.model(
+        return self.model.model(
             input_ids=batch.src_BS, attention_mask=mask_BS, decoder_input_ids=batch.tgt_BT, use_cache=False
-        ).logits
+        ).last_hidden_state
+
+    def project(self, hidden_BTD: Tensor) -> Tensor:
+        """Logits (B, T, V) of it."""
+        return self.model.lm_head(hidden_BTD) + self.model.final_logits_bias
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """Of encoder and decoder."""
+        return [*self.model.model.encoder.layers, *self.model.model.decoder.layers]
 
 
-def peer_loss(logits_BTV: Tensor, batch: PaddedBatch, smoothing: float) -> Tensor:
+def peer_loss(logits_BTV: Tensor, labels_BT: Tensor, smoothing: float) -> Tensor:
     """Smoothed cross-entropy per target token, by torch's own function."""
-    return F.cross_entropy(
-        logits_BTV.flatten(0, 1), batch.labels_BT.flatten(), ignore_index=PAD, label_smoothing=smoothing
-    )
+    return F.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten(), ignore_index=PAD, label_smoothing=smoothing)

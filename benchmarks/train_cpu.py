@@ -79,7 +79,9 @@ def training_steps(recipe: Recipe) -> dict[str, Callable[[Batch], None]]:
     steps = {"transduce": training_step(ours, our_loss)}
     for name, peer_class in (("torch.nn.Transformer", TorchTransformer), ("Hugging Face Marian", HuggingFaceMarian)):
         peer = peer_class(recipe.model, V).train()
-        steps[name] = training_step(peer, lambda batch, peer=peer: peer_loss(peer(p := padded(batch)), p, smoothing))
+        steps[name] = training_step(
+            peer, lambda batch, peer=peer: peer_loss(peer(p := padded(batch)), p.labels_BT, smoothing)
+        )
     return steps
 
 

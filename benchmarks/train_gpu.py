@@ -4,7 +4,7 @@
 
 Ours is the real step: shards, batch plan, loader, `Steps`, dropout, label smoothing, fused Adam, gradient norm, a line
 of metrics every 50 steps. The peer gets its best: batches that lie on the GPU already, sorted by length over pools of
-64 batches; scaled dot-product attention, torch.compile of model and loss, bfloat16 autocast, fused Adam, no gradient
+64 batches; scaled dot-product attention, torch.compile of layers and loss, bfloat16 autocast, fused Adam, no gradient
 norm. Only real (not padding) target tokens count.
 
 First, the loss and the gradients of one batch are held against the `reference` engine in float32.
@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from peers import HuggingFaceMarian, PaddedBatch, peer_loss
 from setting import describe, wmt_like_corpus
-from torch import nn
 
 from transduce.data.batch import fill, pack
 from transduce.data.plan import BatchPlan
@@ -223,21 +222,26 @@ def peer_steps(recipe: Recipe, shards: TokenShards) -> Iterator[int]:
     for step in count():
         batch = batches[step % len(batches)]
         with torch.autocast("cuda", torch.bfloat16):
-            value = loss(batch.src_BS, batch.tgt_BT, batch.labels_BT)
+            value = loss(batch)
         value.backward()
         optimizer.step()
         optimizer.zero_grad()
         yield batch.target_tokens
 
 
-def compiled_loss(peer: nn.Module, smoothing: float) -> Callable[..., torch.Tensor]:
-    """Model and loss in one compiled graph that takes any shape."""
+def compiled_loss(peer: HuggingFaceMarian, smoothing: float) -> Callable[[PaddedBatch], torch.Tensor]:
+    """The layers, and the projection with the loss, compiled for any shape.
 
-    def loss(src_BS: torch.Tensor, tgt_BT: torch.Tensor, labels_BT: torch.Tensor) -> torch.Tensor:
-        batch = PaddedBatch(src_BS, tgt_BT, labels_BT, 0)
-        return peer_loss(peer(batch), batch, smoothing)
+    Compiled as one graph for any shape, it had not taken its first step after five minutes.
+    """
+    for layer in peer.layers:
+        layer.compile(dynamic=True, fullgraph=True)
 
-    return torch.compile(loss, dynamic=True, fullgraph=True)
+    @torch.compile(dynamic=True, fullgraph=True)
+    def head(hidden_BTD: torch.Tensor, labels_BT: torch.Tensor) -> torch.Tensor:
+        return peer_loss(peer.project(hidden_BTD), labels_BT, smoothing)
+
+    return lambda batch: head(peer.hidden(batch), batch.labels_BT)
 
 
 def peer_batches(shards: TokenShards, batches: int) -> list[PaddedBatch]:
