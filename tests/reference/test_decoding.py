@@ -261,14 +261,6 @@ def test_a_forced_prefix_starts_the_output_and_the_rest_is_the_best_after_it(alp
         assert all(tuple(hypothesis.tokens[: len(prefix)]) == prefix for hypothesis in group)
 
 
-def test_a_prefix_beyond_the_limit_raises_the_limit() -> None:
-    decoder = TableDecoder(2)
-    for config in (SearchConfig(beam=4, max_extra=0), SearchConfig(beam=1, max_extra=0)):
-        found = search(decoder, ["a", "b"], [1, 1], config, prefixes=[(4, 5, 6), ()])
-        assert found[0][0].tokens == [4, 5, 6]
-        assert len(found[1][0].tokens) <= 1
-
-
 @pytest.mark.parametrize("beam", [2, 4])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) -> None:
@@ -293,7 +285,8 @@ def test_greedy_search_takes_the_likeliest_word_again_and_again(alpha: float) ->
     names, lengths = list("abcdefgh"), [3, 0, 5, 1, 6, 6, 6, 2]
     for seed in range(5):
         decoder = TableDecoder(seed)
-        found = search(decoder, names, lengths, SearchConfig(beam=1, length_penalty=alpha, max_extra=2))
+        limits = [length + 2 for length in lengths]
+        found = search(decoder, names, limits, SearchConfig(beam=1, length_penalty=alpha))
         for name, length, group in zip(names, lengths, found, strict=True):
             (hypothesis,) = group
             assert hypothesis.tokens == greedy_output(decoder, name, length + 2)
@@ -416,8 +409,8 @@ def test_sampled_outputs_carry_the_models_own_probability_and_come_best_first() 
 
 def test_the_same_seed_samples_the_same_outputs_and_another_seed_others() -> None:
     def sample(seed: int) -> list[list[Hypothesis]]:
-        config = SearchConfig(sample=True, nbest=4, max_extra=6, seed=seed)
-        return search(TableDecoder(5, end_bonus=-1.0), list("abc"), [2, 0, 4], config)
+        config = SearchConfig(sample=True, nbest=4, seed=seed)
+        return search(TableDecoder(5, end_bonus=-1.0), list("abc"), [8, 6, 10], config)
 
     assert sample(1) == sample(1)
     assert sample(1) != sample(2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.text.tokenizer import Tokenizer
@@ -94,7 +95,8 @@ def test_alignments_do_not_depend_on_batch_neighbours(translator: Translator) ->
 def test_results_do_not_depend_on_batch_neighbours(
     make: Callable[..., Translator], beam: int, batch_tokens: int
 ) -> None:
-    many = make(batch_tokens=batch_tokens).hypotheses(TEXTS, beam=beam)
+    plain = PlainEngine(make().model, batch_tokens)
+    many = make(engine=plain).hypotheses(TEXTS, beam=beam)
     alone = [make().hypotheses([text], beam=beam)[0] for text in TEXTS]
     for a, b in zip(many, alone, strict=True):
         assert a[0].tokens == b[0].tokens
@@ -210,7 +212,9 @@ def test_learnt_positions_bound_the_output_instead_of_failing(
 
 
 def test_sampling_draws_anew_for_every_text(untrained_model: Any, toy_tokenizer: Tokenizer) -> None:
-    translator = Translator(untrained_model, toy_tokenizer, batch_tokens=1)  # every text is a batch of its own
+    translator = Translator(
+        untrained_model, toy_tokenizer, engine=PlainEngine(untrained_model, 1)
+    )  # each a batch of its own
     outputs = translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
     assert len(set(outputs)) > 1
     assert outputs == translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)

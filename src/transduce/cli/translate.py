@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,7 +48,7 @@ def translate(
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra,
         "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     translator = Translator.load(found, device=device, **options)
     lines = _lines(files or [])
     done = 0

@@ -1,6 +1,5 @@
 """How to search, and the one call that does it."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,16 +50,12 @@ class SearchConfig:
 def search(
     decoder: Decoder,
     source: Any,
-    source_lengths: Sequence[int],
+    limits: Sequence[int],
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
-    longest: int | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The outputs of every sentence, best first; none has more than `longest` tokens."""
-    limits = [min(length + config.max_extra, longest or sys.maxsize) for length in source_lengths]
-    if prefixes:
-        limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, prefixes, strict=True)]
+    """The outputs of every sentence, best first; sentence b's have at most limits[b] tokens."""
     common: dict[str, Any] = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)

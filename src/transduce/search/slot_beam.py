@@ -1,0 +1,129 @@
+"""Beam search whose whole state lies on the GPU, in slots that sentences enter and leave at any step.
+
+It finds what `beam.beam_search` finds; with one row a slot, what greedy search finds. A step is two kernels and no word
+from the CPU, so it can be recorded as a CUDA graph together with the model's. Tokens said are never copied when
+hypotheses change rows: `ancestor[r, p]` says in which row of the slot the token lies that hypothesis r has at place p.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from transduce.search.decoder import Hypothesis
+from transduce.search.slot_kernels import advance, candidates
+from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+
+_CHUNK = 4096
+"""Words that one program looks through."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A sentence on its way into a slot."""
+
+    slot: int
+    ticket: int
+    """Above 0, and of no other sentence."""
+    limit: int
+    """Tokens its output may have."""
+    prefix: Sequence[int]
+    """What its output must begin with."""
+
+
+class SlotBeam:
+    """S slots of W hypotheses, each slot at its own place P of its own sentence."""
+
+    def __init__(self, slots: int, beam: int, places: int, vocab_size: int, device: torch.device) -> None:
+        S, R, W = slots, slots * beam, beam
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.slots, self.beam, self.places, self.vocab_size = slots, beam, places, vocab_size
+        self.ticket_S, self.done_S, self.position_S, self.limit_S = zeros(S), zeros(S), zeros(S), zeros(S)
+        """The sentence in each slot, 0 for none; the last that was finished there; tokens said; tokens at most."""
+        self.forced_SP = zeros(S, places)
+        """The only token that may be said at a place, -1 for any."""
+        self.token_R, self.said_RP, self.ancestor_RP = zeros(R), zeros(R, places), zeros(R, places, dtype=torch.uint8)
+        self.alive_R = zeros(R, dtype=torch.float32)
+        """Log-probabilities of the unfinished hypotheses."""
+        self.ended_RP, self.ended_length_R = zeros(R, places), zeros(R)
+        """The best finished ones, in no order."""
+        self.ended_log_prob_R, self.ended_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
+        self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
+        self._candidates_each = 2 * W if W > 1 else 1  # of 2W at most W end, so W live ones remain
+        chunks = -(-vocab_size // _CHUNK)
+        self._value_RXC = zeros(R, chunks, self._candidates_each, dtype=torch.float32)
+        self._token_RXC = zeros(R, chunks, self._candidates_each)
+        self._top_RX, self._total_RX = (zeros(R, chunks, dtype=torch.float32) for _ in range(2))
+
+    def enter(self, entries: Sequence[Entry]) -> None:
+        """Begin these sentences."""
+        W, device = self.beam, self.token_R.device
+        forced_AP = np.full((len(entries), self.places), -1, dtype=np.int32)
+        for forced_P, entry in zip(forced_AP, entries, strict=True):
+            forced_P[: len(entry.prefix)] = entry.prefix
+            forced_P[entry.limit] = EOS
+        facts = np.array([[entry.slot, entry.ticket, entry.limit] for entry in entries])
+        facts_A3 = _to(torch.from_numpy(facts), device)
+        slot_A, ticket_A, limit_A = facts_A3.unbind(1)
+        self.forced_SP[slot_A] = _to(torch.from_numpy(forced_AP), device)
+        self.limit_S[slot_A] = limit_A.int()
+        self.position_S[slot_A] = 0
+        self.token_R.view(-1, W)[slot_A] = BOS
+        self.alive_R.view(-1, W)[slot_A] = -torch.inf
+        self.alive_R.view(-1, W)[slot_A, 0] = 0.0  # one hypothesis to begin with: nothing said
+        self.ended_score_R.view(-1, W)[slot_A] = -torch.inf
+        self.ticket_S[slot_A] = ticket_A.int()
+
+    def leave(self, slots: Sequence[int]) -> None:
+        """Stop working on these slots."""
+        slot_A = _to(torch.tensor(slots), self.token_R.device)
+        self.ticket_S[slot_A] = 0
+        self.position_S[slot_A] = 0
+
+    def advance(self, logits_RV: Tensor) -> None:
+        """One step of every slot, from the float32 logits of its rows' next tokens."""
+        R, X, C = self._value_RXC.shape
+        candidates[(R, X)](
+            logits_RV, self.ticket_S, self.position_S, self.forced_SP, self._value_RXC, self._token_RXC,
+            self._top_RX, self._total_RX, self.vocab_size, self.places,
+            W=self.beam, C=C, CHUNK=_CHUNK, PAD=PAD, UNK=UNK, BOS=BOS, num_warps=8,
+        )  # fmt: skip
+        advance[(self.slots,)](
+            self._value_RXC, self._token_RXC, self._top_RX, self._total_RX, self.ticket_S, self.done_S,
+            self.position_S, self.limit_S, self.token_R, self.said_RP, self.ancestor_RP, self.alive_R, self.ended_RP,
+            self.ended_length_R, self.ended_log_prob_R, self.ended_score_R, self.alpha_1, self.nbest_1, self.places,
+            W=self.beam, W2=triton.next_power_of_2(self.beam), C=C, C2=triton.next_power_of_2(C),
+            X=X, X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.places), EOS=EOS, num_warps=4,
+        )  # fmt: skip
+
+    def ended(self, slots: Sequence[int]) -> list[Tensor]:
+        """What has ended in these slots, on the device: tokens, lengths, log-probabilities, scores."""
+        slot_A, W = _to(torch.tensor(slots), self.token_R.device), self.beam
+        tables = (self.ended_RP, self.ended_length_R, self.ended_log_prob_R, self.ended_score_R)
+        return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
+
+
+def hypotheses(ended: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
+    """The best of what `ended` gave, once it is on the CPU."""
+    tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in ended)
+    order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
+    return [
+        [
+            Hypothesis(tokens_WP[w, : length_W[w]].tolist(), float(log_prob_W[w]), float(score_W[w]))
+            for w in order_W
+            if score_W[w] > -np.inf
+        ]
+        for tokens_WP, length_W, log_prob_W, score_W, order_W in zip(
+            tokens_AWP, length_AW, log_prob_AW, score_AW, order_AW, strict=True
+        )
+    ]
+
+
+def _to(x: Tensor, device: torch.device) -> Tensor:
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x

@@ -1,0 +1,106 @@
+"""Every fast engine finds what the plain one finds, whatever company a sentence has."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.engines.engine import Engine, Job, search_all
+from transduce.engines.plain import PlainEngine
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+
+pytest.importorskip("triton")
+from transduce.engines import gpu
+
+V = 97
+SIZES: dict[str, Any] = {
+    "encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 1, "dropout": 0.0,
+}  # fmt: skip
+ODD = ModelConfig(**SIZES | {"num_heads": 2}, d_k=10, d_v=6, norm="pre")
+LEARNED = ModelConfig(**SIZES, positions="learned", max_positions=18)
+
+
+def make(config: ModelConfig, seed: int = 0) -> EncoderDecoder:
+    torch.manual_seed(seed)
+    model = EncoderDecoder(config, V).eval()
+    for parameter in model.parameters():  # louder than they start, so that outputs differ
+        parameter.data *= 2.0
+    return model
+
+
+def some_jobs(number: int, longest: int = 8, seed: int = 0) -> list[Job]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest, (number,), generator=generator).tolist()
+    return [Job(torch.randint(4, V, (length,), generator=generator).tolist(), []) for length in lengths]
+
+
+def gpu_engine(model: EncoderDecoder) -> Engine:
+    return gpu.GpuEngine(model, torch.float32)
+
+
+FAST: dict[str, Callable[[EncoderDecoder], Engine]] = {"gpu": gpu_engine}
+
+
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-3)
+            assert a.score == pytest.approx(b.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    ("beam", "nbest", "alpha"), [(1, 1, 0.6), (2, 1, 0.0), (3, 2, 1.0), (4, 1, 0.6), (4, 4, 0.6), (4, 1, -0.5)]
+)
+def test_it_finds_what_the_plain_engine_finds(name: str, beam: int, nbest: int, alpha: float) -> None:
+    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    config = SearchConfig(beam=beam, nbest=nbest, length_penalty=alpha, max_extra=3)
+    assert_same(search_all(FAST[name](model), jobs, config), search_all(PlainEngine(model), jobs, config))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("config", [ODD, LEARNED], ids=["odd", "learned"])
+def test_other_sizes_norms_and_positions(name: str, config: ModelConfig) -> None:
+    model, jobs, search = make(config), some_jobs(3), SearchConfig(beam=2, max_extra=4)
+    assert_same(search_all(FAST[name](model), jobs, search), search_all(PlainEngine(model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("beam", [1, 2])
+def test_prefixes_are_kept(name: str, beam: int) -> None:
+    model, search = make(ModelConfig(**SIZES)), SearchConfig(beam=beam, max_extra=2)
+    prefixes = [[9, 10], [], [50, 51, 52, 53, 54, 55, 56, 57]]
+    jobs = [replace(job, prefix=prefix) for job, prefix in zip(some_jobs(3, longest=4), prefixes, strict=True)]
+    found = search_all(FAST[name](model), jobs, search)
+    assert_same(found, search_all(PlainEngine(model), jobs, search))
+    assert found[2][0].tokens[:8] == prefixes[2]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MOST_ROWS", 4)  # two slots for many sentences
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(5), SearchConfig(beam=2, max_extra=2)
+    engine = FAST[name](model)
+    together = search_all(engine, jobs, search)
+    assert_same(together, [search_all(engine, [job], search)[0] for job in jobs])
+    assert_same(together, search_all(PlainEngine(model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
+    session = FAST[name](model).begin(search)
+    session.add(list(enumerate(jobs)))
+    done = dict(session.step())
+    session.drop([1, 77])
+    while session.busy:
+        done |= dict(session.step())
+    assert sorted(done) == [0, 2]
+    expected = search_all(PlainEngine(model), jobs, search)
+    assert_same([done[0], done[2]], [expected[0], expected[2]])
