@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transduce.engines.engine import Job, output_limit
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn.segments import Segments, group_segments, most_groups
+from transduce.nn.segments import Segments
 from transduce.nn.slot_cache import SlotCache
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -78,7 +78,10 @@ class GpuSession:
 
     def __init__(self, engine: GpuEngine, config: SearchConfig) -> None:
         self._engine, self._config = engine, config
-        self._waiting: deque[tuple[int, Job]] = deque()
+        self._waiting: deque[tuple[int, Job, int]] = deque()
+        """Key, job, and tokens its output may have."""
+        self._steps_left = 0
+        """No job in a slot takes more."""
         self._board: Board | None = None
         self._running: dict[int, tuple[int, int]] = {}
         """Slot to key and ticket."""
@@ -87,7 +90,8 @@ class GpuSession:
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """As in `Session`."""
-        self._waiting.extend(jobs)
+        longest = self._engine.model.longest
+        self._waiting.extend((key, job, output_limit(job, self._config, longest)) for key, job in jobs)
 
     @torch.inference_mode()
     def drop(self, keys: Sequence[int]) -> None:
@@ -118,7 +122,11 @@ class GpuSession:
         if self._waiting and (enough or not self._running):
             self._fill()
         if self._board and self._running:
-            self._board.step()
+            if self._steps_left:
+                self._board.step()
+                self._steps_left -= 1
+            else:
+                self._board.wait()
         return self._arrived()
 
     def _done(self) -> list[int]:
@@ -129,18 +137,16 @@ class GpuSession:
 
     def _fill(self) -> None:
         """Let waiting jobs into the free slots; onto a board of the right size where none is running."""
-        model = self._engine.model
         if not self._running:
-            lengths = [len(job.tokens) + 1 for _, job in self._waiting]
-            places = max(output_limit(job, self._config, model.longest) for _, job in self._waiting) + 1
-            self._board = self._engine.board(len(self._waiting), self._config, max(lengths), places)
+            source_room = max(len(job.tokens) for _, job, _ in self._waiting) + 1
+            places = max(limit for _, _, limit in self._waiting) + 1
+            self._board = self._engine.board(len(self._waiting), self._config, source_room, places)
             self._board.set_search(self._config)
             self._free = list(range(self._board.beam.slots))
         assert self._board
         entries, sources = [], []
         while self._waiting and self._free:
-            key, job = self._waiting[0]
-            limit = output_limit(job, self._config, model.longest)
+            key, job, limit = self._waiting[0]
             if not self._board.holds(len(job.tokens) + 1, limit):
                 break  # it waits for a larger board
             self._waiting.popleft()
@@ -150,6 +156,7 @@ class GpuSession:
             sources.append([*job.tokens, EOS])
         if entries:
             self._board.enter(entries, sources)
+            self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
 
     def _arrived(self) -> list[tuple[int, list[Hypothesis]]]:
         """Outputs that have reached the CPU; waits for them where nothing else is left to do."""
@@ -196,7 +203,7 @@ class Board:
         config = model.config
         self._caches = [
             SlotCache.empty(
-                self.beam.ancestor_RP, self.beam.position_S, self._source_length_S, source_room,
+                self.beam.ancestor_RP, self.beam.position_R, self._source_length_S, source_room,
                 config.num_heads, *config.head_widths, weight_VD.dtype,
             )
             for _ in range(config.decoder_layers)
@@ -228,16 +235,14 @@ class Board:
         line_N[:tokens] = np.arange(tokens) + np.repeat(slots * self.source_room - starts[:-1], lengths)
         # What is left of the room is filler: segments of its own, then empty ones, up to a fixed number of each.
         offsets = [*starts.tolist(), *range(tokens + self.source_room, room, self.source_room), room]
-        groups = group_segments(offsets, offsets)
         segments = self.beam.slots + room // self.source_room + 2
         offsets += [room] * (segments + 1 - len(offsets))
-        groups += [segments] * (most_groups(room) + 2 - len(groups))
         length_S = np.zeros((2, len(slots)), np.int64)
         length_S[0], length_S[1] = slots, lengths
         slot_A, length_A = self._to_device(length_S)
         self._source_length_S[slot_A] = length_A.int()
-        inputs, encode = self._encoder(room, len(offsets), len(groups))
-        for static, given in zip(inputs, (src_N, line_N, np.array(offsets), np.array(groups)), strict=True):
+        inputs, encode = self._encoder(room, len(offsets))
+        for static, given in zip(inputs, (src_N, line_N, np.array(offsets)), strict=True):
             static.copy_(self._to_device(given))
         encode()
 
@@ -254,32 +259,36 @@ class Board:
             self._events.popleft().synchronize()
         return self._done_S.tolist()
 
+    def wait(self) -> None:
+        """Until all steps are done."""
+        while self._events:
+            self._events.popleft().synchronize()
+
     def read(self, slots: list[int]) -> Finished:
         """What has ended in these slots, sent off to the CPU."""
         return Finished(self.beam.ended(slots))
 
     def _compute_step(self) -> None:
         beam = self.beam
-        position_R = beam.position_S.repeat_interleave(beam.beam, output_size=len(beam.token_R))
-        hidden_RD = self.model.decode(beam.token_R, position_R, self._caches)
+        hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
         beam.advance(_logits(hidden_RD, self.model.embedding.weight_VD))
         self._done_S.copy_(beam.done_S, non_blocking=True)
 
-    def _encoder(self, tokens: int, offsets: int, groups: int) -> tuple[list[Tensor], Callable[[], None]]:
+    def _encoder(self, tokens: int, offsets: int) -> tuple[list[Tensor], Callable[[], None]]:
         """Fixed inputs for so many tokens, and the recorded reading of them."""
         if tokens not in self._encoders:
-            lengths, types = (tokens, tokens, offsets, groups), (torch.int64, torch.int64, torch.int32, torch.int32)
-            inputs = [torch.zeros(n, dtype=dtype, device=self._device) for n, dtype in zip(lengths, types, strict=True)]
-            src_N, line_N, offsets_B1, groups_G1 = inputs
+            src_N, line_N = (torch.zeros(tokens, dtype=torch.int64, device=self._device) for _ in range(2))
+            offsets_B1 = torch.zeros(offsets, dtype=torch.int32, device=self._device)
             line_N.fill_(self.beam.slots * self.source_room)
             ends = torch.arange(offsets, device=self._device) * self.source_room
             offsets_B1.copy_(ends.clamp(max=tokens))  # something to rehearse with: filler alone
 
             def encode() -> None:
-                memory_ND = self.model.encode(src_N, Segments(offsets_B1, self.source_room, tokens, groups_G1))
+                memory_ND = self.model.encode(src_N, Segments(offsets_B1, self.source_room, tokens))
                 for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
                     cache.remember_source(line_N, layer.cross_attention.kv(memory_ND))
 
+            inputs = [src_N, line_N, offsets_B1]
             self._encoders[tokens] = (inputs, recorded(encode) if self._device.type == "cuda" else encode)
         return self._encoders[tokens]
 

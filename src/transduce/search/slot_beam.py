@@ -14,11 +14,11 @@ import triton
 from torch import Tensor
 
 from transduce.search.decoder import Hypothesis
-from transduce.search.slot_kernels import advance, candidates
+from transduce.search.slot_kernels import advance, summarise
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
-_CHUNK = 4096
-"""Words that one program looks through."""
+_PART, _PARTS_AT_ONCE = 128, 32
+"""Words of a part of the vocabulary, and parts that one program summarises."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,16 @@ class SlotBeam:
     """S slots of W hypotheses, each slot at its own place P of its own sentence."""
 
     def __init__(self, slots: int, beam: int, places: int, vocab_size: int, device: torch.device) -> None:
-        S, R, W = slots, slots * beam, beam
+        S, R = slots, slots * beam
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         self.slots, self.beam, self.places, self.vocab_size = slots, beam, places, vocab_size
-        self.ticket_S, self.done_S, self.position_S, self.limit_S = zeros(S), zeros(S), zeros(S), zeros(S)
-        """The sentence in each slot, 0 for none; the last that was finished there; tokens said; tokens at most."""
+        self.ticket_S, self.done_S, self.limit_S = zeros(S), zeros(S), zeros(S)
+        """The sentence in each slot, 0 for none; the last that was finished there; tokens it may say."""
+        self.position_R = zeros(R)
+        """Tokens said, the same in all rows of a slot."""
         self.forced_SP = zeros(S, places)
         """The only token that may be said at a place, -1 for any."""
         self.token_R, self.said_RP, self.ancestor_RP = zeros(R), zeros(R, places), zeros(R, places, dtype=torch.uint8)
@@ -55,25 +57,23 @@ class SlotBeam:
         """The best finished ones, in no order."""
         self.ended_log_prob_R, self.ended_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
         self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
-        self._candidates_each = 2 * W if W > 1 else 1  # of 2W at most W end, so W live ones remain
-        chunks = -(-vocab_size // _CHUNK)
-        self._value_RXC = zeros(R, chunks, self._candidates_each, dtype=torch.float32)
-        self._token_RXC = zeros(R, chunks, self._candidates_each)
-        self._top_RX, self._total_RX = (zeros(R, chunks, dtype=torch.float32) for _ in range(2))
+        parts = -(-vocab_size // _PART)
+        self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
 
     def enter(self, entries: Sequence[Entry]) -> None:
         """Begin these sentences."""
         W, device = self.beam, self.token_R.device
+        facts = np.array([(entry.slot, entry.ticket, entry.limit) for entry in entries])
         forced_AP = np.full((len(entries), self.places), -1, dtype=np.int32)
-        for forced_P, entry in zip(forced_AP, entries, strict=True):
-            forced_P[: len(entry.prefix)] = entry.prefix
-            forced_P[entry.limit] = EOS
-        facts = np.array([[entry.slot, entry.ticket, entry.limit] for entry in entries])
+        forced_AP[np.arange(len(entries)), facts[:, 2]] = EOS
+        for number, entry in enumerate(entries):
+            if entry.prefix:
+                forced_AP[number, : len(entry.prefix)] = entry.prefix
         facts_A3 = _to(torch.from_numpy(facts), device)
         slot_A, ticket_A, limit_A = facts_A3.unbind(1)
         self.forced_SP[slot_A] = _to(torch.from_numpy(forced_AP), device)
         self.limit_S[slot_A] = limit_A.int()
-        self.position_S[slot_A] = 0
+        self.position_R.view(-1, W)[slot_A] = 0
         self.token_R.view(-1, W)[slot_A] = BOS
         self.alive_R.view(-1, W)[slot_A] = -torch.inf
         self.alive_R.view(-1, W)[slot_A, 0] = 0.0  # one hypothesis to begin with: nothing said
@@ -84,22 +84,23 @@ class SlotBeam:
         """Stop working on these slots."""
         slot_A = _to(torch.tensor(slots), self.token_R.device)
         self.ticket_S[slot_A] = 0
-        self.position_S[slot_A] = 0
+        self.position_R.view(-1, self.beam)[slot_A] = 0
 
     def advance(self, logits_RV: Tensor) -> None:
         """One step of every slot, from the float32 logits of its rows' next tokens."""
-        R, X, C = self._value_RXC.shape
-        candidates[(R, X)](
-            logits_RV, self.ticket_S, self.position_S, self.forced_SP, self._value_RXC, self._token_RXC,
-            self._top_RX, self._total_RX, self.vocab_size, self.places,
-            W=self.beam, C=C, CHUNK=_CHUNK, PAD=PAD, UNK=UNK, BOS=BOS, num_warps=8,
+        (R, X), W = self._best_RX.shape, self.beam
+        C = 2 * W if W > 1 else 1  # of 2W at most W end, so W live ones remain
+        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS}
+        summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
+            logits_RV, self.ticket_S, self.position_R, self.forced_SP, self._best_RX, self._log_total_RX,
+            self.vocab_size, X, self.places, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
         )  # fmt: skip
         advance[(self.slots,)](
-            self._value_RXC, self._token_RXC, self._top_RX, self._total_RX, self.ticket_S, self.done_S,
-            self.position_S, self.limit_S, self.token_R, self.said_RP, self.ancestor_RP, self.alive_R, self.ended_RP,
-            self.ended_length_R, self.ended_log_prob_R, self.ended_score_R, self.alpha_1, self.nbest_1, self.places,
-            W=self.beam, W2=triton.next_power_of_2(self.beam), C=C, C2=triton.next_power_of_2(C),
-            X=X, X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.places), EOS=EOS, num_warps=4,
+            logits_RV, self._best_RX, self._log_total_RX, self.ticket_S, self.done_S, self.position_R, self.limit_S,
+            self.forced_SP, self.token_R, self.said_RP, self.ancestor_RP, self.alive_R, self.ended_RP,
+            self.ended_length_R, self.ended_log_prob_R, self.ended_score_R, self.alpha_1, self.nbest_1,
+            self.vocab_size, X, self.places, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
+            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.places), EOS=EOS, num_warps=4, **common,
         )  # fmt: skip
 
     def ended(self, slots: Sequence[int]) -> list[Tensor]:
@@ -113,15 +114,15 @@ def hypotheses(ended: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
     """The best of what `ended` gave, once it is on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in ended)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
+    tokens = np.take_along_axis(tokens_AWP, order_AW[:, :, None], axis=1).tolist()
+    facts = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
-            Hypothesis(tokens_WP[w, : length_W[w]].tolist(), float(log_prob_W[w]), float(score_W[w]))
-            for w in order_W
-            if score_W[w] > -np.inf
+            Hypothesis(said[:length], log_prob, score)
+            for said, length, log_prob, score in zip(*group, strict=True)
+            if score > -np.inf
         ]
-        for tokens_WP, length_W, log_prob_W, score_W, order_W in zip(
-            tokens_AWP, length_AW, log_prob_AW, score_AW, order_AW, strict=True
-        )
+        for group in zip(tokens, *facts, strict=True)
     ]
 
 

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 32
+_SELF_BLOCK, _CROSS_BLOCK = 16, 32
+"""Places that a program holds at once."""
 
 
 @triton.jit
@@ -26,13 +27,13 @@ def _add_tile(q, k, v, top, total, o, inside, scale):
 
 @triton.jit
 def _attend_self(
-    q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_S, o_RHK, room, scale, q_stride, k_stride, v_stride,
+    q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, room, scale, q_stride, k_stride, v_stride,
     W: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     first = row // W * W  # of the slot's rows
-    t = tl.load(position_S + row // W)
+    t = tl.load(position_R + row)
     width, across_k, across_v = HEADS * (D_K + D_V), tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v = across_k < D_K, across_v < D_V
     cached_k, cached_v = cache + head * D_K + across_k, cache + HEADS * D_K + head * D_V + across_v
@@ -93,15 +94,21 @@ def _attend_cross(
 
 
 def attend_self(
-    q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, cache: Tensor, ancestor_RP: Tensor, position_S: Tensor
+    q_RHK: Tensor,
+    k_RHK: Tensor,
+    v_RHK: Tensor,
+    cache: Tensor,
+    ancestor_RP: Tensor,
+    position_R: Tensor,
+    beam: int,
 ) -> Tensor:
-    """Remember the new tokens at their slots' positions; each looks at itself and its ancestors (R, H, K)."""
+    """Remember the new tokens at their rows' positions; each looks at itself and its ancestors (R, H, K)."""
     (R, H, _), room = q_RHK.shape, ancestor_RP.shape[1]
     o_RHK = torch.empty(R, H, v_RHK.shape[2], dtype=q_RHK.dtype, device=q_RHK.device)
     strides = (x.stride(0) for x in (q_RHK, k_RHK, v_RHK))
     _attend_self[(R, H)](
-        q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_S, o_RHK, room, q_RHK.shape[2] ** -0.5, *strides,
-        W=R // len(position_S), **_sizes(q_RHK, v_RHK.shape[2]), num_warps=1,
+        q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, room, q_RHK.shape[2] ** -0.5, *strides,
+        W=beam, BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2]), num_warps=1,
     )  # fmt: skip
     return o_RHK
 
@@ -113,7 +120,7 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, room:
     o_RHK = torch.empty(R, H, d_v, dtype=q_RHK.dtype, device=q_RHK.device)
     _attend_cross[(S, H)](
         q_RHK, cache, length_S, o_RHK, room, q_RHK.shape[2] ** -0.5, q_RHK.stride(0),
-        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), **_sizes(q_RHK, d_v), num_warps=2,
+        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, **_sizes(q_RHK, d_v), num_warps=2,
     )  # fmt: skip
     return o_RHK
 
@@ -121,4 +128,4 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, room:
 def _sizes(q_RHK: Tensor, d_v: int) -> dict[str, Any]:
     _, H, d_k = q_RHK.shape
     d_k2, d_v2 = (max(16, triton.next_power_of_2(width)) for width in (d_k, d_v))
-    return {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "BLOCK": _BLOCK}
+    return {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2}
