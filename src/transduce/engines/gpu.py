@@ -2,22 +2,18 @@
 
 import copy
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import chain, count
+from collections.abc import Sequence
+from itertools import count
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from transduce.engines.engine import Job, output_limit
+from transduce.engines.gpu_board import Board, Finished
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn.segments import Segments
-from transduce.nn.slot_cache import SlotCache
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.search.slot_beam import Entry, SlotBeam, hypotheses
-from transduce.text.tokenizer import EOS, PAD
+from transduce.search.slot_beam import Entry, hypotheses
+from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 4096
 _WIDEST_BEAM = 16
@@ -144,7 +140,7 @@ class GpuSession:
             self._board.set_search(self._config)
             self._free = list(range(self._board.beam.slots))
         assert self._board
-        entries, sources = [], []
+        slots, entries, sources = [], [], []
         while self._waiting and self._free:
             key, job, limit = self._waiting[0]
             if not self._board.holds(len(job.tokens) + 1, limit):
@@ -152,10 +148,11 @@ class GpuSession:
             self._waiting.popleft()
             slot, ticket = self._free.pop(), next(self._engine.tickets)
             self._running[slot] = (key, ticket)
-            entries.append(Entry(slot, ticket, limit, job.prefix))
+            slots.append(slot)
+            entries.append(Entry(ticket, limit, job.prefix))
             sources.append([*job.tokens, EOS])
         if entries:
-            self._board.enter(entries, sources)
+            self._board.enter(slots, entries, sources)
             self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
 
     def _arrived(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -165,153 +162,3 @@ class GpuSession:
             keys, finished = self._leaving.pop(0)
             found += zip(keys, hypotheses(finished.get(), self._config.nbest), strict=True)
         return found
-
-
-class Finished:
-    """Tensors on their way to the CPU."""
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self._here, self._event = tensors, None
-        if tensors[0].is_cuda:
-            self._here = [torch.empty_like(x, device="cpu", pin_memory=True) for x in tensors]
-            for here, x in zip(self._here, tensors, strict=True):
-                here.copy_(x, non_blocking=True)
-            self._event = torch.cuda.Event()
-            self._event.record()
-
-    def arrived(self) -> bool:
-        """Whether `get` would not wait."""
-        return self._event is None or self._event.query()
-
-    def get(self) -> list[Tensor]:
-        """The tensors, on the CPU."""
-        if self._event:
-            self._event.synchronize()
-        return self._here
-
-
-class Board:
-    """A set of slots: the state of search, the caches of all layers, and the recorded step."""
-
-    def __init__(self, model: EncoderDecoder, slots: int, beam: int, source_room: int, places: int) -> None:
-        weight_VD = model.embedding.weight_VD
-        self.model, self.source_room = model, source_room
-        self._device, cuda = weight_VD.device, weight_VD.is_cuda
-        model.embedding.positions.require(max(source_room, places) if model.longest is None else 1)
-        self.beam = SlotBeam(slots, beam, places, model.vocab_size, self._device)
-        self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
-        config = model.config
-        self._caches = [
-            SlotCache.empty(
-                self.beam.ancestor_RP, self.beam.position_R, self._source_length_S, source_room,
-                config.num_heads, *config.head_widths, weight_VD.dtype,
-            )
-            for _ in range(config.decoder_layers)
-        ]  # fmt: skip
-        self._done_S = torch.zeros(slots, dtype=torch.int32, pin_memory=cuda)
-        self._events: deque[torch.cuda.Event] = deque()
-        self._step = recorded(self._compute_step) if cuda else self._compute_step
-        self._encoders: dict[int, tuple[list[Tensor], Callable[[], None]]] = {}
-
-    def set_search(self, config: SearchConfig) -> None:
-        """How hypotheses are ranked, and how many are wanted."""
-        self.beam.alpha_1.fill_(config.length_penalty)
-        self.beam.nbest_1.fill_(config.nbest)
-
-    def holds(self, source_length: int, limit: int) -> bool:
-        """Whether a job has room in a slot."""
-        return source_length <= self.source_room and limit < self.beam.places
-
-    def enter(self, entries: list[Entry], sources: list[list[int]]) -> None:
-        """Read these sources, and begin to translate them."""
-        self.beam.enter(entries)
-        slots, lengths = np.array([entry.slot for entry in entries]), np.array([len(source) for source in sources])
-        tokens = int(lengths.sum())
-        room = max(64, 1 << (tokens - 1).bit_length())
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        src_N = np.full(room, PAD)
-        src_N[:tokens] = np.fromiter(chain.from_iterable(sources), np.int64, tokens)
-        line_N = np.full(room, self.beam.slots * self.source_room)
-        line_N[:tokens] = np.arange(tokens) + np.repeat(slots * self.source_room - starts[:-1], lengths)
-        # What is left of the room is filler: segments of its own, then empty ones, up to a fixed number of each.
-        offsets = [*starts.tolist(), *range(tokens + self.source_room, room, self.source_room), room]
-        segments = self.beam.slots + room // self.source_room + 2
-        offsets += [room] * (segments + 1 - len(offsets))
-        length_S = np.zeros((2, len(slots)), np.int64)
-        length_S[0], length_S[1] = slots, lengths
-        slot_A, length_A = self._to_device(length_S)
-        self._source_length_S[slot_A] = length_A.int()
-        inputs, encode = self._encoder(room, len(offsets))
-        for static, given in zip(inputs, (src_N, line_N, np.array(offsets)), strict=True):
-            static.copy_(self._to_device(given))
-        encode()
-
-    def step(self) -> None:
-        """Queue one step of all slots; returns before it is done."""
-        self._step()
-        if self._device.type == "cuda":
-            self._events.append(torch.cuda.Event())
-            self._events[-1].record()
-
-    def done(self) -> list[int]:
-        """The ticket last finished in each slot, as of the step before the newest: the GPU is never left waiting."""
-        while len(self._events) > 1:
-            self._events.popleft().synchronize()
-        return self._done_S.tolist()
-
-    def wait(self) -> None:
-        """Until all steps are done."""
-        while self._events:
-            self._events.popleft().synchronize()
-
-    def read(self, slots: list[int]) -> Finished:
-        """What has ended in these slots, sent off to the CPU."""
-        return Finished(self.beam.ended(slots))
-
-    def _compute_step(self) -> None:
-        beam = self.beam
-        hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
-        beam.advance(_logits(hidden_RD, self.model.embedding.weight_VD))
-        self._done_S.copy_(beam.done_S, non_blocking=True)
-
-    def _encoder(self, tokens: int, offsets: int) -> tuple[list[Tensor], Callable[[], None]]:
-        """Fixed inputs for so many tokens, and the recorded reading of them."""
-        if tokens not in self._encoders:
-            src_N, line_N = (torch.zeros(tokens, dtype=torch.int64, device=self._device) for _ in range(2))
-            offsets_B1 = torch.zeros(offsets, dtype=torch.int32, device=self._device)
-            line_N.fill_(self.beam.slots * self.source_room)
-            ends = torch.arange(offsets, device=self._device) * self.source_room
-            offsets_B1.copy_(ends.clamp(max=tokens))  # something to rehearse with: filler alone
-
-            def encode() -> None:
-                memory_ND = self.model.encode(src_N, Segments(offsets_B1, self.source_room, tokens))
-                for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
-                    cache.remember_source(line_N, layer.cross_attention.kv(memory_ND))
-
-            inputs = [src_N, line_N, offsets_B1]
-            self._encoders[tokens] = (inputs, recorded(encode) if self._device.type == "cuda" else encode)
-        return self._encoders[tokens]
-
-    def _to_device(self, x: npt.NDArray[np.int64]) -> Tensor:
-        found = torch.from_numpy(x)
-        return found.pin_memory().to(self._device, non_blocking=True) if self._device.type == "cuda" else found
-
-
-def recorded(function: Callable[[], None]) -> Callable[[], None]:
-    """The function as a CUDA graph, after one run in which kernels are compiled and libraries set up."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        function()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        function()
-    return graph.replay
-
-
-def _logits(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:
-    """The pre-softmax projection in float32, whatever the precision of what goes in."""
-    if hidden_RD.dtype == torch.float32:
-        return hidden_RD @ weight_VD.t()
-    return torch.mm(hidden_RD, weight_VD.t(), out_dtype=torch.float32)

@@ -7,14 +7,16 @@ hypotheses change rows: `ancestor[r, p]` says in which row of the slot the token
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import triton
 from torch import Tensor
 
 from transduce.search.decoder import Hypothesis
-from transduce.search.slot_kernels import advance, summarise
+from transduce.search.slot_kernels import advance, begin, summarise
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
 _PART, _PARTS_AT_ONCE = 128, 32
@@ -25,7 +27,6 @@ _PART, _PARTS_AT_ONCE = 128, 32
 class Entry:
     """A sentence on its way into a slot."""
 
-    slot: int
     ticket: int
     """Above 0, and of no other sentence."""
     limit: int
@@ -60,29 +61,22 @@ class SlotBeam:
         parts = -(-vocab_size // _PART)
         self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
 
-    def enter(self, entries: Sequence[Entry]) -> None:
-        """Begin these sentences."""
-        W, device = self.beam, self.token_R.device
-        facts = np.array([(entry.slot, entry.ticket, entry.limit) for entry in entries])
-        forced_AP = np.full((len(entries), self.places), -1, dtype=np.int32)
-        forced_AP[np.arange(len(entries)), facts[:, 2]] = EOS
-        for number, entry in enumerate(entries):
+    def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
+        """Begin these sentences in these slots."""
+        table_A = np.full((len(entries), 2 + self.places), -1, dtype=np.int32)  # ticket, limit, forced tokens
+        for line, entry in zip(table_A, entries, strict=True):
+            line[0], line[1], line[2 + entry.limit] = entry.ticket, entry.limit, EOS
             if entry.prefix:
-                forced_AP[number, : len(entry.prefix)] = entry.prefix
-        facts_A3 = _to(torch.from_numpy(facts), device)
-        slot_A, ticket_A, limit_A = facts_A3.unbind(1)
-        self.forced_SP[slot_A] = _to(torch.from_numpy(forced_AP), device)
-        self.limit_S[slot_A] = limit_A.int()
-        self.position_R.view(-1, W)[slot_A] = 0
-        self.token_R.view(-1, W)[slot_A] = BOS
-        self.alive_R.view(-1, W)[slot_A] = -torch.inf
-        self.alive_R.view(-1, W)[slot_A, 0] = 0.0  # one hypothesis to begin with: nothing said
-        self.ended_score_R.view(-1, W)[slot_A] = -torch.inf
-        self.ticket_S[slot_A] = ticket_A.int()
+                line[2 : 2 + len(entry.prefix)] = entry.prefix
+        begin[(len(entries),)](
+            to_device(table_A, self.token_R.device), slot_A, self.ticket_S, self.limit_S, self.position_R,
+            self.forced_SP, self.token_R, self.alive_R, self.ended_score_R, self.places,
+            W=self.beam, W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.places), BOS=BOS,
+        )  # fmt: skip
 
     def leave(self, slots: Sequence[int]) -> None:
         """Stop working on these slots."""
-        slot_A = _to(torch.tensor(slots), self.token_R.device)
+        slot_A = to_device(np.array(slots), self.token_R.device)
         self.ticket_S[slot_A] = 0
         self.position_R.view(-1, self.beam)[slot_A] = 0
 
@@ -105,7 +99,7 @@ class SlotBeam:
 
     def ended(self, slots: Sequence[int]) -> list[Tensor]:
         """What has ended in these slots, on the device: tokens, lengths, log-probabilities, scores."""
-        slot_A, W = _to(torch.tensor(slots), self.token_R.device), self.beam
+        slot_A, W = to_device(np.array(slots), self.token_R.device), self.beam
         tables = (self.ended_RP, self.ended_length_R, self.ended_log_prob_R, self.ended_score_R)
         return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
 
@@ -126,5 +120,7 @@ def hypotheses(ended: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
     ]
 
 
-def _to(x: Tensor, device: torch.device) -> Tensor:
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x
+def to_device(x: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """An array on its way to the device; the CPU does not wait for it."""
+    found = torch.from_numpy(x)
+    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found

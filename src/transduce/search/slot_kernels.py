@@ -1,11 +1,31 @@
-"""The two kernels of a step of `slot_beam.SlotBeam`.
+"""The kernels of `slot_beam.SlotBeam`.
 
-The best C words of a slot lie in the C parts of its rows' vocabularies whose best words are best. So one kernel reads
-all logits once and keeps two numbers of each part; the other finds those parts and looks into them alone.
+`begin` puts a sentence into a slot. A step takes two: the best C words of a slot lie in the C parts of its rows'
+vocabularies whose best words are best, so `summarise` reads all logits once and keeps two numbers of each part, and
+`advance` finds those parts and looks into them alone.
 """
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def begin(
+    entry_A, slot_A, ticket_S, limit_S, position_R, forced_SP, token_R, alive_R, ended_score_R, places,
+    W: tl.constexpr, W2: tl.constexpr, P2: tl.constexpr, BOS: tl.constexpr,
+):  # fmt: skip
+    """Put a sentence into its slot: one hypothesis to begin with, which has said nothing."""
+    entry = entry_A + tl.program_id(0) * (places + 2)
+    slot, row, place = tl.load(slot_A + tl.program_id(0)), tl.arange(0, W2), tl.arange(0, P2)
+    rows = slot * W + row
+    tl.store(ticket_S + slot, tl.load(entry))
+    tl.store(limit_S + slot, tl.load(entry + 1))
+    forced = tl.load(entry + 2 + place, mask=place < places, other=0)
+    tl.store(forced_SP + slot * places + place, forced, mask=place < places)
+    tl.store(position_R + rows, row * 0, mask=row < W)
+    tl.store(token_R + rows, row * 0 + BOS, mask=row < W)
+    tl.store(alive_R + rows, tl.where(row == 0, 0.0, float("-inf")), mask=row < W)
+    tl.store(ended_score_R + rows, tl.where(row >= 0, float("-inf"), 0.0), mask=row < W)
 
 
 @triton.jit
