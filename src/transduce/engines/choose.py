@@ -8,19 +8,34 @@ from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import kernels
 
-ENGINES = ("auto", "plain", "gpu")
+ENGINES = ("auto", "plain", "native", "gpu")
 
 
-def pick_engine(name: str, model: EncoderDecoder) -> Engine:
+def pick_engine(name: str, model: EncoderDecoder, threads: int | None = None) -> Engine:
     """`auto` takes the fastest that this machine can run."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
+    if name == "plain":
+        return PlainEngine(model)
     weight_VD = model.embedding.weight_VD
-    on_gpu = kernels.HAS_TRITON and weight_VD.is_cuda and torch.cuda.is_bf16_supported(including_emulation=False)
-    if name == "gpu" and not on_gpu:
-        raise ConfigError("engine gpu needs a CUDA GPU that computes in bfloat16, and Triton; use auto or plain")
-    if name == "gpu" or (name == "auto" and on_gpu):
-        from transduce.engines.gpu import GpuEngine
+    if name in ("auto", "gpu") and weight_VD.is_cuda:
+        if kernels.HAS_TRITON and torch.cuda.is_bf16_supported(including_emulation=False):
+            from transduce.engines.gpu import GpuEngine
 
-        return GpuEngine(model)
+            return GpuEngine(model)
+    elif name in ("auto", "native") and weight_VD.device.type == "cpu":
+        from transduce.engines.native.library import load_library
+
+        if library := load_library():
+            from transduce.engines.native.native import NativeEngine
+
+            return NativeEngine(model, library, threads or torch.get_num_threads())
+    if name != "auto":
+        raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
     return PlainEngine(model)
+
+
+_NEEDS = {
+    "gpu": "a model on a CUDA GPU that computes in bfloat16, and Triton",
+    "native": "a model on the CPU, and a C compiler (cc)",
+}
