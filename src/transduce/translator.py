@@ -1,8 +1,9 @@
 """Text to text: the one object a Python user needs."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import repeat
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -10,7 +11,7 @@ import torch
 
 from transduce.config import build
 from transduce.engines.choose import pick_engine
-from transduce.engines.engine import Engine, Job, search_all
+from transduce.engines.engine import Engine, Job
 from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError
 from transduce.models.alignment import cross_attention
@@ -41,6 +42,20 @@ class Translation:
     """For each token, the source token that cross-attention weighs most; only where asked for."""
 
 
+@dataclass
+class _Line:
+    """A text on its way through the model, in one part or several."""
+
+    jobs: list[Job]
+    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    """By part."""
+
+    @property
+    def pairs(self) -> list[tuple[Job, list[Hypothesis]]]:
+        """Each part with its outputs."""
+        return [(job, self.found[part]) for part, job in enumerate(self.jobs)]
+
+
 class Translator:
     """A trained model, ready to translate."""
 
@@ -62,12 +77,25 @@ class Translator:
         """Source tokens the model takes at once."""
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", engine: str = "auto", **options: Any) -> "Translator":
-        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`."""
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+        **options: Any,
+    ) -> "Translator":
+        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`.
+
+        `engine`: auto (the fastest there is), gpu, native (CPU, 8-bit) or plain; `threads` of the CPU and
+        `batch_tokens` worked on at once are chosen automatically unless given.
+        """
         saved = load_model(find_model(Path(path)), pick_device(device))
         max_length = saved.facts.get("max_length", 256)
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(path)), **options)
-        chosen = pick_engine(engine, saved.model)
+        chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen)
 
     @overload
@@ -95,18 +123,49 @@ class Translator:
         `prefixes` are beginnings the outputs must have. A text beyond the model's length is translated in pieces, or
         refused with its line number, counted from `first_line`. An empty text stays empty.
         """
+        return list(self.stream(texts, prefixes=prefixes, align=align, long=long, first_line=first_line, **options))
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: Iterable[str] | None = None,
+        align: bool = False,
+        long: LongInput = "split",
+        first_line: int = 1,
+        window: int = 8192,
+        **options: Any,
+    ) -> Iterator[list[Translation]]:
+        """The same one by one, for any number of texts: at most twice `window` of them are in memory."""
         config = replace(self.config, **options)
-        lines, jobs = [], []
-        for line, text in enumerate(texts):
-            for job in self._jobs(text, prefixes[line] if prefixes else "", long, first_line + line):
-                lines.append(line)
-                jobs.append(job)
-        engine = self.engine if self.engine.takes(config) else self._plain
-        outputs = self._translations(jobs, search_all(engine, jobs, config, first_line), align)
-        found: list[list[list[Translation]]] = [[] for _ in texts]
-        for line, output in zip(lines, outputs, strict=True):
-            found[line].append(output)
-        return [_join(parts) for parts in found]
+        session = self.engine_for(**options).begin(config)
+        source = enumerate(zip(texts, prefixes or repeat(""), strict=False), start=first_line)
+        lines: deque[_Line] = deque()  # read but not yet given back
+        place_of: dict[int, tuple[_Line, int]] = {}  # of each job, by its key: its line, and which part of it
+        keys, more = count(first_line), True
+        while more or lines:
+            if more and session.waiting <= window // 2 and len(lines) <= window:
+                texts_read = list(islice(source, window))
+                more = bool(texts_read)
+                jobs: list[tuple[int, Job]] = []
+                for number, (text, prefix) in texts_read:
+                    lines.append(_Line(self._jobs(text, prefix, long, number)))
+                    for part, job in enumerate(lines[-1].jobs):
+                        key = next(keys)
+                        place_of[key] = (lines[-1], part)
+                        jobs.append((key, job))
+                session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
+            for key, hypotheses in session.step() if session.busy else ():
+                line, part = place_of.pop(key)
+                line.found[part] = hypotheses
+            done = []
+            while lines and len(lines[0].found) == len(lines[0].jobs):
+                done.append(lines.popleft())
+            yield from self._translations(done, align)
+
+    def engine_for(self, **options: Any) -> Engine:
+        """What searches with these options: `engine`, or `plain` where that cannot."""
+        return self.engine if self.engine.takes(replace(self.config, **options)) else self._plain
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that alignments point to."""
@@ -128,13 +187,14 @@ class Translator:
         parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
+    def _translations(self, lines: list["_Line"], align: bool) -> Iterator[list[Translation]]:
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, found, strict=True) for one in best]
-            alignments = self._alignments(pairs)
-        for best in found:
-            yield [self._translation(hypothesis, next(alignments)) for hypothesis in best]
+            alignments = self._alignments(
+                [(job.tokens, one.tokens) for line in lines for job, best in line.pairs for one in best]
+            )
+        for line in lines:
+            yield _join([[self._translation(one, next(alignments)) for one in best] for _, best in line.pairs])
 
     def _translation(self, found: Hypothesis, alignment: list[int] | None) -> Translation:
         text, tokens = self.tokenizer.decode(found.tokens), self.tokenizer.pieces(found.tokens)

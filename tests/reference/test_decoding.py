@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
-from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.decoder import Hypothesis, forbid_repeats, length_penalty
 from transduce.search.options import SearchConfig, search
 from transduce.search.sampling import likeliest, roll_out, sampler
 
@@ -501,3 +502,32 @@ def test_searching_with_a_model_scores_outputs_as_the_forward_pass_does_and_each
             log_prob = sum(log_prob_TV[t, token].item() for t, token in enumerate(said))
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-3)
             assert hypothesis.score == pytest.approx(log_prob / penalty(len(said), 0.6), abs=1e-3)
+
+
+# Repetition guard
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_the_guard_rules_out_exactly_what_would_repeat(length: int) -> None:
+    generator = torch.Generator().manual_seed(length)
+    said_RT = torch.randint(4, 7, (20, 12), generator=generator)
+    for t in (0, 1, 2, 5, 11):
+        log_prob_RV = torch.zeros(20, 9)
+        forbid_repeats(log_prob_RV, said_RT, t, length)
+        for row, said in enumerate(said_RT[:, :t].tolist()):
+            runs = {tuple(said[i : i + length]) for i in range(t - length + 1)}
+            for token in range(9):
+                repeats = t >= length and (*said[t - length + 1 :], token)[-length:] in runs
+                assert (log_prob_RV[row, token] == -torch.inf) == repeats
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_no_output_repeats_itself_under_the_guard(beam: int) -> None:
+    names, limits = list("abcd"), [8, 8, 8, 8]
+    for decoder in (TableDecoder(seed, end_bonus=-2.0) for seed in range(4)):
+        for group in search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=2)):
+            tokens = group[0].tokens
+            pairs = list(pairwise(tokens))
+            assert len(pairs) == len(set(pairs))
+        free = search(decoder, names, limits, SearchConfig(beam=beam))
+        assert free == search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=9))

@@ -1,7 +1,8 @@
 """Text to text, with a model that has learnt nothing: order, shape and independence do not depend on what it says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translation, Translator
 
@@ -218,3 +220,30 @@ def test_sampling_draws_anew_for_every_text(untrained_model: Any, toy_tokenizer:
     outputs = translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
     assert len(set(outputs)) > 1
     assert outputs == translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
+
+
+def test_a_stream_reads_no_further_ahead_than_two_windows(translator: Translator) -> None:
+    read = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal read
+        for number in count():
+            read += 1
+            yield TEXTS[number % len(TEXTS)]
+
+    expected = translator.translate(TEXTS)
+    stream = translator.stream(texts(), window=4)
+    for number, best in enumerate(islice(stream, 30)):
+        assert best[0].text == expected[number % len(TEXTS)]
+        assert read <= number + 1 + 8
+
+
+def test_what_the_engine_cannot_do_plain_does(make: Callable[..., Translator]) -> None:
+    class Fussy(PlainEngine):
+        def takes(self, config: SearchConfig) -> bool:
+            return config.beam == 1
+
+    fussy = make(engine=Fussy(make().model))
+    assert isinstance(fussy.engine_for(beam=1), Fussy)
+    assert not isinstance(fussy.engine_for(beam=2), Fussy)
+    assert fussy.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)

@@ -28,6 +28,10 @@ class Session(Protocol):
         """Spend nothing more on these; unknown keys are passed over."""
 
     @property
+    def waiting(self) -> int:
+        """Jobs not yet begun."""
+
+    @property
     def busy(self) -> bool:
         """Whether any job is not done."""
 
@@ -38,7 +42,9 @@ class Session(Protocol):
 class Engine(Protocol):
     """A model made ready to search with."""
 
-    name: str
+    @property
+    def description(self) -> str:
+        """Its name and what it runs on, for people."""
 
     def takes(self, config: SearchConfig) -> bool:
         """Whether it can search in this way; `plain` always can."""
@@ -47,19 +53,18 @@ class Engine(Protocol):
         """A session of jobs that are all searched in this way; one at a time."""
 
 
-def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig, first_key: int = 0) -> list[list[Hypothesis]]:
-    """The outputs of every job, in the order of the jobs, whose keys count from `first_key`."""
+def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:
+    """The outputs of every job, in the order of the jobs."""
     session = engine.begin(config)
-    longest_first = sorted(range(len(jobs)), key=lambda i: -len(jobs[i].tokens))
-    session.add([(first_key + i, jobs[i]) for i in longest_first])
+    session.add(sorted(enumerate(jobs), key=lambda item: -len(item[1].tokens)))
     found: list[list[Hypothesis]] = [[] for _ in jobs]
     while session.busy:
         for key, hypotheses in session.step():
-            found[key - first_key] = hypotheses
+            found[key] = hypotheses
     return found
 
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:
     """Tokens a job's output may have."""
-    limit = len(job.tokens) + 1 + config.max_extra
-    return max(limit if longest is None else min(limit, longest), len(job.prefix))
+    limits = [len(job.tokens) + 1 + config.max_extra, config.max_length, longest]
+    return max(min(limit for limit in limits if limit is not None), len(job.prefix))

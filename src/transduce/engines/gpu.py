@@ -26,18 +26,25 @@ _MEMORY_SHARE = 0.5
 class GpuEngine:
     """A bfloat16 copy of the model and its sets of slots, each set recorded once and used again."""
 
-    name = "gpu"
-
-    def __init__(self, model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16, batch_tokens: int | None = None
+    ) -> None:
+        self.batch_tokens = batch_tokens
+        """Source tokens, times the beam, that are worked on at once; as many as fit unless given."""
         self.model = copy.deepcopy(model).eval()
         for weight in self.model.parameters():
             weight.data = weight.data.to(dtype)  # positions stay float32 where they are not learnt
         self._boards: dict[tuple[int, int], Board] = {}
         self.tickets = count(1)  # boards are used again: no two jobs may share one
 
+    @property
+    def description(self) -> str:
+        """As in `Engine`."""
+        return f"gpu ({str(self.model.embedding.weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
+
     def takes(self, config: SearchConfig) -> bool:
         """As in `Engine`: greedy and beam search, with beams that fit a kernel."""
-        return not config.sample and config.beam <= _WIDEST_BEAM
+        return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
 
     def begin(self, config: SearchConfig) -> "GpuSession":
         """As in `Engine`."""
@@ -45,7 +52,8 @@ class GpuEngine:
 
     def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> "Board":
         """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
-        slots = 1 << max(min(jobs, max(MOST_ROWS // config.beam, 1)) - 1, 0).bit_length()
+        rows = min(MOST_ROWS, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
+        slots = 1 << max(min(jobs, max(rows // config.beam, 1)) - 1, 0).bit_length()
         found = self._boards.get((slots, config.beam))
         if found is None or found.source_room < source_room or found.beam.places < places:
             self._boards.pop((slots, config.beam), None)
@@ -100,6 +108,11 @@ class GpuSession:
             for slot in slots:
                 del self._running[slot]
             self._free += slots
+
+    @property
+    def waiting(self) -> int:
+        """As in `Session`."""
+        return len(self._waiting)
 
     @property
     def busy(self) -> bool:

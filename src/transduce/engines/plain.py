@@ -17,12 +17,16 @@ from transduce.text.tokenizer import EOS
 class PlainEngine:
     """Runs anywhere torch does."""
 
-    name = "plain"
-
     def __init__(self, model: EncoderDecoder, batch_tokens: int = 4096) -> None:
         self.model = model
         self.batch_tokens = batch_tokens
         """Source tokens, times the rows of a sentence, that are worked on at once."""
+
+    @property
+    def description(self) -> str:
+        """As in `Engine`."""
+        weight_VD = self.model.embedding.weight_VD
+        return f"plain ({weight_VD.device.type}, {str(weight_VD.dtype).removeprefix('torch.')})"
 
     def takes(self, config: SearchConfig) -> bool:
         """As in `Engine`: anything."""
@@ -47,6 +51,11 @@ class PlainSession:
     def drop(self, keys: Sequence[int]) -> None:
         """As in `Session`."""
         self._waiting = deque(item for item in self._waiting if item[0] not in set(keys))
+
+    @property
+    def waiting(self) -> int:
+        """As in `Session`."""
+        return len(self._waiting)
 
     @property
     def busy(self) -> bool:

@@ -80,21 +80,21 @@ class _Running:
 class NativeEngine:
     """The model in 8-bit whole numbers, on several threads."""
 
-    name = "native"
-
-    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int) -> None:
+    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
+        self.batch_tokens = batch_tokens
+        """Source tokens, times the beam, that are worked on at once."""
         self.weights = Weights(model, library)
         self.sizes = model.config
 
     @property
-    def instructions(self) -> str:
-        """Which of the processor's it was compiled for."""
-        return str(self.library.instructions().decode())
+    def description(self) -> str:
+        """As in `Engine`."""
+        return f"native (8-bit, {self.library.instructions().decode()}, {self.threads} threads)"
 
     def takes(self, config: SearchConfig) -> bool:
         """As in `Engine`: greedy and beam search."""
-        return not config.sample and config.beam <= _WIDEST_BEAM
+        return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
 
     def begin(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""
@@ -122,15 +122,19 @@ class NativeSession:
         self._keep([running for running in self._running if running.key not in gone])
 
     @property
+    def waiting(self) -> int:
+        """As in `Session`."""
+        return len(self._waiting)
+
+    @property
     def busy(self) -> bool:
         """As in `Session`."""
         return bool(self._waiting or self._running)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """As in `Session`."""
-        most = max(MOST_ROWS // self._config.beam, 1)
-        if self._waiting and len(self._running) <= most - max(most // 8, 1):
-            self._enter([self._waiting.popleft() for _ in range(min(most - len(self._running), len(self._waiting)))])
+        if jobs := self._that_fit():
+            self._enter(jobs)
         engine, config = self._engine, self._config
         engine.library.step(
             byref(engine.weights.model), self._pointers, len(self._running), byref(self._rows),
@@ -140,6 +144,21 @@ class NativeSession:
         if done:
             self._keep([running for running in self._running if not running.struct.done])
         return [(running.key, running.hypotheses(config.nbest)) for running in done]
+
+    def _that_fit(self) -> list[tuple[int, Job]]:
+        """Waiting jobs for which there is room, once there is room for several or nothing else to do."""
+        beam = self._config.beam
+        most = max(MOST_ROWS // beam, 1)
+        if len(self._running) > most - max(most // 8, 1):
+            return []
+        jobs: list[tuple[int, Job]] = []
+        room = self._engine.batch_tokens // beam - sum(running.struct.source for running in self._running)
+        while self._waiting and len(self._running) + len(jobs) < most:
+            room -= len(self._waiting[0][1].tokens) + 1
+            if room < 0 and (jobs or self._running):
+                break
+            jobs.append(self._waiting.popleft())
+        return jobs
 
     def _enter(self, jobs: list[tuple[int, Job]]) -> None:
         engine, config = self._engine, self._config

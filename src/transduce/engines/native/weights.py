@@ -50,19 +50,45 @@ class Model(ctypes.Structure):
     )  # fmt: skip
 
 
-class Weights:
-    """The structures of a model, and what keeps their memory alive."""
+class Memory:
+    """Structures over arrays that live as long as this does."""
 
-    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._kept: list[Any] = []
+
+    def keep(self, x: npt.NDArray[Any]) -> int:
+        """The address of an array that stays."""
+        self._kept.append(x)
+        return x.ctypes.data
+
+    def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
+        """Weights in whole numbers, packed into panels."""
+        width_out, width_in = weight.shape
+        panels, padded_in = -(-width_out // _PANEL), -(-width_in // _INPUTS) * _INPUTS
+        packed = np.zeros(panels * _PANEL * padded_in, np.int8)
+        scale, padded_bias = (np.zeros(panels * _PANEL, np.float32) for _ in range(2))
+        padded_bias[:width_out] = bias
+        total = np.zeros(panels * _PANEL, np.int32)
+        memory = [self.keep(x) for x in (packed, scale, total)]
+        self._library.pack_weights(
+            c_void_p(np.ascontiguousarray(weight).ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory)
+        )
+        return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
+
+
+class Weights(Memory):
+    """The structures of a model."""
+
+    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
+        super().__init__(library)
         config, (d_k, d_v) = model.config, model.config.head_widths
         embedding_VD = _array(model.embedding.weight_VD)
         self.model = Model(
             model.vocab_size, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
         )  # fmt: skip
-        self.model.embedding = self._keep(embedding_VD)
+        self.model.embedding = self.keep(embedding_VD)
         self.model.projection = self.linear(embedding_VD, np.zeros(model.vocab_size, np.float32))
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
@@ -75,20 +101,6 @@ class Weights:
         self._positions.require(length)
         self._table_TD = _array(self._positions.table_TD)
         self.model.positions = self._table_TD.ctypes.data
-
-    def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
-        """Weights in whole numbers, packed into panels."""
-        width_out, width_in = weight.shape
-        panels, padded_in = -(-width_out // _PANEL), -(-width_in // _INPUTS) * _INPUTS
-        packed = np.zeros(panels * _PANEL * padded_in, np.int8)
-        scale, padded_bias = (np.zeros(panels * _PANEL, np.float32) for _ in range(2))
-        padded_bias[:width_out] = bias
-        total = np.zeros(panels * _PANEL, np.int32)
-        memory = [self._keep(x) for x in (packed, scale, total)]
-        self._library.pack_weights(
-            c_void_p(np.ascontiguousarray(weight).ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory)
-        )
-        return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self._keep(padded_bias), memory[2])
 
     def _stack(self, layers: nn.ModuleList) -> Any:
         found = (Layer * len(layers))()
@@ -109,12 +121,8 @@ class Weights:
         return self.linear(_array(module.weight), _array(module.bias))
 
     def _norm(self, norm: Any) -> Norm:
-        gain, shift = (self._keep(_array(x)) for x in (norm.weight, norm.bias))
+        gain, shift = (self.keep(_array(x)) for x in (norm.weight, norm.bias))
         return Norm(len(norm.weight), norm.eps, gain, shift)
-
-    def _keep(self, x: npt.NDArray[Any]) -> int:
-        self._kept.append(x)
-        return x.ctypes.data
 
 
 def _array(x: Tensor) -> npt.NDArray[np.float32]:
