@@ -40,7 +40,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("where", choices=CASES)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="0: real sentences alone")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="on a CPU")
     parser.add_argument("--engines", nargs="*", help="ours; all that run here unless given")
     parser.add_argument("--model", type=Path, help="a trained model for real sentences")
@@ -57,12 +57,12 @@ def main() -> None:
     for key, value in setting.items():
         print(f"{key}: {value}")
     names = options.engines or {"gpu": ["gpu"], "cpu": ["native", "plain"]}[options.where]
-    with tempfile.TemporaryDirectory() as folder:
-        systems = all_systems(options.where, names, Path(folder), options.threads)
-        results = {
-            f"{sentences} sentences, beam {beam}": measure(systems, sentences, beam, options.rounds)
-            for sentences, beam in CASES[options.where]
-        }
+    results: dict[str, dict[str, float]] = {}
+    if options.rounds:
+        with tempfile.TemporaryDirectory() as folder:
+            systems = all_systems(options.where, names, Path(folder), options.threads)
+            for sentences, beam in CASES[options.where]:
+                results[f"{sentences} sentences, beam {beam}"] = measure(systems, sentences, beam, options.rounds)
     if options.model:
         results["real sentences"] = real_sentences(options.model, options.text, options.where, names)
     if options.out:

@@ -145,11 +145,12 @@ class Translator:
         keys, more = count(first_line), True
         while more or lines:
             if more and session.waiting <= window // 2 and len(lines) <= window:
-                texts_read = list(islice(source, window))
-                more = bool(texts_read)
+                read = list(islice(source, window))
+                more = bool(read)
+                tokens = self.tokenizer.encode_all([text for _, (text, _) in read], threads=-1)
                 jobs: list[tuple[int, Job]] = []
-                for number, (text, prefix) in texts_read:
-                    lines.append(_Line(self._jobs(text, prefix, long, number)))
+                for (number, (text, prefix)), ids in zip(read, tokens, strict=True):
+                    lines.append(_Line(self._jobs(text, ids, prefix, long, number)))
                     for part, job in enumerate(lines[-1].jobs):
                         key = next(keys)
                         place_of[key] = (lines[-1], part)
@@ -171,11 +172,10 @@ class Translator:
         """The source tokens that alignments point to."""
         return self.tokenizer.pieces(self.tokenizer.encode(text))
 
-    def _jobs(self, text: str, prefix: str, long: LongInput, line: int) -> list[Job]:
+    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
         """A text as one job, or as several where it is too long for one."""
         if not text.strip():
             return []
-        tokens = self.tokenizer.encode(text)
         forced = self.tokenizer.encode(prefix) if prefix else []
         if len(tokens) <= self.max_length:
             return [Job(tokens, forced)]
@@ -193,12 +193,20 @@ class Translator:
             alignments = self._alignments(
                 [(job.tokens, one.tokens) for line in lines for job, best in line.pairs for one in best]
             )
+        outputs = [one for line in lines for _, best in line.pairs for one in best]
+        texts = iter(self.tokenizer.decode_all([one.tokens for one in outputs], threads=-1) if outputs else [])
         for line in lines:
-            yield _join([[self._translation(one, next(alignments)) for one in best] for _, best in line.pairs])
-
-    def _translation(self, found: Hypothesis, alignment: list[int] | None) -> Translation:
-        text, tokens = self.tokenizer.decode(found.tokens), self.tokenizer.pieces(found.tokens)
-        return Translation(text, found.score, found.log_prob, tokens, alignment)
+            yield _join(
+                [
+                    [
+                        Translation(
+                            next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments)
+                        )
+                        for one in best
+                    ]
+                    for _, best in line.pairs
+                ]
+            )
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The source token each output token looks at most; the end markers stay out of it."""

@@ -24,7 +24,7 @@ def pick_engine(
         return PlainEngine(model, **given)
     weight_VD = model.embedding.weight_VD
     if name in ("auto", "gpu") and weight_VD.is_cuda:
-        if kernels.HAS_TRITON and torch.cuda.is_bf16_supported(including_emulation=False):
+        if kernels.HAS_TRITON:
             from transduce.engines.gpu import GpuEngine
 
             return GpuEngine(model, **given)
@@ -41,6 +41,6 @@ def pick_engine(
 
 
 _NEEDS = {
-    "gpu": "a model on a CUDA GPU that computes in bfloat16, and Triton",
+    "gpu": "a model on a CUDA GPU, and Triton",
     "native": "a model on the CPU, and a C compiler (cc)",
 }

@@ -1,4 +1,4 @@
-"""The engine for CUDA: bfloat16, every step one CUDA graph, sentences that enter and leave a running batch."""
+"""The engine for CUDA: float16, every step one CUDA graph, sentences that enter and leave a running batch."""
 
 import copy
 from collections import deque
@@ -24,10 +24,10 @@ _MEMORY_SHARE = 0.5
 
 
 class GpuEngine:
-    """A bfloat16 copy of the model and its sets of slots, each set recorded once and used again."""
+    """A float16 copy of the model and its sets of slots, each set recorded once and used again."""
 
     def __init__(
-        self, model: EncoderDecoder, dtype: torch.dtype = torch.bfloat16, batch_tokens: int | None = None
+        self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None
     ) -> None:
         self.batch_tokens = batch_tokens
         """Source tokens, times the beam, that are worked on at once; as many as fit unless given."""

@@ -23,7 +23,7 @@ _PART, _PARTS_AT_ONCE = 128, 32
 """Words of a part of the vocabulary, and parts that one program summarises."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Entry:
     """A sentence on its way into a slot."""
 
@@ -64,8 +64,9 @@ class SlotBeam:
     def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
         """Begin these sentences in these slots."""
         table_A = np.full((len(entries), 2 + self.places), -1, dtype=np.int32)  # ticket, limit, forced tokens
+        table_A[:, 0], table_A[:, 1] = [entry.ticket for entry in entries], [entry.limit for entry in entries]
+        table_A[np.arange(len(entries)), 2 + table_A[:, 1]] = EOS
         for line, entry in zip(table_A, entries, strict=True):
-            line[0], line[1], line[2 + entry.limit] = entry.ticket, entry.limit, EOS
             if entry.prefix:
                 line[2 : 2 + len(entry.prefix)] = entry.prefix
         begin[(len(entries),)](
@@ -108,7 +109,7 @@ def hypotheses(ended: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
     """The best of what `ended` gave, once it is on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in ended)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    tokens = np.take_along_axis(tokens_AWP, order_AW[:, :, None], axis=1).tolist()
+    tokens = np.take_along_axis(tokens_AWP[:, :, : length_AW.max()], order_AW[:, :, None], axis=1).tolist()
     facts = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
