@@ -111,7 +111,7 @@ def measure(systems: dict[str, Decode], sentences: int, beam: int, rounds: int) 
     for turn in range(-2, rounds):
         sources = torch.randint(4, V, (sentences, LENGTH - 1), generator=generator).tolist()
         for name, decode in systems.items():
-            found, seconds = timed(lambda decode=decode: decode(sources, beam))  # type: ignore[misc]
+            found, seconds = timed(decode, sources, beam)
             assert all(len(output) == LENGTH for output in found), f"{name}: an output of another length"
             if turn >= 0:
                 speeds[name].append(sentences * LENGTH / seconds)
@@ -134,7 +134,7 @@ def real_sentences(model: Path, text: Path, where: str, names: list[str]) -> dic
         translator = Translator.load(model, device="cuda" if where == "gpu" else "cpu", engine=name)
         for beam in (1, 4):
             translator.translate(lines[:2000], beam=beam)
-            found, seconds = timed(lambda: translator.hypotheses(lines, beam=beam))
+            found, seconds = timed(translator.hypotheses, lines, beam=beam)
             tokens = sum(len(best[0].tokens) for best in found)
             facts[f"{name}, beam {beam}, sentences/s"] = len(lines) / seconds
             facts[f"{name}, beam {beam}, output tokens/s"] = tokens / seconds
@@ -142,12 +142,12 @@ def real_sentences(model: Path, text: Path, where: str, names: list[str]) -> dic
     return facts
 
 
-def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+def timed(function: Callable[..., Any], *words: Any, **options: Any) -> tuple[Any, float]:
     """What a function gives, and the seconds it takes."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     began = time.perf_counter()
-    found = function()
+    found = function(*words, **options)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return found, time.perf_counter() - began

@@ -71,7 +71,7 @@ def save_for_ctranslate2(model: EncoderDecoder, folder: Path, quantization: str 
     from ctranslate2.specs import Activation, TransformerSpec
 
     config, (d_k, d_v) = model.config, model.config.head_widths
-    assert d_k == d_v and config.norm == "post"
+    assert (d_k, config.norm) == (d_v, "post")
     ours = {name: weight.detach().float().cpu().numpy() for name, weight in model.state_dict().items()}
     spec = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers), config.num_heads, pre_norm=False, activation=Activation.RELU
