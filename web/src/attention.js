@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { fill, headColour, picture, plainColour, strength } from "./colours.js";
 import { Choice, Figure, percent, same, shorten } from "./parts.js";
 import { live } from "./source.js";
-import { dark, forget, layer, look, mark, markers, off, shownLayer, shownView, stack, tip, view } from "./state.js";
+import { dark, forget, layer, look, mark, markers, narrow, off, shownLayer, shownView, stack, tip, view } from "./state.js";
 import { isMarker, label, tokenAt } from "./tokens.js";
 import { headBytes, JOINED, sizes, STACKS, weights } from "./weights.js";
 
@@ -69,7 +69,7 @@ function shownPlaces(found) {
 function Lines({ matrix, seen: { rows, columns }, colour }) {
   const tallest = Math.max(rows.length, columns.length);
   const pitch = tallest > 40 ? 17 : 24;
-  const [left, right, width] = [150, 370, 520];
+  const [left, right, width] = narrow.value ? [112, 212, 330] : [150, 370, 520];
   const height = tallest * pitch + 30;
   const y = (list, n) => 34 + pitch * (n + (tallest - list.length) / 2);
   const link = linkHorizontal();
@@ -118,14 +118,14 @@ function Word({ at, x, y, anchor, marked, marks, box: [from, to, pitch] }) {
   const show = () => (mark.value = { looks: null, seen: null, ...marks });
   return html`<g onPointerEnter=${show} onPointerLeave=${forget}>
     <rect x=${from} y=${y - pitch / 2} width=${to - from} height=${pitch} class=${marked ? "back marked" : "back"} rx="4" />
-    <text x=${x} y=${y} class="word ${at.side} ${anchor} ${marked ? "strong" : ""}">${shorten(at.label, 16)}</text>
+    <text x=${x} y=${y} class="word ${at.side} ${anchor} ${marked ? "strong" : ""}">${shorten(at.label, narrow.value ? 12 : 16)}</text>
   </g>`;
 }
 
 function HeatMap({ matrix, seen: { rows, columns }, colour }) {
   const most = Math.max(rows.length, columns.length, 8);
-  const size = Math.max(9, Math.min(30, 470 / most));
-  const [left, top] = [118, 96];
+  const size = Math.max(9, Math.min(30, (narrow.value ? 225 : 470) / most));
+  const [left, top] = narrow.value ? [92, 80] : [118, 96];
   const [width, height] = [columns.length * size, rows.length * size];
   const at = (r, c) => rows[r].index * matrix.columns + columns[c].index;
   const image = useMemo(
@@ -149,6 +149,7 @@ function HeatMap({ matrix, seen: { rows, columns }, colour }) {
   };
   const row = rows.findIndex((place) => same(mark.value.looks, place));
   const column = columns.findIndex((place) => same(mark.value.seen, place));
+  const fine = `font-size:${Math.max(8, Math.min(12, size))}px`;
   const legend = Math.max(150, Math.min(width, 200));
   return html`<svg class="figure heat" viewBox="0 0 ${Math.max(left + width + 50, 330)} ${top + height + 46}" role="img"
     aria-label="Heat map of ${rows.length} by ${columns.length} weights; the stronger the colour, the more weight">
@@ -157,12 +158,12 @@ function HeatMap({ matrix, seen: { rows, columns }, colour }) {
     ${row >= 0 && html`<rect class="marker-box" x=${left} y=${top + row * size} width=${width} height=${size} />`}
     ${column >= 0 && html`<rect class="marker-box" x=${left + column * size} y=${top} width=${size} height=${height} />`}
     ${rows.map(
-      (place, r) => html`<text x=${left - 7} y=${top + (r + 0.5) * size} class="word small end ${place.side} ${r === row ? "strong" : ""}">
-        ${shorten(place.label, 14)}</text>`,
+      (place, r) => html`<text x=${left - 7} y=${top + (r + 0.5) * size} style=${fine} class="word small end ${place.side} ${r === row ? "strong" : ""}">
+        ${shorten(place.label, narrow.value ? 11 : 14)}</text>`,
     )}
     ${columns.map(
       (place, c) => html`<text transform="translate(${left + (c + 0.5) * size} ${top - 8}) rotate(-55)"
-        class="word small ${place.side} ${c === column ? "strong" : ""}">${shorten(place.label, 14)}</text>`,
+        style=${fine} class="word small ${place.side} ${c === column ? "strong" : ""}">${shorten(place.label, narrow.value ? 11 : 14)}</text>`,
     )}
     <${Legend} x=${left} y=${top + height + 16} width=${legend} colour=${shownView.value in JOINED ? plainColour() : headColour(shownView.value - 1)} />
   </svg>`;

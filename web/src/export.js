@@ -18,8 +18,8 @@ function standAlone(svg) {
   const [shown, copied] = [svg, copy].map((root) => [root, ...root.querySelectorAll("*")]);
   shown.forEach((element, i) => {
     const style = getComputedStyle(element);
-    for (const name of ["class", "tabindex", "role", "aria-label"]) copied[i].removeAttribute(name);
-    copied[i].setAttribute("style", STYLES.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+    for (const name of ["class", "style", "tabindex", "role", "aria-label"]) copied[i].removeAttribute(name);
+    for (const name of STYLES) copied[i].setAttribute(name, style.getPropertyValue(name));
   });
   const { width, height } = svg.viewBox.baseVal;
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");

@@ -28,14 +28,14 @@ export function Places() {
     <h2 id="places">Where a token stands</h2>
     <p class="lead">${learnt
       ? "This model learnt a vector for each place; it is added to the token’s own."
-      : "Sines and cosines of many wavelengths, added to each token’s vector, tell the model where it stands."}
+      : "Sines and cosines of many wavelengths, added to each token’s vector, tell the model where it stands."}${" "}
       Point at a token above, or at a place here.</p>
     <div class="pair">
       <${Figure} name="positional-encoding" title="Encoding" hint="a row for each place, a column for each of ${width} dimensions">
         <${Rows} image=${table} places=${places} across=${width} shape=${[420, 300]} place=${place} axis="dimension" />
       <//>
       <${Figure} name="similarity-of-places" title="Similarity of places" hint="cosine between the vectors of two places">
-        <${Rows} image=${alikePicture} places=${places} across=${places} shape=${[300, 300]} place=${place} axis="place" value=${alike} />
+        <${Rows} image=${alikePicture} places=${places} across=${places} shape=${[420, 300]} place=${place} axis="place" value=${alike} />
       <//>
     </div>
   </section>`;

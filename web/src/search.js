@@ -8,7 +8,7 @@ import { live } from "./source.js";
 import { alpha, grown, look, prefix, searched, shownAlpha } from "./state.js";
 import { label, spell } from "./tokens.js";
 
-const [COLUMN, ROW, BOX, TALL] = [122, 34, 92, 24];
+const [COLUMN, ROW, BOX, TALL] = [134, 34, 92, 24];
 const FATES = { kept: "kept", pruned: "dropped", finished: "finished" };
 
 export function Search() {
@@ -72,6 +72,7 @@ function Tree({ nodes, winner, until }) {
   const svg = useRef();
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const rows = 1 + Math.max(...nodes.map((node) => node.row));
+  const width = deepest * COLUMN + BOX + 16;
   const x = (node) => 8 + node.depth * COLUMN;
   const y = (node) => 8 + node.row * ROW + TALL / 2;
   const line = linkHorizontal();
@@ -95,8 +96,8 @@ function Tree({ nodes, winner, until }) {
     }
     event.preventDefault();
   };
-  return html`<svg class="figure tree ${pointed ? "some-lit" : ""}" ref=${svg} style="width:${(deepest + 1) * COLUMN}px"
-    viewBox="0 0 ${(deepest + 1) * COLUMN} ${rows * ROW + 12}" role="group" aria-label="Search tree; arrow keys move, Enter forces a beginning">
+  return html`<svg class="figure tree ${pointed ? "some-lit" : ""}" ref=${svg} style="width:${width}px"
+    viewBox="0 0 ${width} ${rows * ROW + 12}" role="group" aria-label="Search tree; arrow keys move, Enter forces a beginning">
     ${shown.slice(1).map(
       (node) => html`<path key=${node.n} class="branch ${node.fate} ${winning.has(node) ? "winning" : ""} ${lit.has(node) ? "lit" : ""}"
         d=${line({ source: [x(node.above) + BOX, y(node.above)], target: [x(node), y(node)] })} />`,

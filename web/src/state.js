@@ -10,7 +10,7 @@ export const alpha = signal(null); // length penalty that ranks what was found; 
 export const prefix = signal([]);
 export const off = signal([]);
 export const stack = signal("cross");
-export const layer = signal(null); // counted from 1; null: the last but one, which aligns best
+export const layer = signal(null); // counted from 1; null: near the top, where heads align best
 export const view = signal("max"); // a head, counted from 1, or a name of JOINED
 export const markers = signal(true);
 export const step = signal(0);
@@ -25,15 +25,22 @@ export const busy = signal(false);
 export const mark = signal({ looks: null, seen: null });
 export const tip = signal(null);
 
-const system = signal(matchMedia("(prefers-color-scheme: dark)").matches);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => (system.value = event.matches));
+/** Whether the window is so, now and later. */
+function media(query) {
+  const list = matchMedia(query);
+  const matches = signal(list.matches);
+  list.addEventListener("change", () => (matches.value = list.matches));
+  return matches;
+}
+export const narrow = media("(max-width: 560px)");
+const system = media("(prefers-color-scheme: dark)");
 export const dark = computed(() => (theme.value === "auto" ? system.value : theme.value === "dark"));
 
 export const shownAlpha = computed(() => alpha.value ?? look.value?.alpha ?? 0.6);
 export const shownStep = computed(() => Math.min(step.value, (look.value?.target.length ?? 1) - 1));
 export const shownLayer = computed(() => {
   const layers = look.value?.model[STACKS[stack.value].layers] ?? 1;
-  return Math.max(1, Math.min(layer.value ?? layers - 1, layers));
+  return Math.max(1, Math.min(layer.value ?? Math.ceil(0.8 * layers), layers));
 });
 export const shownView = computed(() => {
   const heads = look.value?.model.num_heads ?? 1;

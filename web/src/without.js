@@ -25,7 +25,7 @@ export function Without() {
       <dd><${Said} ids=${target} stayed=${stayed.b} kind="came" /></dd>
       <dd class="number">${minus(score)}</dd>
     </dl>
-    <p class="note">Without ${silent.length === 1 ? "it" : "them"}, the first translation scores ${minus(unchanged.silenced.score)}
+    <p class="note">Without ${silent.length === 1 ? "it" : "them"}, the first translation scores ${minus(unchanged.silenced.score)}${" "}
       instead of ${minus(unchanged.whole.score)}.</p>
   </section>`;
 }

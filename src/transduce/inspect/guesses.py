@@ -24,14 +24,12 @@ class Guesses:
     """Of the token that was written there."""
 
 
-def guess(
-    model: EncoderDecoder, layers_LMD: Sequence[Tensor], written: Sequence[int]
-) -> tuple[list[Guesses], Tensor]:
+def guess(model: EncoderDecoder, layers_LMD: Sequence[Tensor], written: Sequence[int]) -> tuple[list[Guesses], Tensor]:
     """The guesses of each decoder layer, had it been the last (the last one's are the model's own); and log_sum_TX.
 
     A layer's vectors go through what follows the stack, the norm of a pre-norm model, and the shared projection.
-    log_sum_TX is log Σ p^(1/τ) over the whole vocabulary, τ of TEMPERATURES, by the model's own p: under τ, log p becomes
-    (log p) / τ minus this.
+    log_sum_TX is log Σ p^(1/τ) over the whole vocabulary, τ of TEMPERATURES and p the model's own: under τ, log p
+    becomes (log p) / τ minus this.
     """
     layers = []
     for x_MD in layers_LMD:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import ModelConfig
@@ -49,14 +49,13 @@ def _parse(name: str, config: ModelConfig) -> Head:
     stack, *numbers = name.split(".")
     if stack not in STACKS or len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
         raise ConfigError(f"no head is called {name!r}: write stack.layer.head, e.g. cross.1.2; stacks: {_list()}")
-    found = cast(Stack, stack)
     layer, head = (int(number[:9]) for number in numbers)
-    layers = count_layers(config, found)
+    layers = count_layers(config, stack)
     if not (1 <= layer <= layers and 1 <= head <= config.num_heads):
         raise ConfigError(
             f"head {name}: this model has layers 1 to {layers} there, with heads 1 to {config.num_heads} each"
         )
-    return Head(found, layer - 1, head - 1)
+    return Head(stack, layer - 1, head - 1)
 
 
 def _list() -> str:

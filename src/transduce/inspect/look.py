@@ -153,9 +153,11 @@ def _unchanged(
 
 
 def _config(translator: Translator, request: LookRequest) -> SearchConfig:
-    given = {"beam": request.beam, "length_penalty": request.length_penalty}
-    options = {name: value for name, value in given.items() if value is not None}
-    config = replace(translator.config, sample=False, nbest=1, **options)
+    config = replace(translator.config, sample=False, nbest=1)
+    if request.beam is not None:
+        config = replace(config, beam=request.beam)
+    if request.length_penalty is not None:
+        config = replace(config, length_penalty=request.length_penalty)
     require(config.beam <= WIDEST_BEAM, f"beam must be at most {WIDEST_BEAM} to look at")
     return config
 

@@ -12,7 +12,9 @@ from transduce.translator import Translator
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"
+)
 """The page loads nothing from anywhere else, whatever text it shows."""
 
 

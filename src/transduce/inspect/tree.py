@@ -30,7 +30,9 @@ def grow_tree(steps: Sequence[Extensions]) -> list[Node]:
     for step in steps:
         kept = step.kept_BW[0].tolist()
         node_of_candidate: dict[int, int] = {}
-        candidates = zip(step.parent_BC[0].tolist(), step.token_BC[0].tolist(), step.log_prob_BC[0].tolist(), strict=True)
+        candidates = zip(
+            step.parent_BC[0].tolist(), step.token_BC[0].tolist(), step.log_prob_BC[0].tolist(), strict=True
+        )
         for number, (row, token, log_prob) in enumerate(candidates):
             if log_prob == -float("inf"):
                 continue

@@ -1,8 +1,8 @@
 """A look as bytes, for the page: length of the header (4 bytes, little-endian), header (JSON), then a block of uint8.
 
-The header says where in the block each table begins and what shape it has. A weight w is the byte round(255 w). What lies
-above the diagonal of the decoder's self-attention is always 0 and is left out. Token ids stand for tokens; `tokens` has
-each one's piece and bytes.
+The header says where in the block each table begins and what shape it has. A weight w is the byte round(255 w). What
+lies above the diagonal of the decoder's self-attention is always 0 and is left out. Token ids stand for tokens:
+`tokens` has each one's piece, and the bytes of those that were said.
 """
 
 import json
@@ -15,6 +15,7 @@ from transduce.inspect.guesses import TEMPERATURES, Guesses
 from transduce.inspect.look import Look, Unchanged
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
+from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 
 LENS_DEPTH = 4
@@ -52,10 +53,8 @@ def _positions(table_TD: Tensor) -> Tensor:
 
 def _header(look: Look, translator: Translator) -> dict[str, Any]:
     model, tokenizer = translator.model, translator.tokenizer
-    said = {*look.source, *look.target, *(node.token for node in look.tree)}
-    said.update(*(layer.token_TC.flatten().tolist() for layer in look.layers))
-    said.update(*([look.unchanged.whole.tokens] if look.unchanged else []))
-    tokens = sorted(said)
+    lens = [_guesses(layer, LENS_DEPTH) for layer in look.layers]
+    following = _guesses(look.layers[-1], depth=None)
     return {
         "text": look.request.text,
         "prefix": look.request.prefix,
@@ -67,17 +66,14 @@ def _header(look: Look, translator: Translator) -> dict[str, Any]:
         "score": look.best.score,
         "source": look.source,
         "target": look.target,
-        "tokens": {
-            token: [piece, tokenizer.raw_bytes(token).hex()]
-            for token, piece in zip(tokens, tokenizer.pieces(tokens), strict=True)
-        },
+        "tokens": _tokens(look, [following, *lens], tokenizer),
         "tree": _tree(look.tree),
         "next": {
-            **_guesses(look.layers[-1], depth=None),
+            **following,
             "temperatures": TEMPERATURES,
             "log_sum": _rounded(look.log_sum_TX),
         },
-        "lens": [_guesses(layer, LENS_DEPTH) for layer in look.layers],
+        "lens": lens,
         "unchanged": _unchanged(look.unchanged, translator) if look.unchanged else None,
         "model": {
             "d_model": model.config.d_model,
@@ -90,6 +86,17 @@ def _header(look: Look, translator: Translator) -> dict[str, Any]:
         },
         "seconds": {"search": look.search_seconds, "other": look.other_seconds},
     }
+
+
+def _tokens(look: Look, guesses: list[dict[str, Any]], tokenizer: Tokenizer) -> dict[int, list[str]]:
+    """Pieces, with their bytes where the page spells text with them or tells of them."""
+    said = {*look.source, *look.target, *(node.token for node in look.tree)}
+    said.update(look.unchanged.whole.tokens if look.unchanged else [])
+    guessed = {token for layer in guesses for tokens in layer["token"] for token in tokens} - said
+    entries = {token: tokenizer.pieces([token]) for token in sorted(said | guessed)}
+    for token in said:
+        entries[token].append(tokenizer.raw_bytes(token).hex())
+    return entries
 
 
 def _tree(nodes: list[Node]) -> dict[str, list[Any]]:
