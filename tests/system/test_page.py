@@ -109,7 +109,7 @@ def page(open_page: Callable[..., Any], address: str, found: Look, translator: T
 
 def settled(page: Any, translation: str) -> None:
     """Wait until this is the translation, and no other is awaited."""
-    sync_api.expect(page.locator("#translation:not(.stale)")).to_have_text(translation)
+    sync_api.expect(page.locator("main[aria-busy=false] #translation:not(.stale)")).to_have_text(translation)
 
 
 def state(page: Any) -> dict[str, str]:

@@ -21,6 +21,7 @@ export function Attention() {
     [found, stack.value, shownLayer.value, shownView.value],
   );
   const seen = shownPlaces(found);
+  const long = Math.max(seen.rows.length, seen.columns.length) > 30;
   const colour = (i) =>
     matrix.owner ? headColour(matrix.owner[i]) : joined ? plainColour() : headColour(shownView.value - 1);
   const title = `${STACKS[stack.value].title}, layer ${shownLayer.value}, ${joined ? shownView.value : `head ${shownView.value}`}`;
@@ -38,7 +39,7 @@ export function Attention() {
       <label class="switch"><input type="checkbox" checked=${markers.value} onChange=${(event) => (markers.value = event.target.checked)} />
         special tokens</label>
     </div>
-    <div class="pair attention">
+    <div class="pair attention ${long ? "long" : ""}">
       <${Figure} name="${name}-lines" title="Lines" hint=${title}>
         <${Lines} ...${{ matrix, seen, colour }} />
       <//>
@@ -68,7 +69,7 @@ function shownPlaces(found) {
 
 function Lines({ matrix, seen: { rows, columns }, colour }) {
   const tallest = Math.max(rows.length, columns.length);
-  const pitch = tallest > 40 ? 17 : 24;
+  const pitch = Math.max(17, Math.min(29, 470 / tallest));
   const [left, right, width] = narrow.value ? [112, 212, 330] : [150, 370, 520];
   const height = tallest * pitch + 30;
   const y = (list, n) => 34 + pitch * (n + (tallest - list.length) / 2);
@@ -124,7 +125,8 @@ function Word({ at, x, y, anchor, marked, marks, box: [from, to, pitch] }) {
 
 function HeatMap({ matrix, seen: { rows, columns }, colour }) {
   const most = Math.max(rows.length, columns.length, 8);
-  const size = Math.max(9, Math.min(30, (narrow.value ? 225 : 470) / most));
+  const room = narrow.value ? 225 : most > 30 ? 640 : 470;
+  const size = Math.max(9, Math.min(30, room / most));
   const [left, top] = narrow.value ? [92, 80] : [118, 96];
   const [width, height] = [columns.length * size, rows.length * size];
   const at = (r, c) => rows[r].index * matrix.columns + columns[c].index;

@@ -8,7 +8,7 @@ import { Tip } from "./parts.js";
 import { Places } from "./places.js";
 import { Search } from "./search.js";
 import { keepLooking, live } from "./source.js";
-import { keepAddress, look, theme } from "./state.js";
+import { heard, keepAddress, look, theme } from "./state.js";
 import { Without } from "./without.js";
 import { Words } from "./words.js";
 
@@ -19,7 +19,7 @@ function Page() {
       <h1>transduce <span>look inside a translation</span></h1>
       <button type="button" class="theme" onClick=${() => (theme.value = THEMES[theme.value])}>${theme.value} paper</button>
     </header>
-    <main>
+    <main aria-busy=${heard.value !== look.value}>
       <${Words} />
       ${look.value ? html`<${Without} /><${Attention} /><${Search} /><${Next} /><${Places} />` : html`<${Welcome} />`}
     </main>

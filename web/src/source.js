@@ -1,10 +1,10 @@
 // Where looks come from: the server, as one types; or this very file, if it holds one.
 
 import { effect } from "@preact/signals";
-import { beam, busy, look, off, prefix, searched, text, trouble } from "./state.js";
+import { beam, busy, heard, look, off, prefix, searched, text, trouble } from "./state.js";
 import { fromBytes } from "./wire.js";
 
-const PAUSE = 120; // milliseconds without a keystroke before asking
+const PAUSE = 90; // milliseconds without a keystroke before asking
 
 const held = document.getElementById("look");
 export const live = held === null;
@@ -12,7 +12,7 @@ export const live = held === null;
 export function keepLooking() {
   if (!live) {
     const bytes = Uint8Array.from(atob(held.textContent), (character) => character.charCodeAt(0));
-    look.value = fromBytes(bytes.buffer);
+    heard.value = look.value = fromBytes(bytes.buffer);
     [text.value, prefix.value, off.value] = [look.value.text, look.value.prefix, look.value.off];
     return;
   }
@@ -29,7 +29,7 @@ export function keepLooking() {
     asked = new AbortController();
     const { signal } = asked;
     if (!wanted.text.trim()) {
-      [look.value, trouble.value, busy.value] = [null, "", false];
+      [heard.value, look.value, trouble.value, busy.value] = [null, null, "", false];
       return;
     }
     busy.value = true;
@@ -49,13 +49,17 @@ async function ask(wanted, signal) {
     if (!answer.ok) throw new Error(await reason(answer));
     const found = fromBytes(await answer.arrayBuffer());
     if (signal.aborted) return;
-    [look.value, trouble.value] = [found, ""];
+    [heard.value, trouble.value, busy.value] = [found, "", false];
+    await painted(); // the translation must not wait for the pictures
+    if (!signal.aborted) look.value = found;
   } catch (error) {
     if (signal.aborted) return;
     trouble.value = error instanceof TypeError ? "the server does not answer" : error.message;
+    busy.value = false;
   }
-  busy.value = false;
 }
+
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
 async function reason(answer) {
   const body = await answer.json().catch(() => ({}));

@@ -18,7 +18,8 @@ export const temperature = signal(1);
 export const grown = signal(null); // steps of the tree that show; null: all
 export const theme = signal("auto");
 
-export const look = signal(null);
+export const heard = signal(null); // the newest look, which the words show
+export const look = signal(null); // the one that everything below shows, a frame later
 export const trouble = signal("");
 export const busy = signal(false);
 /** What the pointer or the focus is on: the place that looks, the place looked at; each {side, place} or null. */

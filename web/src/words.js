@@ -5,11 +5,11 @@ import { useEffect, useRef } from "preact/hooks";
 import { minus, percent, pointing, same } from "./parts.js";
 import { PlaceStrip } from "./places.js";
 import { live } from "./source.js";
-import { alpha, beam, busy, look, mark, off, prefix, shownStep, step, text, trouble } from "./state.js";
+import { beam, busy, grown, heard, mark, off, prefix, shownStep, step, text, trouble } from "./state.js";
 import { hex, isMarker, label, spell } from "./tokens.js";
 
 export function Words() {
-  const found = look.value;
+  const found = heard.value;
   return html`<section class="words" aria-label="Text and translation">
     <div class="side source">
       <label for="text">Text</label>
@@ -36,32 +36,30 @@ function TextBox() {
     if (live) box.current.focus();
   }, []);
   const type = (event) => {
-    [text.value, prefix.value] = [event.target.value, []];
+    [text.value, prefix.value, grown.value] = [event.target.value, [], null];
   };
   return html`<textarea id="text" ref=${box} rows="2" spellcheck="false" maxlength="2000" readonly=${!live}
     placeholder="Type a sentence …" value=${text.value} onInput=${type}></textarea>`;
 }
 
 function BeamChoice() {
-  const choose = (event) => {
-    [beam.value, alpha.value] = [Number(event.target.value), alpha.value];
-  };
-  const widths = [...new Set([1, 2, 4, 8, 16, look.value.beam])].sort((a, b) => a - b);
+  const choose = (event) => (beam.value = Number(event.target.value));
+  const widths = [...new Set([1, 2, 4, 8, 16, heard.value.beam])].sort((a, b) => a - b);
   return html`<label class="beam">beam
-    <select value=${look.value.beam} onChange=${choose}>
+    <select value=${heard.value.beam} onChange=${choose}>
       ${widths.map((width) => html`<option value=${width}>${width}</option>`)}
     </select>
   </label>`;
 }
 
 function Facts() {
-  const { score, log_prob, seconds } = look.value;
+  const { score, log_prob, seconds } = heard.value;
   return html`<p class="facts">
     <span>score <b>${minus(score)}</b></span>
     <span>log-probability <b>${minus(log_prob)}</b></span>
     <span>search took <b>${Math.round(1000 * seconds.search)} ms</b></span>
     ${prefix.value.length > 0 &&
-    html`<span class="held">begins with “${spell(look.value, look.value.prefix)}”
+    html`<span class="held">begins with “${spell(heard.value, heard.value.prefix)}”
       ${live && html`<button type="button" onClick=${() => (prefix.value = [])}>let go</button>`}</span>`}
     ${off.value.length > 0 &&
     html`<span class="held">${off.value.length} ${off.value.length === 1 ? "head" : "heads"} off
@@ -70,7 +68,7 @@ function Facts() {
 }
 
 function Ribbon({ side }) {
-  const found = look.value;
+  const found = heard.value;
   return html`<div class="ribbon ${side}" role="group" aria-label="Tokens of the ${side}">
     ${found[side].map((id, place) => {
       const here = { side, place };
@@ -90,7 +88,7 @@ function Ribbon({ side }) {
 }
 
 function TokenTip({ id, side, place }) {
-  const found = look.value;
+  const found = heard.value;
   const written = side === "target" && percent(Math.exp(found.next.written[place]));
   // What the decoder adds to a written token is the encoding of the place where it reads it, one further on.
   const read = side === "target" ? place + 1 : place;
