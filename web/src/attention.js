@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { fill, headColour, picture, plainColour, strength } from "./colours.js";
 import { Choice, Figure, percent, same, shorten } from "./parts.js";
 import { live } from "./source.js";
-import { dark, forget, layer, look, mark, markers, narrow, off, shownLayer, shownView, stack, tip, view } from "./state.js";
+import { dark, layer, leave, look, mark, markers, narrow, off, shownLayer, shownView, stack, tip, view } from "./state.js";
 import { isMarker, label, tokenAt } from "./tokens.js";
 import { headBytes, JOINED, sizes, STACKS, weights } from "./weights.js";
 
@@ -117,7 +117,7 @@ const rowsTitle = () => (STACKS[stack.value].rows === "source" ? "reading" : "wr
 
 function Word({ at, x, y, anchor, marked, marks, box: [from, to, pitch] }) {
   const show = () => (mark.value = { looks: null, seen: null, ...marks });
-  return html`<g onPointerEnter=${show} onPointerLeave=${forget}>
+  return html`<g onPointerEnter=${show} onPointerLeave=${leave}>
     <rect x=${from} y=${y - pitch / 2} width=${to - from} height=${pitch} class=${marked ? "back marked" : "back"} rx="4" />
     <text x=${x} y=${y} class="word ${at.side} ${anchor} ${marked ? "strong" : ""}">${shorten(at.label, narrow.value ? 12 : 16)}</text>
   </g>`;
@@ -156,7 +156,7 @@ function HeatMap({ matrix, seen: { rows, columns }, colour }) {
   return html`<svg class="figure heat" viewBox="0 0 ${Math.max(left + width + 50, 330)} ${top + height + 46}" role="img"
     aria-label="Heat map of ${rows.length} by ${columns.length} weights; the stronger the colour, the more weight">
     ${image && html`<image href=${image} x=${left} y=${top} width=${width} height=${height} preserveAspectRatio="none" class="pixels" />`}
-    <rect x=${left} y=${top} width=${width} height=${height} class="frame" onPointerMove=${point} onPointerLeave=${forget} />
+    <rect x=${left} y=${top} width=${width} height=${height} class="frame" onPointerDown=${point} onPointerMove=${point} onPointerLeave=${leave} />
     ${row >= 0 && html`<rect class="marker-box" x=${left} y=${top + row * size} width=${width} height=${size} />`}
     ${column >= 0 && html`<rect class="marker-box" x=${left + column * size} y=${top} width=${size} height=${height} />`}
     ${rows.map(
@@ -188,11 +188,22 @@ function Grid() {
         : "Choose one to see it large. Switching heads off needs the model: open this page with transduce serve."}</p>
     </div>
     <div class="scroll" tabindex="0" role="group" aria-label="All heads">
-      <div class="grid" style="--heads:${heads}">
+      <${MarkedGrid}>
         ${counted(layers).map((l) => counted(heads).map((h) => html`<${Tile} key="${stack.value}.${l}.${h}" layer=${l} head=${h} />`))}
-      </div>
+      <//>
     </div>
   </div>`;
+}
+
+/** Marks the pointed row and column on every thumbnail, without drawing any of them anew. */
+function MarkedGrid({ children }) {
+  const { heads, rows, columns } = sizes(look.value, stack.value);
+  const { rows: rowSide, columns: columnSide } = STACKS[stack.value];
+  const { looks, seen } = mark.value;
+  const row = looks?.side === rowSide ? looks.place : -1;
+  const column = seen?.side === columnSide ? seen.place + (stack.value === "decoder" ? 1 : 0) : -1;
+  return html`<div class="grid ${row >= 0 ? "row" : ""} ${column >= 0 ? "column" : ""}"
+    style="--heads:${heads};--rows:${rows};--columns:${columns};--row:${row};--column:${column}">${children}</div>`;
 }
 
 function Tile({ layer: l, head: h }) {

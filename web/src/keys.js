@@ -1,6 +1,6 @@
 // Single keys for what one does often; not while typing.
 
-import { forget, layer, look, markers, shownLayer, shownStep, shownView, stack, step, view } from "./state.js";
+import { forget, layer, look, markers, shownLayer, shownStep, shownView, stack, step, tip, view } from "./state.js";
 import { JOINED, sizes } from "./weights.js";
 
 const turnLayer = (by) => (layer.value = Math.max(1, shownLayer.value + by));
@@ -27,6 +27,7 @@ const KEYS = {
 };
 
 export function listenToKeys() {
+  addEventListener("scroll", () => (tip.value = null), { capture: true, passive: true });
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") return forget();
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea, select")) return;

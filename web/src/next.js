@@ -2,8 +2,8 @@
 
 import { html } from "htm/preact";
 import { plainColour, strength } from "./colours.js";
-import { Figure, percent, pointing, shorten, Slider } from "./parts.js";
-import { look, shownStep, step, temperature } from "./state.js";
+import { Figure, percent, pointing, same, shorten, Slider } from "./parts.js";
+import { look, mark, shownStep, step, temperature } from "./state.js";
 import { label, spell } from "./tokens.js";
 
 export function Next() {
@@ -59,7 +59,7 @@ function Lens({ t }) {
     viewBox="0 0 ${left + found.target.length * cell + 8} ${top + layers * pitch + 10}" role="img"
     aria-label="The likeliest next token of each of ${layers} decoder layers at each of ${found.target.length} steps">
     ${found.lens.map((_, l) => html`<text x=${left - 10} y=${top + (layers - 1 - l + 0.5) * pitch} class="tick end">layer ${l + 1}</text>`)}
-    ${found.target.map((id, n) => html`<g key=${n} class=${n === t ? "column chosen" : "column"} onClick=${() => (step.value = n)}>
+    ${found.target.map((id, n) => html`<g key=${n} class="column ${same(mark.value.looks, { side: "target", place: n }) ? "marked" : ""}" onClick=${() => (step.value = n)}>
       <text x=${left + (n + 0.5) * cell} y="16" class="word small target middle">${shorten(label(found, id), 10)}</text>
       ${found.lens.map((guesses, l) => {
         const [best, chance] = [guesses.token[n][0], Math.exp(guesses.log_prob[n][0])];

@@ -3,7 +3,7 @@
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { saveFigure } from "./export.js";
-import { forget, mark, tip } from "./state.js";
+import { forget, leave, mark, tip } from "./state.js";
 
 /** A choice of one, by pointer or arrow keys: options are [value, what to show, colour]. */
 export function Choice({ name, label, options, chosen, onChoose }) {
@@ -55,7 +55,7 @@ export function pointing(marks, body) {
     mark.value = { looks: null, seen: null, ...marks };
     tip.value = body && { at: event.currentTarget.getBoundingClientRect(), body };
   };
-  return { onPointerEnter: show, onFocus: show, onPointerLeave: forget, onBlur: forget };
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: leave, onBlur: forget };
 }
 
 export function Tip() {

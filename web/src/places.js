@@ -4,7 +4,7 @@ import { html } from "htm/preact";
 import { useMemo } from "preact/hooks";
 import { picture, poleColour } from "./colours.js";
 import { Figure } from "./parts.js";
-import { dark, look, mark } from "./state.js";
+import { dark, leave, look, mark } from "./state.js";
 
 const byteToNumber = (byte) => (byte - 128) / 127;
 
@@ -55,12 +55,11 @@ function Rows({ image, places, across, shape: [w, h], place, axis, value }) {
     const row = Math.min(places - 1, Math.floor(((event.clientY - box.top) / box.height) * places));
     mark.value = { looks: { side: "place", place: row }, seen: null };
   };
-  const leave = () => (mark.value = { looks: null, seen: null });
   const marked = place !== null && place < places;
   return html`<svg class="figure" viewBox="0 0 ${left + w + 6} ${top + h + 26}" role="img"
     aria-label="${axis === "place" ? "Similarity of each place to each" : "Encoding of each place"}">
     <image href=${image} x=${left} y=${top} width=${w} height=${h} preserveAspectRatio="none" class="pixels" />
-    <rect x=${left} y=${top} width=${w} height=${h} class="frame" onPointerMove=${point} onPointerLeave=${leave} />
+    <rect x=${left} y=${top} width=${w} height=${h} class="frame" onPointerDown=${point} onPointerMove=${point} onPointerLeave=${leave} />
     ${[0, Math.floor(places / 2), places - 1].map(
       (n) => html`<text x=${left - 6} y=${top + (n + 0.5) * rowHeight} class="tick end">${n}</text>`,
     )}

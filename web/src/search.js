@@ -5,7 +5,7 @@ import { html } from "htm/preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Figure, minus, percent, pointing, shorten, Slider } from "./parts.js";
 import { live } from "./source.js";
-import { alpha, grown, look, prefix, searched, shownAlpha } from "./state.js";
+import { alpha, grown, look, mark, prefix, searched, shownAlpha } from "./state.js";
 import { label, spell } from "./tokens.js";
 
 const [COLUMN, ROW, BOX, TALL] = [134, 34, 92, 24];
@@ -78,6 +78,8 @@ function Tree({ nodes, winner, until }) {
   const line = linkHorizontal();
   const winning = new Set(lineage(winner.node));
   const lit = new Set(pointed ? lineage(pointed) : []);
+  const marked = mark.value.looks?.side === "target" ? mark.value.looks.place + 1 : null;
+  const isMarked = (node) => node.depth === marked && node.ids.every((id, i) => id === look.value.target[i]);
   const shown = nodes.filter((node) => node.depth <= until);
   const tabbable = shown[Math.min(current, shown.length - 1)].n;
   const move = (event, node) => {
@@ -103,7 +105,7 @@ function Tree({ nodes, winner, until }) {
         d=${line({ source: [x(node.above) + BOX, y(node.above)], target: [x(node), y(node)] })} />`,
     )}
     ${shown.map((node) => html`<g key=${node.n} role="button" tabindex=${node.n === tabbable ? 0 : -1} data-node=${node.n}
-        class="node ${node.fate} ${winning.has(node) ? "winning" : ""} ${lit.has(node) ? "lit" : ""} ${node === winner.node ? "winner" : ""}"
+        class="node ${node.fate} ${winning.has(node) ? "winning" : ""} ${lit.has(node) ? "lit" : ""} ${node === winner.node ? "winner" : ""} ${isMarked(node) ? "marked" : ""}"
         transform="translate(${x(node)} ${y(node) - TALL / 2})" aria-label=${describe(node)} aria-disabled=${!live}
         onClick=${() => force(node)} onKeyDown=${(event) => move(event, node)} ...${watching(node, setPointed)}>
       <rect width=${BOX} height=${TALL} rx="6" />

@@ -1,6 +1,6 @@
 // What the page shows, as signals; and the address, which holds it, so that a view can be shared.
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { JOINED, STACKS } from "./weights.js";
 
 export const text = signal("");
@@ -53,6 +53,9 @@ export function forget() {
   tip.value = null;
 }
 
+/** A mouse that leaves takes its marks along; what a finger touched stays marked. */
+export const leave = (event) => event.pointerType === "mouse" && forget();
+
 const number = (word) => (word !== "" && Number.isFinite(Number(word)) ? Number(word) : null);
 const count = (word) => (/^[1-9]\d{0,3}$/.test(word) ? Number(word) : null);
 const FIELDS = {
@@ -73,7 +76,7 @@ const FIELDS = {
 };
 const usual = Object.fromEntries(Object.entries(FIELDS).map(([name, [field]]) => [name, field.peek()]));
 
-export function readAddress() {
+function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const [name, [field, parse]] of Object.entries(FIELDS)) {
     const value = given.has(name) ? parse(given.get(name)) : usual[name];
@@ -83,12 +86,14 @@ export function readAddress() {
 
 export function keepAddress() {
   readAddress();
-  addEventListener("hashchange", readAddress);
+  addEventListener("hashchange", () => batch(readAddress));
+  let timer; // browsers refuse addresses that change with every movement of a slider
   effect(() => {
     const held = new URLSearchParams();
     for (const [name, [field]] of Object.entries(FIELDS))
       if (String(field.value ?? "") !== String(usual[name] ?? "")) held.set(name, String(field.value));
-    history.replaceState(null, "", `#${held}`);
+    clearTimeout(timer);
+    timer = setTimeout(() => history.replaceState(null, "", `#${held}`), 150);
   });
   effect(() => {
     document.documentElement.style.colorScheme = theme.value === "auto" ? "light dark" : theme.value;

@@ -23,7 +23,7 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
 
-MOST_TOKENS, WIDEST_BEAM = 128, 16
+MOST_CHARACTERS, MOST_TOKENS, WIDEST_BEAM = 10_000, 128, 16
 """What can be looked at at once: attention grows with the square of the tokens."""
 PLACES = 64
 """Positions shown, at least: a short sentence alone would hide the pattern."""
@@ -169,6 +169,10 @@ def _source(translator: Translator, text: str) -> list[int]:
         text.encode()
     except UnicodeEncodeError:
         raise DataError("the text is not valid Unicode: it holds half of a surrogate pair") from None
+    if len(text) > MOST_CHARACTERS:
+        raise DataError(
+            f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} can be looked at: shorten it"
+        )
     tokens = translator.tokenizer.encode(text)
     most = min(MOST_TOKENS, translator.max_length)
     if len(tokens) > most:

@@ -261,6 +261,7 @@ def test_a_copy_shares_weights_but_no_hooks(translator: Translator) -> None:
         ({"text": " \n"}, DataError, "no text"),
         ({"text": "\ud800"}, DataError, "surrogate"),
         ({"text": "ba " * 300}, DataError, "at most 128"),
+        ({"text": "ba " * 5000}, DataError, "15,000 characters"),
         ({"text": "ba", "beam": 0}, ConfigError, "beam must be at least 1"),
         ({"text": "ba", "beam": 17}, ConfigError, "beam must be at most 16"),
         ({"text": "ba", "length_penalty": 11.0}, ConfigError, "between -10 and 10"),

@@ -110,6 +110,7 @@ class WideTokenizer(Tokenizer):
 def test_a_look_at_64_by_64_tokens_of_a_base_model_takes_at_most_600_kilobytes(toy_tokenizer: Tokenizer) -> None:
     """A model with random weights is the hardest: all its heads and layers say different things."""
     torch.manual_seed(1)
+    torch.set_num_threads(1)
     tokenizer = WideTokenizer(toy_tokenizer.model)
     model = EncoderDecoder(ModelConfig(), tokenizer.vocab_size).eval()
     translator = Translator(model, tokenizer, config=SearchConfig(max_extra=0))
