@@ -374,6 +374,17 @@ def test_a_view_comes_back_from_its_address(page: Any, open_page: Callable[..., 
     assert again.evaluate("document.documentElement.style.colorScheme") == "light"
 
 
+def test_an_address_is_read_as_far_as_it_makes_sense(
+    open_page: Callable[..., Any], address: str, found: Look, translator: Translator
+) -> None:
+    wrong = "prefix=&off=none&stack=sideways&layer=77&view=99&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
+    page = open_page(f"{address}#text={TEXT}&{wrong}")
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+    assert page.locator("input[name=layer][value='2']").is_checked()
+    assert page.locator("input[name=view][value=max]").is_checked()
+    assert page.locator(".node").count() == len(found.tree)
+
+
 def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
     figures = [figure.get_attribute("data-figure") for figure in page.locator("figure").all()]
     assert len(figures) == 7

@@ -145,7 +145,7 @@ function HeatMap({ matrix, seen: { rows, columns }, colour }) {
     mark.value = { looks: rows[r], seen: columns[c], cell: true };
     tip.value = {
       at: new DOMRect(event.clientX - 8, event.clientY - 8, 16, 16),
-      body: html`<b class=${rows[r].side}>${rows[r].label}</b> looks at <b class=${columns[c].side}>${columns[c].label}</b>
+      body: html`<b class=${rows[r].side}>${rows[r].label}</b> looks at <b class=${columns[c].side}>${columns[c].label}</b>${" "}
         with <b class="weight">${percent(matrix.value[at(r, c)])}</b>`,
     };
   };

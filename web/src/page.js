@@ -26,8 +26,8 @@ function Page() {
     <footer>
       ${look.value && html`<p>${modelFacts(look.value.model)}</p>`}
       <p>A dot before a token is the space before a word; ⟨start⟩ and ⟨end⟩ are markers.</p>
-      <p>Keys: <kbd>/</kbd> text · <kbd>e</kbd> <kbd>d</kbd> <kbd>c</kbd> attention · <kbd>[</kbd> <kbd>]</kbd> layer ·
-        <kbd>,</kbd> <kbd>.</kbd> head · <kbd>m</kbd> mean · <kbd>x</kbd> max · <kbd>r</kbd> rollout · <kbd>s</kbd> special tokens ·
+      <p>Keys: <kbd>/</kbd> text · <kbd>e</kbd> <kbd>d</kbd> <kbd>c</kbd> attention · <kbd>[</kbd> <kbd>]</kbd> layer ·${" "}
+        <kbd>,</kbd> <kbd>.</kbd> head · <kbd>m</kbd> mean · <kbd>x</kbd> max · <kbd>r</kbd> rollout · <kbd>s</kbd> special tokens ·${" "}
         <kbd>j</kbd> <kbd>k</kbd> step</p>
       <p>${live ? "The address of this page holds what you see: share it with whoever can reach this server."
         : "This file holds all it shows. To type other text, force a beginning or switch heads off, open the page of transduce serve."}</p>

@@ -63,7 +63,7 @@ const FIELDS = {
   beam: [beam, count],
   searched: [searched, number],
   alpha: [alpha, number],
-  prefix: [prefix, (word) => word.split(",").map(Number).filter((id) => Number.isInteger(id) && id >= 0)],
+  prefix: [prefix, (word) => (word.match(/\d+/g) ?? []).map(Number)],
   off: [off, (word) => word.split(",").filter((name) => /^(encoder|decoder|cross)\.\d+\.\d+$/.test(name))],
   stack: [stack, (word) => (word in STACKS ? word : null)],
   layer: [layer, count],
