@@ -1,10 +1,10 @@
-// Colours that stay apart for every kind of colour vision (after Okabe and Ito), for light and dark paper.
+// Colours for light and dark paper; those of the heads stay apart for every kind of colour vision.
 
 import { dark } from "./state.js";
 
 const HEADS = {
-  light: ["#0068a8", "#c85200", "#00805f", "#b3528b", "#a87400", "#2b8fca", "#6a3d9a", "#6b6b00"],
-  dark: ["#5cb6f2", "#ff9a57", "#3fcf9f", "#ee9bc8", "#f2bd45", "#9ad7ff", "#c3a1f5", "#d6d35b"],
+  light: ["#0098e0", "#a84000", "#306050", "#a83890", "#b09000", "#002098", "#709880", "#600810"],
+  dark: ["#3868a8", "#f08818", "#20b088", "#d8a0e0", "#e0f090", "#8858f0", "#b0f8d8", "#d02848"],
 };
 const PLAIN = { light: "#2f5fbf", dark: "#86b1ff" };
 const POLES = { light: ["#2166ac", "#b35806"], dark: ["#6bb1f0", "#f0a35c"] };

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -238,6 +239,19 @@ def test_looking_leaves_no_trace_in_the_model(translator: Translator) -> None:
     look(translator, LookRequest(text=TEXT, off=["cross.1.1", "cross.1.2", "encoder.2.4"]))
     assert all(torch.equal(x, before[name]) for name, x in translator.model.state_dict().items())
     assert not any(module._forward_hooks for module in translator.model.modules())
+
+
+def test_looks_and_translations_at_the_same_time_do_not_meet(translator: Translator) -> None:
+    requests = [LookRequest(text=TEXT, off=off) for off in ([], ["cross.1.1"], ["encoder.2.4", "decoder.1.2"])]
+
+    def work(request: LookRequest) -> tuple[Any, ...]:
+        found = look(translator, request)
+        return found.best, found.attention["cross"].tolist(), len(found.layers), translator.translate(TEXT)
+
+    alone = [work(request) for request in requests]
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            assert list(pool.map(work, requests)) == alone
 
 
 def test_a_copy_shares_weights_but_no_hooks(translator: Translator) -> None:
