@@ -14,7 +14,7 @@ from transduce.data.shards import TokenShards, write_index, write_shard
 def describe() -> dict[str, str]:
     """Machine and versions."""
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
-    versions = {name: _version(name) for name in ("torch", "transformers", "triton", "numpy")}
+    versions = {name: _version(name) for name in ("torch", "transformers", "ctranslate2", "triton", "numpy")}
     return {"machine": f"{machine}, {os.cpu_count()} cores", "python": platform.python_version(), **versions}
 
 

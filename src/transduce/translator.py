@@ -1,27 +1,32 @@
 """Text to text: the one object a Python user needs."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import repeat
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
 
 from transduce.config import build
+from transduce.engines.choose import pick_engine
+from transduce.engines.engine import Engine, Job
+from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
-from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Hypothesis
-from transduce.search.options import SearchConfig, search
+from transduce.search.options import SearchConfig
 from transduce.text.pieces import split_long
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer import Tokenizer
 
 LongInput = Literal["split", "refuse"]
+
+_ALIGNED_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,18 @@ class Translation:
     """For each token, the source token that cross-attention weighs most; only where asked for."""
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A part of an input that is translated at once."""
+@dataclass
+class _Line:
+    """A text on its way through the model, in one part or several."""
 
-    line: int
-    tokens: list[int]
-    prefix: list[int]
+    jobs: list[Job]
+    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    """By part."""
+
+    @property
+    def pairs(self) -> list[tuple[Job, list[Hypothesis]]]:
+        """Each part with its outputs."""
+        return [(job, self.found[part]) for part, job in enumerate(self.jobs)]
 
 
 class Translator:
@@ -56,22 +66,37 @@ class Translator:
         *,
         config: SearchConfig | None = None,
         max_length: int = 256,
-        batch_tokens: int = 4096,
+        engine: Engine | None = None,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
+        self._plain = PlainEngine(model)
+        self.engine: Engine = engine or self._plain
+        """What searches, where it can do so in the way asked for; `plain` does the rest."""
         self.config = config or SearchConfig()
         self.max_length = min(max_length, model.longest or max_length)
         """Source tokens the model takes at once."""
-        self.batch_tokens = batch_tokens
-        """Source tokens, times the beam, that are worked on at once."""
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", **options: Any) -> "Translator":
-        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`."""
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+        **options: Any,
+    ) -> "Translator":
+        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`.
+
+        `engine`: auto (the fastest there is), gpu, native (CPU, 8-bit) or plain; `threads` of the CPU and
+        `batch_tokens` worked on at once are chosen automatically unless given.
+        """
         saved = load_model(find_model(Path(path)), pick_device(device))
         max_length = saved.facts.get("max_length", 256)
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(path)), **options)
-        return cls(saved.model, saved.tokenizer, config=config, max_length=max_length)
+        chosen = pick_engine(engine, saved.model, threads, batch_tokens)
+        return cls(saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen)
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -98,80 +123,98 @@ class Translator:
         `prefixes` are beginnings the outputs must have. A text beyond the model's length is translated in pieces, or
         refused with its line number, counted from `first_line`. An empty text stays empty.
         """
+        return list(self.stream(texts, prefixes=prefixes, align=align, long=long, first_line=first_line, **options))
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: Iterable[str] | None = None,
+        align: bool = False,
+        long: LongInput = "split",
+        first_line: int = 1,
+        window: int = 8192,
+        **options: Any,
+    ) -> Iterator[list[Translation]]:
+        """The same one by one, for any number of texts: at most twice `window` of them are in memory."""
         config = replace(self.config, **options)
-        pieces = [
-            piece
-            for line, text in enumerate(texts)
-            for piece in self._pieces(line, text, prefixes[line] if prefixes else "", long, first_line)
-        ]
-        found: dict[int, list[list[Translation]]] = {line: [] for line in range(len(texts))}
-        order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i].tokens))
-        outputs: list[list[Translation]] = [[] for _ in pieces]
-        for batch in self._batches(pieces, order, config):
-            seeded = replace(config, seed=(config.seed + 1_000_003 * (first_line + batch[0])) % 2**31)
-            for i, output in zip(batch, self._translate([pieces[i] for i in batch], seeded, align), strict=True):
-                outputs[i] = output
-        for piece, output in zip(pieces, outputs, strict=True):
-            found[piece.line].append(output)
-        return [_join(parts) for parts in found.values()]
+        session = self.engine_for(**options).begin(config)
+        source = enumerate(zip(texts, prefixes or repeat(""), strict=False), start=first_line)
+        lines: deque[_Line] = deque()  # read but not yet given back
+        place_of: dict[int, tuple[_Line, int]] = {}  # of each job, by its key: its line, and which part of it
+        keys, more = count(first_line), True
+        while more or lines:
+            if more and session.waiting <= window // 2 and len(lines) <= window:
+                read = list(islice(source, window))
+                more = bool(read)
+                tokens = self.tokenizer.encode_all([text for _, (text, _) in read], threads=-1)
+                jobs: list[tuple[int, Job]] = []
+                for (number, (text, prefix)), ids in zip(read, tokens, strict=True):
+                    lines.append(_Line(self._jobs(text, ids, prefix, long, number)))
+                    for part, job in enumerate(lines[-1].jobs):
+                        key = next(keys)
+                        place_of[key] = (lines[-1], part)
+                        jobs.append((key, job))
+                session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
+            for key, hypotheses in session.step() if session.busy else ():
+                line, part = place_of.pop(key)
+                line.found[part] = hypotheses
+            done = []
+            while lines and len(lines[0].found) == len(lines[0].jobs):
+                done.append(lines.popleft())
+            yield from self._translations(done, align)
+
+    def engine_for(self, **options: Any) -> Engine:
+        """What searches with these options: `engine`, or `plain` where that cannot."""
+        return self.engine if self.engine.takes(replace(self.config, **options)) else self._plain
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that alignments point to."""
         return self.tokenizer.pieces(self.tokenizer.encode(text))
 
-    def _pieces(self, line: int, text: str, prefix: str, long: LongInput, first_line: int) -> list[_Piece]:
+    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
+        """A text as one job, or as several where it is too long for one."""
         if not text.strip():
             return []
-        tokens = self.tokenizer.encode(text)
         forced = self.tokenizer.encode(prefix) if prefix else []
         if len(tokens) <= self.max_length:
-            return [_Piece(line, tokens, forced)]
+            return [Job(tokens, forced)]
         if long == "refuse":
             raise DataError(
-                f"line {first_line + line} has {len(tokens):,} tokens, more than the {self.max_length} this model "
+                f"line {line} has {len(tokens):,} tokens, more than the {self.max_length} this model "
                 "takes at once; shorten it or have it split"
             )
         parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
-        return [_Piece(line, self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
+        return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _batches(self, pieces: list[_Piece], order: list[int], config: SearchConfig) -> list[list[int]]:
-        """Pieces of similar length together, as many as the token budget allows."""
-        rows = config.nbest if config.sample else config.beam
-        batches: list[list[int]] = []
-        tokens = 0
-        for i in order:
-            cost = (len(pieces[i].tokens) + 1) * rows
-            if not batches or tokens + cost > self.batch_tokens:
-                batches.append([])
-                tokens = 0
-            batches[-1].append(i)
-            tokens += cost
-        return batches
-
-    def _translate(self, pieces: list[_Piece], config: SearchConfig, align: bool) -> list[list[Translation]]:
-        sources = [[*piece.tokens, EOS] for piece in pieces]
-        prefixes = [piece.prefix for piece in pieces] if any(piece.prefix for piece in pieces) else None
-        lengths = [len(source) for source in sources]
-        found = search(
-            self.model, pack_tokens(sources, self.device), lengths, config, prefixes, self.model.longest, self.device
-        )
+    def _translations(self, lines: list["_Line"], align: bool) -> Iterator[list[Translation]]:
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            sources = [piece.tokens for piece, best in zip(pieces, found, strict=True) for _ in best]
-            alignments = iter(self._align(sources, [hypothesis.tokens for best in found for hypothesis in best]))
-        return [[self._translation(hypothesis, next(alignments)) for hypothesis in best] for best in found]
+            alignments = self._alignments(
+                [(job.tokens, one.tokens) for line in lines for job, best in line.pairs for one in best]
+            )
+        outputs = [one for line in lines for _, best in line.pairs for one in best]
+        texts = iter(self.tokenizer.decode_all([one.tokens for one in outputs], threads=-1) if outputs else [])
+        for line in lines:
+            yield _join(
+                [
+                    [
+                        Translation(
+                            next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments)
+                        )
+                        for one in best
+                    ]
+                    for _, best in line.pairs
+                ]
+            )
 
-    def _translation(self, found: Hypothesis, alignment: list[int] | None) -> Translation:
-        text, tokens = self.tokenizer.decode(found.tokens), self.tokenizer.pieces(found.tokens)
-        return Translation(text, found.score, found.log_prob, tokens, alignment)
-
-    def _align(self, sources: list[list[int]], outputs: list[list[int]]) -> list[list[int]]:
+    def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The source token each output token looks at most; the end markers stay out of it."""
-        weights_BTS = cross_attention(self.model, sources, outputs)
-        return [
-            weights_BTS[i, : len(output), : len(source)].argmax(-1).tolist()
-            for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
-        ]
+        for start in range(0, len(pairs), _ALIGNED_AT_ONCE):
+            some = pairs[start : start + _ALIGNED_AT_ONCE]
+            weights_BTS = cross_attention(self.model, [src for src, _ in some], [out for _, out in some])
+            for weights_TS, (source, output) in zip(weights_BTS, some, strict=True):
+                yield weights_TS[: len(output), : len(source)].argmax(-1).tolist()
 
     @property
     def device(self) -> torch.device:

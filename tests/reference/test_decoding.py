@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
-from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.decoder import Hypothesis, forbid_repeats, length_penalty
 from transduce.search.options import SearchConfig, search
 from transduce.search.sampling import likeliest, roll_out, sampler
 
@@ -261,14 +262,6 @@ def test_a_forced_prefix_starts_the_output_and_the_rest_is_the_best_after_it(alp
         assert all(tuple(hypothesis.tokens[: len(prefix)]) == prefix for hypothesis in group)
 
 
-def test_a_prefix_beyond_the_limit_raises_the_limit() -> None:
-    decoder = TableDecoder(2)
-    for config in (SearchConfig(beam=4, max_extra=0), SearchConfig(beam=1, max_extra=0)):
-        found = search(decoder, ["a", "b"], [1, 1], config, prefixes=[(4, 5, 6), ()])
-        assert found[0][0].tokens == [4, 5, 6]
-        assert len(found[1][0].tokens) <= 1
-
-
 @pytest.mark.parametrize("beam", [2, 4])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) -> None:
@@ -293,7 +286,8 @@ def test_greedy_search_takes_the_likeliest_word_again_and_again(alpha: float) ->
     names, lengths = list("abcdefgh"), [3, 0, 5, 1, 6, 6, 6, 2]
     for seed in range(5):
         decoder = TableDecoder(seed)
-        found = search(decoder, names, lengths, SearchConfig(beam=1, length_penalty=alpha, max_extra=2))
+        limits = [length + 2 for length in lengths]
+        found = search(decoder, names, limits, SearchConfig(beam=1, length_penalty=alpha))
         for name, length, group in zip(names, lengths, found, strict=True):
             (hypothesis,) = group
             assert hypothesis.tokens == greedy_output(decoder, name, length + 2)
@@ -416,8 +410,8 @@ def test_sampled_outputs_carry_the_models_own_probability_and_come_best_first() 
 
 def test_the_same_seed_samples_the_same_outputs_and_another_seed_others() -> None:
     def sample(seed: int) -> list[list[Hypothesis]]:
-        config = SearchConfig(sample=True, nbest=4, max_extra=6, seed=seed)
-        return search(TableDecoder(5, end_bonus=-1.0), list("abc"), [2, 0, 4], config)
+        config = SearchConfig(sample=True, nbest=4, seed=seed)
+        return search(TableDecoder(5, end_bonus=-1.0), list("abc"), [8, 6, 10], config)
 
     assert sample(1) == sample(1)
     assert sample(1) != sample(2)
@@ -508,3 +502,32 @@ def test_searching_with_a_model_scores_outputs_as_the_forward_pass_does_and_each
             log_prob = sum(log_prob_TV[t, token].item() for t, token in enumerate(said))
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-3)
             assert hypothesis.score == pytest.approx(log_prob / penalty(len(said), 0.6), abs=1e-3)
+
+
+# Repetition guard
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_the_guard_rules_out_exactly_what_would_repeat(length: int) -> None:
+    generator = torch.Generator().manual_seed(length)
+    said_RT = torch.randint(4, 7, (20, 12), generator=generator)
+    for t in (0, 1, 2, 5, 11):
+        log_prob_RV = torch.zeros(20, 9)
+        forbid_repeats(log_prob_RV, said_RT, t, length)
+        for row, said in enumerate(said_RT[:, :t].tolist()):
+            runs = {tuple(said[i : i + length]) for i in range(t - length + 1)}
+            for token in range(9):
+                repeats = t >= length and (*said[t - length + 1 :], token)[-length:] in runs
+                assert (log_prob_RV[row, token] == -torch.inf) == repeats
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_no_output_repeats_itself_under_the_guard(beam: int) -> None:
+    names, limits = list("abcd"), [8, 8, 8, 8]
+    for decoder in (TableDecoder(seed, end_bonus=-2.0) for seed in range(4)):
+        for group in search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=2)):
+            tokens = group[0].tokens
+            pairs = list(pairwise(tokens))
+            assert len(pairs) == len(set(pairs))
+        free = search(decoder, names, limits, SearchConfig(beam=beam))
+        assert free == search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=9))

@@ -1,14 +1,17 @@
 """Text to text, with a model that has learnt nothing: order, shape and independence do not depend on what it says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count, islice
 from typing import Any
 
 import pytest
 import torch
 
+from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translation, Translator
 
@@ -94,7 +97,8 @@ def test_alignments_do_not_depend_on_batch_neighbours(translator: Translator) ->
 def test_results_do_not_depend_on_batch_neighbours(
     make: Callable[..., Translator], beam: int, batch_tokens: int
 ) -> None:
-    many = make(batch_tokens=batch_tokens).hypotheses(TEXTS, beam=beam)
+    plain = PlainEngine(make().model, batch_tokens)
+    many = make(engine=plain).hypotheses(TEXTS, beam=beam)
     alone = [make().hypotheses([text], beam=beam)[0] for text in TEXTS]
     for a, b in zip(many, alone, strict=True):
         assert a[0].tokens == b[0].tokens
@@ -210,7 +214,36 @@ def test_learnt_positions_bound_the_output_instead_of_failing(
 
 
 def test_sampling_draws_anew_for_every_text(untrained_model: Any, toy_tokenizer: Tokenizer) -> None:
-    translator = Translator(untrained_model, toy_tokenizer, batch_tokens=1)  # every text is a batch of its own
+    translator = Translator(
+        untrained_model, toy_tokenizer, engine=PlainEngine(untrained_model, 1)
+    )  # each a batch of its own
     outputs = translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
     assert len(set(outputs)) > 1
     assert outputs == translator.translate(["babo dedu"] * 4, sample=True, max_extra=5)
+
+
+def test_a_stream_reads_no_further_ahead_than_two_windows(translator: Translator) -> None:
+    read = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal read
+        for number in count():
+            read += 1
+            yield TEXTS[number % len(TEXTS)]
+
+    expected = translator.translate(TEXTS)
+    stream = translator.stream(texts(), window=4)
+    for number, best in enumerate(islice(stream, 30)):
+        assert best[0].text == expected[number % len(TEXTS)]
+        assert read <= number + 1 + 8
+
+
+def test_what_the_engine_cannot_do_plain_does(make: Callable[..., Translator]) -> None:
+    class Fussy(PlainEngine):
+        def takes(self, config: SearchConfig) -> bool:
+            return config.beam == 1
+
+    fussy = make(engine=Fussy(make().model))
+    assert isinstance(fussy.engine_for(beam=1), Fussy)
+    assert not isinstance(fussy.engine_for(beam=2), Fussy)
+    assert fussy.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)

@@ -2,24 +2,31 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-_LINES_AT_ONCE = 2000
+if TYPE_CHECKING:
+    from transduce.translator import Translation, Translator
 
 
 def translate(
     files: Annotated[list[Path] | None, typer.Argument(help="Text to translate; standard input if none.")] = None,
     model: Annotated[Path, typer.Option("--model", "-m", help="A run, or a model folder.")] = ...,  # type: ignore[assignment]
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last complete line of --output.")] = False,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy [4].")] = None,
     nbest: Annotated[int | None, typer.Option(help="Translations for each line, with --jsonl [1].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="More favours longer outputs [0.6].")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens an output may have at most.")] = None,
     max_extra: Annotated[int | None, typer.Option(help="Tokens an output may have beyond its input's [50].")] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="No run of so many tokens twice; 0 is off [0].")] = None,
     prefix: Annotated[str, typer.Option(help="What every output must begin with.")] = "",
     sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Below 1 sampling is tamer, above 1 wilder [1].")] = None,
@@ -33,44 +40,99 @@ def translate(
         Literal["split", "refuse"], typer.Option(help="What to do with a line longer than the model takes.")
     ] = "split",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto (the fastest there is), gpu, native or plain.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Of the CPU; as many as it has cores.", min=1)] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="Source tokens times beam worked on at once; as many as fit.", min=1)
+    ] = None,
 ) -> None:
     """Translate text, line by line: one line out for each line in, in order."""
+    from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.translator import Translator
 
     if nbest is not None and nbest > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
+    if resume and not (output and files):
+        raise ConfigError("--resume needs --output and files to read: it goes on where the output file ends")
     found = find_model(model)
     if found.parent.name == "checkpoints" and found != model:
-        print(f"transduce: {model} is not finished; using its newest checkpoint, {found.name}", file=sys.stderr)
+        _say(f"{model} is not finished; using its newest checkpoint, {found.name}")
     given = {
-        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra,
-        "sample": sample or None, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length,
+        "max_extra": max_extra, "no_repeat": no_repeat, "sample": sample or None, "temperature": temperature,
+        "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
-    options = {name: value for name, value in given.items() if value is not None}
-    translator = Translator.load(found, device=device, **options)
-    lines = _lines(files or [])
-    done = 0
-    while chunk := list(islice(lines, 1 if not files and sys.stdin.isatty() else _LINES_AT_ONCE)):
-        prefixes = [prefix] * len(chunk) if prefix else None
-        found_chunk = translator.hypotheses(chunk, prefixes=prefixes, align=jsonl, long=long, first_line=done + 1)
-        for text, best in zip(chunk, found_chunk, strict=True):
-            if jsonl:
-                record = {
-                    "source": text,
-                    "source_tokens": translator.source_tokens(text),
-                    "translations": [asdict(translation) for translation in best],
-                }
-                sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-            else:
-                sys.stdout.write(best[0].text.replace("\n", " ") + "\n")
-        sys.stdout.flush()
-        done += len(chunk)
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    translator = Translator.load(
+        found, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
+    )
+    if sys.stderr.isatty():
+        _say(f"engine: {translator.engine_for().description}")
+    done = _complete_lines(output) if resume and output else 0
+    if done:
+        _say(f"{output} has {done:,} lines already; going on with line {done + 1:,}")
+    with ExitStack() as stack:
+        out: TextIO = sys.stdout
+        if output:
+            out = stack.enter_context(output.open("a" if resume else "w", encoding="utf-8"))
+        progress = stack.enter_context(Progress(files, done))
+        lines = islice(_lines(files or []), done, None)
+        common: dict[str, Any] = {"align": jsonl, "long": long}
+        for text, best in _translated(translator, lines, prefix, done + 1, not files and sys.stdin.isatty(), common):
+            out.write((_record(translator, text, best) if jsonl else best[0].text.replace("\n", " ")) + "\n")
+            if progress.line_done():
+                out.flush()
+
+
+def _translated(
+    translator: "Translator", lines: Iterator[str], prefix: str, first_line: int, typed: bool, common: dict[str, Any]
+) -> Iterator[tuple[str, list["Translation"]]]:
+    """Every line with its translations; what a person types is answered line by line."""
+    if typed:
+        for number, text in enumerate(lines, start=first_line):
+            yield text, translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
+    else:
+        kept: deque[str] = deque()  # lines that were read ahead of their translations
+        ahead = _remember(lines, kept)
+        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
+            yield kept.popleft(), best
+
+
+def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:
+    for line in lines:
+        kept.append(line)
+        yield line
+
+
+def _record(translator: "Translator", text: str, best: list["Translation"]) -> str:
+    record = {
+        "source": text,
+        "source_tokens": translator.source_tokens(text),
+        "translations": [asdict(translation) for translation in best],
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _complete_lines(output: Path) -> int:
+    """How many lines the file has; a last one that was cut short is taken off."""
+    if not output.exists():
+        return 0
+    with output.open("r+b") as file:
+        lines = end = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                lines, end = lines + 1, end + len(line)
+        file.truncate(end)
+    return lines
 
 
 def _lines(files: list[Path]) -> Iterator[str]:
     from transduce.text.files import read_lines
 
-    for path in files or [Path("-")]:
-        yield from read_lines(path)
+    yield from chain.from_iterable(read_lines(path) for path in files or [Path("-")])
+
+
+def _say(line: str) -> None:
+    print(f"transduce: {line}", file=sys.stderr)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
@@ -65,13 +66,6 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], N
     vocab_size = shards.index["vocab_size"]
     say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, a vocabulary of {vocab_size:,}")
     return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say))
-
-
-def cache_folder() -> Path:
-    """Where prepared corpora are kept: $TRANSDUCE_CACHE, or the user's cache folder."""
-    if named := os.environ.get("TRANSDUCE_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
 
 
 def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:

@@ -1,6 +1,6 @@
 """The Transformer of the paper: an encoder reads the source, a decoder writes the target (section 3, figure 1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.nn.block import DecoderLayer, EncoderLayer, NormPlace
-from transduce.nn.cache import LayerCache
+from transduce.nn.cache import Cache, LayerCache
 from transduce.nn.embedding import Embedding
 from transduce.nn.linear import calm_residuals
 from transduce.nn.positions import Positions
@@ -65,8 +65,6 @@ class DecoderState:
     """What decoding remembers between steps. Rows of one sentence stand together, equally many for each."""
 
     layers: list[LayerCache]
-    memory_mask_B11S: Tensor
-    """True where the source has a token."""
     position: int
     """Tokens taken so far."""
 
@@ -94,7 +92,7 @@ class EncoderDecoder(nn.Module):
         """The decoder's last hidden vectors (M, D): `embedding.logits` or the loss turns them into words."""
         memory_ND = self.encode(src_N, src_segments)
         x = self.embedding(tgt_M, tgt_segments.position_N)
-        for layer in self._decoder_layers():
+        for layer in self.decoder_layers():
             x = layer(x, tgt_segments, memory_ND, src_segments)
         return self.decoder_norm(x[0])
 
@@ -110,31 +108,31 @@ class EncoderDecoder(nn.Module):
         src_N, segments = source
         self.embedding.positions.require(segments.longest)
         memory_ND = self.encode(src_N, segments)
-        layers = []
-        for layer in self._decoder_layers():
+        layers, mask_B11S = [], segments.layout.real_BT[:, None, None, :]
+        for layer in self.decoder_layers():
             k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
             k_BHSK, v_BHSK = (segments.layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
-            layers.append(LayerCache.empty(k_BHSK, v_BHSK))
-        return DecoderState(layers, segments.layout.real_BT[:, None, None, :], position=0)
+            layers.append(LayerCache.empty(k_BHSK, v_BHSK, mask_B11S))
+        return DecoderState(layers, position=0)
 
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Take one token per row; the logits (R, V) of the next one."""
         self.embedding.positions.require(state.position + 1)
-        x = self.embedding(token_R, torch.full_like(token_R, state.position))
-        for layer, cache in zip(self._decoder_layers(), state.layers, strict=True):
-            x = layer.step(x, cache, state.position, state.memory_mask_B11S)
+        hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.layers)
         state.position += 1
-        return self.embedding.logits(self.decoder_norm(x[0])), state
+        return self.embedding.logits(hidden_RD), state
+
+    def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[Cache]) -> Tensor:
+        """The hidden vectors (R, D) of one new token in each row, with what the layers' caches remember."""
+        x = self.embedding(token_R, position_R)
+        for layer, cache in zip(self.decoder_layers(), caches, strict=True):
+            x = layer.step(x, cache)
+        return self.decoder_norm(x[0])
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may leave but keep their order."""
-        sentences = len(state.memory_mask_B11S)
-        old_rows = len(state.layers[0].self_k_RHTK) // sentences
-        left = index_BW[:, 0] // old_rows if len(index_BW) < sentences else None
-        if left is not None:
-            state.memory_mask_B11S = state.memory_mask_B11S.index_select(0, left)
         for cache in state.layers:
-            cache.reorder(index_BW.flatten(), left)
+            cache.reorder(index_BW)
         return state
 
     @property
@@ -142,7 +140,8 @@ class EncoderDecoder(nn.Module):
         """Tokens a text may have, its marker not counted, where learnt positions set a limit."""
         return self.config.max_positions - 1 if self.config.positions == "learned" else None
 
-    def _decoder_layers(self) -> Iterator[DecoderLayer]:
+    def decoder_layers(self) -> Iterator[DecoderLayer]:
+        """The decoder, layer by layer."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     @property

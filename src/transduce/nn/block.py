@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from transduce.nn import kernels
-from transduce.nn.cache import LayerCache
+from transduce.nn.cache import Cache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.linear import Linear
@@ -88,10 +88,10 @@ class DecoderLayer(nn.Module):
         x = around_cross(x, lambda x_MD: cross(x_MD, segments, memory_ND, memory_segments), cross.out)
         return around_feed_forward(x, self.feed_forward, self.feed_forward.outer)
 
-    def step(self, x: Twice, cache: LayerCache, position: int, memory_mask_B11S: Tensor) -> Twice:
+    def step(self, x: Twice, cache: Cache) -> Twice:
         """The same for one new token in each row, with what the cache remembers."""
         around_self, around_cross, around_feed_forward = self.residuals
         attention, cross = self.self_attention, self.cross_attention
-        x = around_self(x, lambda x_RD: attention.step(x_RD, cache, position), attention.out)
-        x = around_cross(x, lambda x_RD: cross.step(x_RD, cache, memory_mask_B11S), cross.out)
+        x = around_self(x, lambda x_RD: attention.step(x_RD, cache), attention.out)
+        x = around_cross(x, lambda x_RD: cross.step(x_RD, cache), cross.out)
         return around_feed_forward(x, self.feed_forward, self.feed_forward.outer)

@@ -6,10 +6,9 @@ the attention applies it (`block.Residual`).
 """
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.nn.attention import attend, attention_weights
-from transduce.nn.cache import LayerCache
+from transduce.nn.cache import Cache
 from transduce.nn.heads import split_heads
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
@@ -31,12 +30,9 @@ class SelfAttention(nn.Module):
         o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine)
         return o_NHK.flatten(1)
 
-    def step(self, x_RD: Tensor, cache: LayerCache, position: int) -> Tensor:
+    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
         """One new token for each row, which sees itself and what the cache remembers."""
-        q_RHK, k_RHK, v_RHK = self._project(x_RD)
-        k_RHTK, v_RHTK = cache.append(k_RHK, v_RHK, position)
-        o_RH1K = F.scaled_dot_product_attention(q_RHK[:, :, None], k_RHTK, v_RHTK)
-        return o_RH1K.flatten(1)
+        return cache.attend_self(*self._project(x_RD)).flatten(1)
 
     def weights(self, x_ND: Tensor, segments: Segments) -> Tensor:
         """What `forward` looks at, as (B, H, T, T)."""
@@ -65,12 +61,9 @@ class CrossAttention(nn.Module):
         o_MHK = attend(self._queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
         return o_MHK.flatten(1)
 
-    def step(self, x_RD: Tensor, cache: LayerCache, mask_B11S: Tensor) -> Tensor:
-        """One new token for each row; the rows of a sentence share its keys and values."""
-        B, H, _, K = cache.cross_k_BHSK.shape
-        q_BHWK = self._queries(x_RD).view(B, -1, H, K).transpose(1, 2)
-        o_BHWK = F.scaled_dot_product_attention(q_BHWK, cache.cross_k_BHSK, cache.cross_v_BHSK, attn_mask=mask_B11S)
-        return o_BHWK.transpose(1, 2).reshape(len(x_RD), -1)
+    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
+        """One new token for each row."""
+        return cache.attend_cross(self._queries(x_RD)).flatten(1)
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """What `forward` looks at, as (B, H, T, S)."""

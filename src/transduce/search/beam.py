@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, length_penalty
+from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, forbid_repeats, length_penalty
 from transduce.text.tokenizer import BOS, EOS
 
 
@@ -58,6 +58,7 @@ def beam_search(
     beam: int,
     alpha: float,
     nbest: int = 1,
+    no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
     watch: Callable[[Extensions], object] | None = None,
@@ -86,6 +87,8 @@ def beam_search(
     for t in range(T):
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
+        if no_repeat:
+            forbid_repeats(log_prob_BWV.flatten(0, 1), beams.alive_BWT.flatten(0, 1), t, no_repeat)
         _allow(log_prob_BWV, t, beams, prefixes)
         row_BW = _advance(beams, log_prob_BWV, t, alpha, watch)
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-from transduce.text.tokenizer import BOS, PAD, UNK
+from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
 NEVER_SAID = [PAD, UNK, BOS]
 """Markers that no output holds."""
@@ -34,6 +35,14 @@ class Hypothesis:
     """Sum over the tokens and the end marker."""
     score: float
     """What hypotheses are ranked by: log_prob over the length penalty."""
+
+
+def forbid_repeats(log_prob_RV: Tensor, said_RT: Tensor, t: int, length: int) -> None:
+    """Rule out, in place, every token with which a run of `length` tokens would come a second time; t are said."""
+    for row, said in enumerate(said_RT[:, :t].tolist()):
+        last = said[t - length + 1 :] if length > 1 else []
+        repeats = [said[i + length - 1] for i in range(t - length + 1) if said[i : i + length - 1] == last]
+        log_prob_RV[row, [token for token in repeats if token != EOS]] = -torch.inf
 
 
 def length_penalty(length: int, alpha: float) -> float:

@@ -1,6 +1,5 @@
 """How to search, and the one call that does it."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,10 @@ class SearchConfig:
     """alpha: 0 favours short outputs, more favours longer ones."""
     max_extra: int = 50
     """An output has at most this many tokens more than its input."""
+    max_length: int | None = None
+    """An output has at most this many tokens, where given."""
+    no_repeat: int = 0
+    """No run of so many tokens comes twice in an output; 0 lets words repeat as they like."""
     nbest: int = 1
     """Outputs for each input."""
     sample: bool = False
@@ -39,6 +42,8 @@ class SearchConfig:
     def __post_init__(self) -> None:
         require(self.beam >= 1, "beam must be at least 1")
         require(self.max_extra >= 0, "max_extra must be at least 0")
+        require(self.max_length is None or self.max_length >= 1, "max_length must be at least 1")
+        require(self.no_repeat >= 0, "no_repeat must be at least 0")
         require(self.nbest >= 1, "nbest must be at least 1")
         require(self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of as many, not {self.beam}")
         require(abs(self.length_penalty) <= 10, "length_penalty must be between -10 and 10")
@@ -51,17 +56,15 @@ class SearchConfig:
 def search(
     decoder: Decoder,
     source: Any,
-    source_lengths: Sequence[int],
+    limits: Sequence[int],
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
-    longest: int | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The outputs of every sentence, best first; none has more than `longest` tokens."""
-    limits = [min(length + config.max_extra, longest or sys.maxsize) for length in source_lengths]
-    if prefixes:
-        limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, prefixes, strict=True)]
-    common: dict[str, Any] = {"alpha": config.length_penalty, "prefixes": prefixes, "device": device}
+    """The outputs of every sentence, best first; sentence b's have at most limits[b] tokens."""
+    common: dict[str, Any] = {
+        "alpha": config.length_penalty, "no_repeat": config.no_repeat, "prefixes": prefixes, "device": device
+    }  # fmt: skip
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
         return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)

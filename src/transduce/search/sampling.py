@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, length_penalty
+from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, forbid_repeats, length_penalty
 from transduce.text.tokenizer import BOS, EOS
 
 Choose = Callable[[Tensor], Tensor]
@@ -46,6 +46,7 @@ def roll_out(
     *,
     alpha: float,
     rows: int = 1,
+    no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
@@ -64,6 +65,8 @@ def roll_out(
         logits_RV, state = decoder.step(token_BW.flatten(), state)
         log_prob_RV = logits_RV.float().log_softmax(-1)
         allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_SAID, device=device), -torch.inf)
+        if no_repeat:
+            forbid_repeats(allowed_RV, said_BWT.flatten(0, 1), t, no_repeat)
         token_BW = choose(allowed_RV).view(len(sentences), rows)
         if prefixes:
             _force(token_BW, [prefixes[sentence] for sentence in sentences], t)

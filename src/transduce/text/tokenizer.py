@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, cast
 
@@ -12,6 +13,7 @@ from transduce.config import require
 from transduce.errors import DataError, ModelError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""Markers; every other id is above them."""
 
 # SentencePiece writes a space as U+2581, so that character itself would come back as a space. We hide it behind an
 # escape of our own: E011 (private use) starts an escape, and is itself escaped.
@@ -95,9 +97,9 @@ class Tokenizer:
         """The ids of a text, without markers."""
         return cast(list[int], self._pieces.encode(_escape(text)))
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, on one thread."""
-        return cast(list[list[int]], self._pieces.encode([_escape(text) for text in texts], num_threads=1))
+    def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """The ids of many texts; -1 threads are as many as there are cores."""
+        return cast(list[list[int]], self._pieces.encode([_escape(text) for text in texts], num_threads=threads))
 
     def encode_with_dropout(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Ids under BPE-dropout (unigram: sampling), the same for the same seed."""
@@ -109,11 +111,20 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; markers are passed over."""
-        return _unescape(self._pieces.decode([i for i in ids if i not in (PAD, UNK, BOS, EOS)]))
+        return self.decode_all([ids])[0]
+
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1) -> list[str]:
+        """The texts of many; -1 threads are as many as there are cores."""
+        without_markers = [[i for i in ids if i > EOS] for ids in many_ids]
+        return [_unescape(text) for text in self._pieces.decode(without_markers, num_threads=threads)]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The written form of each id."""
-        return [self._pieces.id_to_piece(int(i)) for i in ids]
+        return [self._written[i] for i in ids]
+
+    @cached_property
+    def _written(self) -> list[str]:
+        return [self._pieces.id_to_piece(i) for i in range(self.vocab_size)]
 
     def raw_bytes(self, token: int) -> bytes:
         """What an id adds to a text, in UTF-8; markers add nothing, what is escaped stays so."""

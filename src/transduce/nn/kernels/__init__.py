@@ -5,9 +5,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-_HAS_TRITON = find_spec("triton") is not None  # it comes with CUDA builds of torch
+HAS_TRITON = find_spec("triton") is not None  # it comes with CUDA builds of torch
 
 
 def fit(x: Tensor) -> bool:
     """Whether the kernels take this tensor: half precision, on a CUDA GPU, with Triton there."""
-    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and _HAS_TRITON
+    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and HAS_TRITON

@@ -94,7 +94,7 @@ class AddNorm(torch.autograd.Function):
         """(N, D) and (N, D) to (N, D), twice the same."""
         N, D = x_ND.shape
         x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
-        seeds = draw_seeds(x_ND.device)
+        seeds = draw_seeds(p, x_ND.device)
         y_ND, z_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
         mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
         sizes = _sizes(D)

@@ -46,7 +46,7 @@ class Embed(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(N) tokens at (N) places to (N, D), twice the same."""
         N, D = len(token_N), weight_VD.shape[1]
-        seeds = draw_seeds(weight_VD.device)
+        seeds = draw_seeds(p, weight_VD.device)
         y_ND = weight_VD.new_empty(N, D)
         _embed_forward[(triton.cdiv(N, _ROWS),)](
             token_N, position_N, weight_VD, table_TD, seeds, y_ND, N, scale, p,

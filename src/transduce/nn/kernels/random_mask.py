@@ -6,9 +6,9 @@ import triton.language as tl
 from torch import Tensor
 
 
-def draw_seeds(device: torch.device) -> Tensor:
-    """Two words from torch's generator, so that `torch.manual_seed` decides every mask."""
-    return torch.randint(1 << 31, (2,), device=device)
+def draw_seeds(p: float, device: torch.device) -> Tensor:
+    """Two words from torch's generator, so that `torch.manual_seed` decides every mask; any will do where p is 0."""
+    return torch.randint(1 << 31, (2,), device=device) if p else torch.empty(2, dtype=torch.int64, device=device)
 
 
 @triton.jit

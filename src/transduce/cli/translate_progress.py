@@ -1,0 +1,50 @@
+"""How far a translation has come, on stderr where that is a terminal."""
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from transduce.text.files import raw_lines
+
+_EVERY_SECONDS = 0.5
+
+
+class Progress:
+    """Counts lines; in a terminal it shows their number, their speed and the time left."""
+
+    def __init__(self, files: list[Path] | None, done: int) -> None:
+        self._files, self._done = files, done
+        self._shown = 0.0
+        self._live: Any = None
+
+    def __enter__(self) -> "Progress":
+        if sys.stderr.isatty() and not (sys.stdin.isatty() and not self._files):
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Live
+
+            total = sum(sum(1 for _ in raw_lines(path)) for path in self._files) if self._files else None
+            columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self._live = Live(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            self._task = self._live.add_task("", total=total, completed=self._done)
+            self._live.start()
+        self._first, self._began = self._done, time.monotonic()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+
+    def line_done(self) -> bool:
+        """Count a line; True once in a while, when it is time to show what there is."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._shown < _EVERY_SECONDS:
+            return False
+        self._shown = now
+        if self._live:
+            speed = (self._done - self._first) / max(now - self._began, 1e-9)
+            self._live.update(self._task, completed=self._done, description=f"lines  {speed:,.0f} sentences/s")
+        return True

@@ -1,0 +1,203 @@
+"""The engine that runs decoder.c."""
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_float, c_int32, c_void_p, pointer
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.engines.engine import Job, output_limit
+from transduce.engines.native.weights import Model, Weights
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+
+MOST_ROWS = 128
+_WIDEST_BEAM = 16
+_ENCODED_AT_ONCE, _BLOCK = 128, 32 * 16
+"""Tokens of short sources that are read together; words whose logits exist at the same time (both as in decoder.c)."""
+
+assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)  # as in decoder.c
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("beam", "places", "source", "limit", "position", "ended_count", "done")),
+        *((name, c_void_p) for name in (
+            "self_kv", "cross_kv", "ancestor", "said", "forced", "ended", "ended_length",
+            "alive", "ended_log_prob", "ended_score",
+        )),
+    )  # fmt: skip
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (
+        ("rows", c_int32),
+        *((name, c_void_p) for name in ("which", "x", "y", "wide", "scale", "logits", "q", "top", "total", "best")),
+    )
+
+
+class _Running:
+    """A job under way: its structure, and the arrays it points to."""
+
+    def __init__(self, key: int, job: Job, limit: int, beam: int, model: Model) -> None:
+        self.key = key
+        places, source = limit + 1, len(job.tokens) + 1
+        line = model.heads * (model.d_k + model.d_v) * model.decoder_layers
+        forced = np.full(places, -1, np.int32)
+        forced[: len(job.prefix)], forced[limit] = job.prefix, EOS
+        alive = np.full(beam, -np.inf, np.float32)
+        alive[0] = 0.0  # one hypothesis to begin with: nothing said
+        self.arrays: dict[str, npt.NDArray[Any]] = {
+            "self_kv": np.empty(beam * places * line, np.float32),
+            "cross_kv": np.empty(source * line, np.float32),
+            "ancestor": np.zeros((beam, places), np.uint8),
+            "said": np.zeros((beam, places), np.int32),
+            "forced": forced,
+            "ended": np.zeros((beam, places), np.int32),
+            "ended_length": np.zeros(beam, np.int32),
+            "alive": alive,
+            "ended_log_prob": np.zeros(beam, np.float32),
+            "ended_score": np.full(beam, -np.inf, np.float32),
+        }
+        memory = {name: array.ctypes.data for name, array in self.arrays.items()}
+        self.struct = _Job(beam=beam, places=places, source=source, limit=limit, **memory)
+
+    def hypotheses(self, nbest: int) -> list[Hypothesis]:
+        """What has ended, best first."""
+        ended, length, log_prob, score = (
+            self.arrays[name] for name in ("ended", "ended_length", "ended_log_prob", "ended_score")
+        )
+        order = np.argsort(-score, kind="stable")[: min(nbest, self.struct.ended_count)]
+        return [Hypothesis(ended[i, : length[i]].tolist(), float(log_prob[i]), float(score[i])) for i in order]
+
+
+class NativeEngine:
+    """The model in 8-bit whole numbers, on several threads."""
+
+    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
+        self.longest, self.library, self.threads = model.longest, library, threads
+        self.batch_tokens = batch_tokens
+        """Source tokens, times the beam, that are worked on at once."""
+        self.weights = Weights(model, library)
+        self.sizes = model.config
+
+    @property
+    def description(self) -> str:
+        """As in `Engine`."""
+        return f"native (8-bit, {self.library.instructions().decode()}, {self.threads} threads)"
+
+    def takes(self, config: SearchConfig) -> bool:
+        """As in `Engine`: greedy and beam search."""
+        return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
+
+    def begin(self, config: SearchConfig) -> "NativeSession":
+        """As in `Engine`."""
+        return NativeSession(self, config)
+
+
+class NativeSession:
+    """Keeps up to MOST_ROWS rows busy; a job that is done makes room for the next."""
+
+    def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
+        self._engine, self._config = engine, config
+        self._waiting: deque[tuple[int, Job]] = deque()
+        self._running: list[_Running] = []
+        self._room = 0
+        self._pointers: Any = None
+
+    def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
+        """As in `Session`."""
+        self._waiting.extend(jobs)
+
+    def drop(self, keys: Sequence[int]) -> None:
+        """As in `Session`."""
+        gone = set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in gone)
+        self._keep([running for running in self._running if running.key not in gone])
+
+    @property
+    def waiting(self) -> int:
+        """As in `Session`."""
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """As in `Session`."""
+        return bool(self._waiting or self._running)
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """As in `Session`."""
+        if jobs := self._that_fit():
+            self._enter(jobs)
+        engine, config = self._engine, self._config
+        engine.library.step(
+            byref(engine.weights.model), self._pointers, len(self._running), byref(self._rows),
+            c_float(config.length_penalty), config.nbest, engine.threads,
+        )  # fmt: skip
+        done = [running for running in self._running if running.struct.done]
+        if done:
+            self._keep([running for running in self._running if not running.struct.done])
+        return [(running.key, running.hypotheses(config.nbest)) for running in done]
+
+    def _that_fit(self) -> list[tuple[int, Job]]:
+        """Waiting jobs for which there is room, once there is room for several or nothing else to do."""
+        beam = self._config.beam
+        most = max(MOST_ROWS // beam, 1)
+        if len(self._running) > most - max(most // 8, 1):
+            return []
+        jobs: list[tuple[int, Job]] = []
+        room = self._engine.batch_tokens // beam - sum(running.struct.source for running in self._running)
+        while self._waiting and len(self._running) + len(jobs) < most:
+            room -= len(self._waiting[0][1].tokens) + 1
+            if room < 0 and (jobs or self._running):
+                break
+            jobs.append(self._waiting.popleft())
+        return jobs
+
+    def _enter(self, jobs: list[tuple[int, Job]]) -> None:
+        engine, config = self._engine, self._config
+        model = engine.weights.model
+        new = [_Running(key, job, output_limit(job, config, engine.longest), config.beam, model) for key, job in jobs]
+        sources = [[*job.tokens, EOS] for _, job in jobs]
+        lengths = [len(source) for source in sources]
+        if engine.longest is None:
+            engine.weights.reach(max(max(lengths), max(running.struct.places for running in new)))
+        self._make_room(max(_ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam))
+        tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
+        offsets = np.array([0, *accumulate(lengths)], np.int32)
+        engine.library.encode(
+            byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),
+            byref(self._rows), engine.threads,
+        )  # fmt: skip
+        self._keep(self._running + new)
+
+    def _keep(self, running: list[_Running]) -> None:
+        self._running = running
+        self._pointers = _pointers(running)
+
+    def _make_room(self, rows: int) -> None:
+        """Buffers for so many rows."""
+        if rows <= self._room:
+            return
+        sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
+        wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
+        most = 2 * self._config.beam
+        width = max(sizes.d_model, sizes.num_heads * d_v)
+        bytes_of = {
+            "which": rows * 16, "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
+            "scale": rows * 4, "logits": threads * rows * _BLOCK * 4, "q": rows * (max(wide, width) + 16),
+            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * 8,
+        }  # fmt: skip
+        self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
+        self._rows = _Rows(**{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
+        self._room = rows
+
+
+def _pointers(jobs: list[_Running]) -> Any:
+    return (POINTER(_Job) * len(jobs))(*(pointer(running.struct) for running in jobs))

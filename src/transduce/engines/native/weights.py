@@ -1,0 +1,130 @@
+"""A model's weights as decoder.c wants them: its structures, field by field, over memory that numpy owns."""
+
+import ctypes
+from ctypes import POINTER, c_float, c_int32, c_void_p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from transduce.models.encoder_decoder import EncoderDecoder
+
+_PANEL, _INPUTS = 16, 16
+"""Output channels side by side; inputs are filled up to a multiple of so many."""
+
+
+class Linear(ctypes.Structure):
+    """x W^T + b in 8-bit whole numbers."""
+
+    _fields_ = (
+        ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
+        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("sum", c_void_p),
+    )  # fmt: skip
+
+
+class Norm(ctypes.Structure):
+    """Layer norm."""
+
+    _fields_ = (("width", c_int32), ("epsilon", c_float), ("gain", c_void_p), ("shift", c_void_p))
+
+
+class Layer(ctypes.Structure):
+    """Of the encoder or the decoder; the encoder's has no cross-attention."""
+
+    _fields_ = (
+        *((name, Linear) for name in ("qkv", "out", "q", "kv", "cross_out", "inner", "outer")),
+        ("norms", Norm * 3),
+    )  # fmt: skip
+
+
+class Model(ctypes.Structure):
+    """All of it."""
+
+    _fields_ = (
+        *((name, c_int32) for name in (
+            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
+        )),
+        ("embedding", c_void_p), ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
+        ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
+    )  # fmt: skip
+
+
+class Memory:
+    """Structures over arrays that live as long as this does."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._kept: list[Any] = []
+
+    def keep(self, x: npt.NDArray[Any]) -> int:
+        """The address of an array that stays."""
+        self._kept.append(x)
+        return x.ctypes.data
+
+    def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
+        """Weights in whole numbers, packed into panels."""
+        width_out, width_in = weight.shape
+        panels, padded_in = -(-width_out // _PANEL), -(-width_in // _INPUTS) * _INPUTS
+        packed = np.zeros(panels * _PANEL * padded_in, np.int8)
+        scale, padded_bias = (np.zeros(panels * _PANEL, np.float32) for _ in range(2))
+        padded_bias[:width_out] = bias
+        total = np.zeros(panels * _PANEL, np.int32)
+        memory = [self.keep(x) for x in (packed, scale, total)]
+        self._library.pack_weights(
+            c_void_p(np.ascontiguousarray(weight).ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory)
+        )
+        return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
+
+
+class Weights(Memory):
+    """The structures of a model."""
+
+    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
+        super().__init__(library)
+        config, (d_k, d_v) = model.config, model.config.head_widths
+        embedding_VD = _array(model.embedding.weight_VD)
+        self.model = Model(
+            model.vocab_size, config.d_model, config.num_heads, d_k, d_v,
+            config.encoder_layers, config.decoder_layers, config.norm == "pre",
+        )  # fmt: skip
+        self.model.embedding = self.keep(embedding_VD)
+        self.model.projection = self.linear(embedding_VD, np.zeros(model.vocab_size, np.float32))
+        self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
+        if config.norm == "pre":
+            self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))
+        self._positions = model.embedding.positions
+        self.reach(1)
+
+    def reach(self, length: int) -> None:
+        """Make sure that there are positions up to so many places."""
+        self._positions.require(length)
+        self._table_TD = _array(self._positions.table_TD)
+        self.model.positions = self._table_TD.ctypes.data
+
+    def _stack(self, layers: nn.ModuleList) -> Any:
+        found = (Layer * len(layers))()
+        module: Any  # an EncoderLayer or a DecoderLayer
+        for layer, module in zip(found, layers, strict=True):
+            layer.qkv, layer.out = map(self._of, (module.self_attention.qkv, module.self_attention.out))
+            layer.inner, layer.outer = map(self._of, (module.feed_forward.inner, module.feed_forward.outer))
+            norms = [self._norm(residual.norm) for residual in module.residuals]
+            layer.norms[0], layer.norms[2] = norms[0], norms[-1]
+            if len(norms) == 3:
+                cross = module.cross_attention
+                layer.q, layer.kv, layer.cross_out = map(self._of, (cross.q, cross.kv, cross.out))
+                layer.norms[1] = norms[1]
+        self._kept.append(found)
+        return found
+
+    def _of(self, module: nn.Linear) -> Linear:
+        return self.linear(_array(module.weight), _array(module.bias))
+
+    def _norm(self, norm: Any) -> Norm:
+        gain, shift = (self.keep(_array(x)) for x in (norm.weight, norm.bias))
+        return Norm(len(norm.weight), norm.eps, gain, shift)
+
+
+def _array(x: Tensor) -> npt.NDArray[np.float32]:
+    found: npt.NDArray[np.float32] = x.detach().float().cpu().contiguous().numpy()
+    return found

@@ -1,0 +1,156 @@
+"""Every fast engine finds what the plain one finds, whatever company a sentence has."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.engines.engine import Engine, Job, search_all
+from transduce.engines.plain import PlainEngine
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.nn.embedding import Embedding
+from transduce.nn.linear import Linear
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+
+pytest.importorskip("triton")
+from transduce.engines import gpu
+from transduce.engines.native import native
+from transduce.engines.native.library import load_library
+from transduce.engines.native.native import NativeEngine
+
+V = 300
+SIZES: dict[str, Any] = {
+    "encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 1, "dropout": 0.0,
+}  # fmt: skip
+ODD = ModelConfig(**SIZES | {"num_heads": 2}, d_k=10, d_v=6, norm="pre")
+LEARNED = ModelConfig(**SIZES, positions="learned", max_positions=18)
+
+
+def make(config: ModelConfig, vocab_size: int = V) -> EncoderDecoder:
+    torch.manual_seed(0)
+    model = EncoderDecoder(config, vocab_size).eval()
+    for parameter in model.parameters():  # louder than they start, so that outputs differ
+        parameter.data *= 2.0
+    return model
+
+
+def some_jobs(number: int, longest: int = 8, vocab_size: int = V) -> list[Job]:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, longest, (number,), generator=generator).tolist()
+    return [Job(torch.randint(4, vocab_size, (length,), generator=generator).tolist(), []) for length in lengths]
+
+
+def gpu_engine(model: EncoderDecoder) -> Engine:
+    return gpu.GpuEngine(model, torch.float32)
+
+
+def native_engine(model: EncoderDecoder) -> Engine:
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    return NativeEngine(model, library, threads=2)
+
+
+def in_whole_numbers(x_ND: torch.Tensor) -> torch.Tensor:
+    """Every row rounded to -127..127 of its own scale, in double precision so that sums of products are exact."""
+    scale_N1 = x_ND.abs().amax(dim=1, keepdim=True).double() / 127
+    return (x_ND / scale_N1.clamp(min=1e-30)).round() * scale_N1
+
+
+def quantised(model: EncoderDecoder) -> EncoderDecoder:
+    """The same model with every matrix product of weights in whole numbers: the definition of `native`."""
+
+    def product(x_ND: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (in_whole_numbers(x_ND) @ in_whole_numbers(weight).T).float()
+
+    class WholeLinear(Linear):
+        def forward(self, x_ND: torch.Tensor, relu: bool = False) -> torch.Tensor:
+            y_ND = product(x_ND, self.weight) + self.bias
+            return y_ND.relu() if relu else y_ND
+
+    class WholeEmbedding(Embedding):
+        def logits(self, hidden_MD: torch.Tensor) -> torch.Tensor:
+            return product(hidden_MD, self.weight_VD)
+
+    found = copy.deepcopy(model)
+    found.embedding.__class__ = WholeEmbedding
+    for module in found.modules():
+        if isinstance(module, Linear):
+            module.__class__ = WholeLinear
+    return found
+
+
+def plain(name: str, model: EncoderDecoder) -> PlainEngine:
+    """What an engine must agree with."""
+    return PlainEngine(quantised(model) if name == "native" else model)
+
+
+FAST: dict[str, Callable[[EncoderDecoder], Engine]] = {"gpu": gpu_engine, "native": native_engine}
+
+
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-3)
+            assert a.score == pytest.approx(b.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    ("beam", "nbest", "alpha"), [(1, 1, 0.6), (2, 1, 0.0), (3, 2, 1.0), (4, 1, 0.6), (4, 4, 0.6), (4, 1, -0.5)]
+)
+def test_it_finds_what_the_plain_engine_finds(name: str, beam: int, nbest: int, alpha: float) -> None:
+    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    config = SearchConfig(beam=beam, nbest=nbest, length_penalty=alpha, max_extra=3)
+    assert_same(search_all(FAST[name](model), jobs, config), search_all(plain(name, model), jobs, config))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("config", [ODD, LEARNED], ids=["odd", "learned"])
+def test_other_sizes_norms_and_positions(name: str, config: ModelConfig) -> None:
+    vocab_size = 90  # fewer words than a kernel looks at together
+    model, jobs = make(config, vocab_size), some_jobs(3, vocab_size=vocab_size)
+    search = SearchConfig(beam=3, max_extra=4)
+    assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("beam", [1, 2])
+def test_prefixes_are_kept(name: str, beam: int) -> None:
+    model, search = make(ModelConfig(**SIZES)), SearchConfig(beam=beam, max_extra=2)
+    prefixes = [[9, 10], [], [50, 51, 52, 53, 54, 55, 56, 57]]
+    jobs = [replace(job, prefix=prefix) for job, prefix in zip(some_jobs(3, longest=4), prefixes, strict=True)]
+    found = search_all(FAST[name](model), jobs, search)
+    assert_same(found, search_all(plain(name, model), jobs, search))
+    assert found[2][0].tokens[:8] == prefixes[2]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in (gpu, native):
+        monkeypatch.setattr(engine, "MOST_ROWS", 4)  # two slots for many sentences
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(5), SearchConfig(beam=2, max_extra=2)
+    engine = FAST[name](model)
+    together = search_all(engine, jobs, search)
+    assert_same(together, [search_all(engine, [job], search)[0] for job in jobs])
+    assert_same(together, search_all(plain(name, model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
+    session = FAST[name](model).begin(search)
+    session.add(list(enumerate(jobs)))
+    done = dict(session.step())
+    session.drop([1, 77])
+    while session.busy:
+        done |= dict(session.step())
+    assert sorted(done) == [0, 2]
+    expected = search_all(plain(name, model), jobs, search)
+    assert_same([done[0], done[2]], [expected[0], expected[2]])

@@ -1,0 +1,88 @@
+"""The products of the native engine are those of whole numbers, to the last bit."""
+
+import ctypes
+import shutil
+import subprocess
+from ctypes import byref, c_void_p
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transduce.engines.native import library as native_library
+from transduce.engines.native.library import load_library
+from transduce.engines.native.weights import Memory
+
+
+@pytest.fixture(scope="module")
+def library() -> ctypes.CDLL:
+    found = load_library()
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+def in_whole_numbers(x: Any) -> tuple[Any, Any]:
+    scale = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
+    inverse = np.where(scale > 0, np.float32(127) / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-30), 0)
+    return np.rint(x * inverse.astype(np.float32)).astype(np.int64), scale
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize(("width_in", "width_out"), [(1, 1), (16, 16), (20, 33), (512, 48), (100, 7)])
+def test_a_linear_layer_multiplies_whole_numbers(library: Any, rows: int, width_in: int, width_out: int) -> None:
+    random = np.random.default_rng(rows + width_in)
+    x = random.normal(size=(rows, width_in)).astype(np.float32)
+    weight = random.normal(size=(width_out, width_in)).astype(np.float32)
+    bias = random.normal(size=width_out).astype(np.float32)
+    x[0, 0], weight[0, 0] = 50.0, -50.0  # the ends of the range are used on both sides
+    owner = Memory(library)
+    layer, y = owner.linear(weight, bias), np.full((rows, width_out), np.nan, np.float32)
+    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), rows, c_void_p(y.ctypes.data))
+
+    (x_whole, x_scale), (w_whole, w_scale) = in_whole_numbers(x), in_whole_numbers(weight)
+    sums = x_whole @ w_whole.T
+    np.testing.assert_allclose(y, sums * (x_scale * w_scale.T) + bias, rtol=1e-5, atol=1e-5)
+    assert np.abs(w_whole).max() == 127
+
+
+def test_a_row_of_zeros_gives_the_bias(library: Any) -> None:
+    owner = Memory(library)
+    layer = owner.linear(np.ones((3, 5), np.float32), np.array([1, 2, 3], np.float32))
+    x, y = np.zeros((2, 5), np.float32), np.empty((2, 3), np.float32)
+    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), 2, c_void_p(y.ctypes.data))
+    assert y.tolist() == [[1, 2, 3]] * 2
+
+
+def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any) -> None:
+    """The form without special instructions, compiled here, computes the same."""
+    path = tmp_path / "portable.so"
+    source = native_library._SOURCES[0]
+    compiler = shutil.which("cc")
+    assert compiler
+    flags = ["-O2", "-shared", "-fPIC", "-U__ARM_FEATURE_DOTPROD", "-U__AVX2__", "-U__AVX512VNNI__"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(path), "-lm"], check=True)
+    portable = ctypes.CDLL(str(path))
+    portable.instructions.restype = ctypes.c_char_p
+    assert portable.instructions() == b"portable C"
+    random = np.random.default_rng(0)
+    weight, x = (random.normal(size=(n, 70)).astype(np.float32) for n in (40, 6))
+    outputs = []
+    for one in (library, portable):
+        owner = Memory(one)
+        layer, y = owner.linear(weight, np.zeros(40, np.float32)), np.empty((6, 40), np.float32)
+        one.apply_linear(byref(layer), c_void_p(x.ctypes.data), 6, c_void_p(y.ctypes.data))
+        outputs.append(y)
+    np.testing.assert_allclose(*outputs, rtol=1e-6, atol=1e-6)
+
+
+def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert load_library.__wrapped__() is None
+
+
+def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("CC", "false")
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    assert load_library.__wrapped__() is None
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -1,0 +1,77 @@
+"""`transduce translate` on files: streams, goes on where it stopped, and picks an engine."""
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    words = ["ba", "be", "bi", "bo", "da", "de", "di", "do", "ga", "gi"]
+    lines = [" ".join(words[(i * 7 + j) % 10] for j in range(1 + i % 6)) for i in range(60)]
+    path = tmp_path / "many.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def run(transduce: Any, trained: Any, *words: str | Path) -> Any:
+    return transduce("translate", "-m", trained.folder / "run", *words, cwd=trained.folder)
+
+
+def test_an_output_file_holds_what_standard_output_would(transduce: Any, trained: Any, many: Path) -> None:
+    out = many.parent / "out.txt"
+    assert run(transduce, trained, many, "--output", out).code == 0
+    assert out.read_text() == run(transduce, trained, many).out
+    assert len(out.read_text().splitlines()) == 60
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 200])
+def test_resume_goes_on_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
+    whole, out = run(transduce, trained, many).out, many.parent / "out.txt"
+    out.write_text(whole[:cut])
+    outcome = run(transduce, trained, many, "--output", out, "--resume")
+    assert outcome.code == 0
+    assert out.read_text() == whole
+    lines = whole[:cut].count("\n")
+    assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
+
+
+def test_resume_needs_files_to_go_on_with(transduce: Any, trained: Any) -> None:
+    outcome = transduce("translate", "-m", "run", "--resume", stdin="ba\n", cwd=trained.folder)
+    assert outcome.code == 2
+    assert "--resume needs --output" in outcome.err
+
+
+def test_engines_are_picked_by_name(transduce: Any, trained: Any, many: Path) -> None:
+    plain = run(transduce, trained, many, "--engine", "plain", "--threads", "1", "--batch-tokens", "64")
+    assert plain.code == 0
+    assert len(plain.out.splitlines()) == 60
+    outcome = run(transduce, trained, many, "--engine", "warp")
+    assert outcome.code == 2
+    assert "engine must be one of auto, plain, native, gpu, not 'warp'" in outcome.err
+    outcome = run(transduce, trained, many, "--engine", "gpu", "--device", "cpu")
+    assert outcome.code == 2
+    assert "engine gpu needs a model on a CUDA GPU" in outcome.err
+
+
+def test_outputs_have_no_more_tokens_than_asked_for(transduce: Any, trained: Any, many: Path) -> None:
+    outcome = run(transduce, trained, many, "--jsonl", "--max-length", "2")
+    assert all(len(json.loads(line)["translations"][0]["tokens"]) <= 2 for line in outcome.out.splitlines())
+
+
+def test_no_run_of_tokens_comes_twice_where_that_is_asked(transduce: Any, trained: Any, many: Path) -> None:
+    outcome = run(transduce, trained, many, "--jsonl", "--no-repeat", "2", "--length-penalty", "-3")
+    for line in outcome.out.splitlines():
+        tokens = json.loads(line)["translations"][0]["tokens"]
+        pairs = list(pairwise(tokens))
+        assert len(pairs) == len(set(pairs))
+
+
+def test_compressed_files_are_read(transduce: Any, trained: Any, many: Path) -> None:
+    packed = many.with_suffix(".txt.gz")
+    packed.write_bytes(gzip.compress(many.read_bytes()))
+    assert run(transduce, trained, packed).out == run(transduce, trained, many).out

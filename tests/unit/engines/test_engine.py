@@ -1,0 +1,40 @@
+"""What every engine shares."""
+
+import pytest
+import torch
+
+from transduce.engines.engine import Job, output_limit, search_all
+from transduce.engines.plain import PlainEngine
+from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
+from transduce.nn.segments import Segments
+from transduce.search.options import SearchConfig
+
+
+def test_an_output_may_be_longer_than_its_input_by_max_extra() -> None:
+    config = SearchConfig(max_extra=5)
+    assert output_limit(Job([4, 5, 6], []), config, None) == 3 + 1 + 5
+    assert output_limit(Job([4, 5, 6], []), config, 7) == 7
+    assert output_limit(Job([4, 5, 6], []), SearchConfig(max_length=2), 7) == 2
+
+
+def test_a_prefix_beyond_the_limit_raises_the_limit() -> None:
+    assert output_limit(Job([4], list(range(4, 14))), SearchConfig(max_extra=0), 5) == 10
+
+
+def test_a_batch_that_does_not_fit_is_split(untrained_model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [Job([5 + i, 6, 7], []) for i in range(7)]
+    config = SearchConfig(beam=2, max_extra=2)
+    expected = search_all(PlainEngine(untrained_model), jobs, config)
+    sizes: list[int] = []
+    start = EncoderDecoder.start
+
+    def limited(self: EncoderDecoder, source: tuple[torch.Tensor, Segments]) -> DecoderState:
+        sizes.append(len(source[1]))
+        if len(source[1]) > 2:
+            raise torch.OutOfMemoryError("injected")
+        return start(self, source)
+
+    monkeypatch.setattr(EncoderDecoder, "start", limited)
+    found = search_all(PlainEngine(untrained_model), jobs, config)
+    assert [best[0].tokens for best in found] == [best[0].tokens for best in expected]
+    assert max(sizes) == 7  # it was tried
