@@ -23,7 +23,7 @@ def inspect(
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
-    translator = Translator.load(model, device=device)
+    translator = Translator.load(model, device=device, engine="plain")
     request = LookRequest(
         text=text,
         beam=beam,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import require
+from transduce.engines.engine import Job, output_limit
 from transduce.errors import ConfigError, DataError
 from transduce.inspect.guesses import Guesses, guess
 from transduce.inspect.heads import STACKS, Stack, count_layers, module_name, parse_heads
@@ -129,19 +130,22 @@ def _search(
     steps: list[Extensions] | None = None,
 ) -> Hypothesis:
     """The best output. Search goes on until a whole beam of outputs is final, so that there is something to compare."""
-    limit = max(min(len(source) + config.max_extra, model.longest or sys.maxsize), len(prefix))
+    job = Job(source[:-1], list(prefix))
     device = model.embedding.weight_VD.device
     (found,) = beam_search(
         model,
         pack_tokens([source], device),
-        [limit],
+        [output_limit(job, config, model.longest)],
         beam=config.beam,
         alpha=config.length_penalty,
         nbest=config.beam,
-        prefixes=[prefix],
+        no_repeat=config.no_repeat,
+        prefixes=[job.prefix],
         device=device,
         watch=steps.append if steps is not None else None,
     )
+    if not found:
+        raise ConfigError(f"prefix: it repeats itself, which no_repeat {config.no_repeat} rules out")
     return found[0]
 
 

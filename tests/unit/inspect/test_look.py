@@ -168,6 +168,17 @@ def test_a_prefix_with_an_end_marker_is_the_whole_output(translator: Translator,
     assert [node.token for node in forced.tree[1:]] == prefix
 
 
+def test_search_is_bounded_as_everywhere_else(make: Make) -> None:
+    translator = make()
+    translator.config = replace(translator.config, max_length=4, no_repeat=1)
+    found = look(translator, LookRequest(text=TEXT))
+    assert translator.tokenizer.decode(found.best.tokens) == translator.translate(TEXT)
+    assert len(found.target) <= 5
+    assert len(set(found.target)) == len(found.target)
+    with pytest.raises(ConfigError, match="no_repeat"):
+        look(translator, LookRequest(text=TEXT, prefix=[300, 300]))
+
+
 # Guesses
 
 
