@@ -86,3 +86,15 @@ def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
     assert load_library.__wrapped__() is None
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_library_that_multiplies_wrongly_is_not_used(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(library, name)
+
+        def apply_linear(self, *_: Any) -> None:
+            """Leave zeros."""
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Wrong())
+    assert load_library.__wrapped__() is None

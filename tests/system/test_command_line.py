@@ -1,5 +1,6 @@
 """The program as a user meets it: `python -m transduce`, with its files, outputs, exit codes and messages."""
 
+import base64
 import fcntl
 import gzip
 import hashlib
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-COMMANDS = ["train", "translate", "evaluate", "info", "demo"]
+COMMANDS = ["train", "translate", "inspect", "evaluate", "info", "demo"]
 
 
 def complaint(outcome: Any) -> str:
@@ -406,6 +407,37 @@ def test_a_closed_output_pipe_ends_translation_quietly(transduce: Any, trained: 
     err = process.stderr.read()
     process.wait(120)
     assert err == ""
+
+
+# Looking inside
+
+
+def test_a_look_is_one_file_and_says_what_it_shows(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    words = ["--beam", "2", "--prefix", "gigo", "--off", "cross.1.2", "-o", tmp_path / "look.html"]
+    outcome = transduce("inspect", "-m", "run", "babo dedu", *words, cwd=trained.folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    source, output, _ = outcome.out.splitlines()
+    assert source == "babo dedu"
+    assert output.startswith("→ gigo")
+    page = (tmp_path / "look.html").read_text(encoding="utf-8")
+    held = base64.b64decode(re.search(r'<script type="text/plain" id="look">([^<]*)<', page)[1])
+    header = json.loads(held[4 : 4 + int.from_bytes(held[:4], "little")])
+    assert (header["text"], header["beam"], header["off"]) == ("babo dedu", 2, ["cross.1.2"])
+    assert output == f"→ {header['translation']}"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([" "], "no text"),
+        (["babo", "--off", "cross.1.9"], "head cross.1.9: this model has layers 1 to 1 there, with heads 1 to 2"),
+        (["babo", "--beam", "99"], "beam must be at most 16"),
+        (["babo " * 200], "at most 128 can be looked at at once"),
+        (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_one_line(transduce: Any, trained: Any, words: list[str], reason: str) -> None:
+    assert reason in complaint(transduce("inspect", "-m", "run", *words, cwd=trained.folder))
 
 
 # Scoring

@@ -59,7 +59,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_readme_shows_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    assert shown == {"train", "translate", "evaluate", "info"}
+    assert shown == {"train", "translate", "inspect", "evaluate", "info"}
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "train " not in command])

@@ -1,4 +1,4 @@
-"""Looking inside: every attention matrix of a forward pass, without a trace of it in the model's code."""
+"""Looking inside: what goes on in a forward pass, without a trace of it in the model's code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from transduce.nn.block import Twice
 from transduce.nn.multi_head import CrossAttention, SelfAttention
 
 
@@ -25,6 +26,22 @@ def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         for name, module in model.named_modules()
         if isinstance(module, SelfAttention | CrossAttention)
     ]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def observe_layers(stack: nn.ModuleList) -> Iterator[list[Tensor]]:
+    """Forward passes made inside fill the list with the vectors (N, D) that leave each layer, lowest first."""
+    seen: list[Tensor] = []
+
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Twice) -> None:
+        seen.append(output[0])
+
+    handles = [layer.register_forward_hook(hook) for layer in stack]
     try:
         yield seen
     finally:

@@ -1,6 +1,6 @@
 """Beam search with a length penalty (section 6.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,19 @@ class BeamState:
             setattr(self, name, getattr(self, name).index_select(0, index_B))
 
 
+@dataclass(frozen=True)
+class Extensions:
+    """What one step considered: the C best extensions of each sentence's hypotheses, best first."""
+
+    parent_BC: Tensor
+    """The row each extends."""
+    token_BC: Tensor
+    log_prob_BC: Tensor
+    """Of all that was said; -inf where nothing was left to say."""
+    kept_BW: Tensor
+    """Which of the C live on, in the order of the new rows. Of the others, those with the end marker are finished."""
+
+
 @torch.inference_mode()
 def beam_search(
     decoder: Decoder,
@@ -48,11 +61,12 @@ def beam_search(
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
+    watch: Callable[[Extensions], object] | None = None,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best hypotheses of every sentence, best first.
 
     Sentence b gets at most limits[b] tokens and starts with prefixes[b]. A sentence is done as soon as nothing alive
-    can still overtake what it has finished, so stopping early never changes the result.
+    can still overtake what it has finished, so stopping early never changes the result. `watch` sees every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -76,7 +90,7 @@ def beam_search(
         if no_repeat:
             forbid_repeats(log_prob_BWV.flatten(0, 1), beams.alive_BWT.flatten(0, 1), t, no_repeat)
         _allow(log_prob_BWV, t, beams, prefixes)
-        row_BW = _advance(beams, log_prob_BWV, t, alpha)
+        row_BW = _advance(beams, log_prob_BWV, t, alpha, watch)
 
         done = _finished(beams, t, alpha, nbest)
         if any(done):
@@ -108,7 +122,9 @@ def _allow(log_prob_BWV: Tensor, t: int, beams: BeamState, prefixes: Sequence[Se
             log_prob_BWV[place, :, prefix[t]] = forced_W
 
 
-def _advance(beams: BeamState, log_prob_BWV: Tensor, t: int, alpha: float) -> Tensor:
+def _advance(
+    beams: BeamState, log_prob_BWV: Tensor, t: int, alpha: float, watch: Callable[[Extensions], object] | None = None
+) -> Tensor:
     """Extend every hypothesis by its best next tokens; the decoder row (B, W) each new one came from."""
     B, W, V = log_prob_BWV.shape
     # Of the best 2W extensions at most W end a hypothesis, so W live ones always remain.
@@ -127,6 +143,8 @@ def _advance(beams: BeamState, log_prob_BWV: Tensor, t: int, alpha: float) -> Te
 
     beams.alive_log_prob_BW, pick_BW = best_BC.masked_fill(ends_BC, -torch.inf).topk(W, dim=1)
     beams.alive_BWT = _pick(history_BCT, pick_BW)
+    if watch:
+        watch(Extensions(parent_BC, token_BC, best_BC, pick_BW))
     return parent_BC.gather(1, pick_BW) + torch.arange(B, device=parent_BC.device)[:, None] * W
 
 

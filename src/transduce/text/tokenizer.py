@@ -126,6 +126,15 @@ class Tokenizer:
     def _written(self) -> list[str]:
         return [self._pieces.id_to_piece(i) for i in range(self.vocab_size)]
 
+    def raw_bytes(self, token: int) -> bytes:
+        """What an id adds to a text, in UTF-8; markers add nothing, what is escaped stays so."""
+        piece = self._pieces.id_to_piece(token)
+        if self._pieces.is_byte(token):
+            return bytes([int(piece[3:5], 16)])  # written <0xE6>
+        if token in (PAD, UNK, BOS, EOS):
+            return b""
+        return str(piece).replace(_SPACE_MARK, " ").encode()
+
 
 def _escape(text: str) -> str:
     if _SPACE_MARK not in text and _ESCAPE not in text:

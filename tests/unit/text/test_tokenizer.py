@@ -49,6 +49,15 @@ def test_any_text_comes_back_exactly(tokenizers: dict[str, Tokenizer], kind: str
 
 
 @kinds
+@example("👩‍👩‍👧 汉字").via("characters never seen, in bytes")
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\u2581\ue011"), min_size=1))
+def test_the_bytes_of_all_tokens_are_those_of_the_text(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
+    tokenizer = tokenizers[kind]
+    joined = b"".join(tokenizer.raw_bytes(token) for token in [BOS, *tokenizer.encode(text), EOS])
+    assert joined == b" " + text.encode()  # SentencePiece puts a space before every text
+
+
+@kinds
 @given(texts=st.lists(any_text | tricky_text, min_size=1, max_size=4), seed=st.integers(0, 2**40))
 def test_any_text_comes_back_exactly_under_dropout(
     tokenizers: dict[str, Tokenizer], kind: str, texts: list[str], seed: int

@@ -425,7 +425,7 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
     }
 }
 
-/* For tests: y = x W^T + b of float rows. */
+/* y = x W^T + b of float rows, by which the library is checked. */
 void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
     int8_t *q = malloc((size_t)rows * layer->padded_in);
     float *scale = malloc(rows * sizeof(float));

@@ -10,6 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from transduce.cache_folder import cache_folder
 
 _HERE = Path(__file__).parent
@@ -35,7 +37,20 @@ def load_library() -> ctypes.CDLL | None:
     except OSError:
         return None
     library.instructions.restype = ctypes.c_char_p
-    return library
+    return library if _multiplies(library) else None
+
+
+def _multiplies(library: ctypes.CDLL) -> bool:
+    """Whether its products are those of whole numbers, on the instructions of this processor."""
+    from transduce.engines.native.weights import Memory
+
+    random = np.random.default_rng(1)
+    x, weight = (random.integers(-127, 128, size=(n, 37)).astype(np.float32) for n in (5, 21))
+    x[:, 0], weight[:, 0] = 127, -127  # so that every scale is 1
+    y, memory = np.zeros((5, 21), np.float32), Memory(library)
+    layer = memory.linear(weight, np.zeros(21, np.float32))
+    library.apply_linear(ctypes.byref(layer), ctypes.c_void_p(x.ctypes.data), 5, ctypes.c_void_p(y.ctypes.data))
+    return np.array_equal(y, x @ weight.T)
 
 
 def _compile(compiler: str, path: Path) -> bool:

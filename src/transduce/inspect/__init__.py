@@ -1,0 +1,1 @@
+"""Looking inside a translation: attention, search, probabilities, in numbers and as a page."""

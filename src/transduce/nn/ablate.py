@@ -1,0 +1,35 @@
+"""Switching heads off, beside the model and not in it: the copy made here shares its weights."""
+
+import copy
+from collections.abc import Iterable
+from itertools import chain
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from transduce.nn.multi_head import CrossAttention, SelfAttention
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def sharing_copy(model: M) -> M:
+    """The same weights in modules of their own, so that hooks on one do not see the other's forward passes."""
+    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    return copy.deepcopy(model, shared)
+
+
+@torch.no_grad()
+def without_heads(model: M, heads: Iterable[tuple[str, int]]) -> M:
+    """A sharing copy in which these heads (name of the attention, number of the head) add nothing.
+
+    What a head found reaches the others through its columns of W^O; in the copy they are zero.
+    """
+    silenced = sharing_copy(model)
+    for name, head in heads:
+        attention = silenced.get_submodule(name)
+        assert isinstance(attention, SelfAttention | CrossAttention)
+        weight = attention.out.weight.clone()
+        weight[:, head * attention.d_v : (head + 1) * attention.d_v] = 0
+        attention.out.weight = nn.Parameter(weight, requires_grad=False)
+    return silenced

@@ -1,0 +1,445 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright."""
+
+import contextlib
+import re
+import shutil
+import socket
+import threading
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+import torch
+from helpers import small_model
+
+from transduce.inspect.look import Look, LookRequest, look
+from transduce.inspect.page import self_contained
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.translator import Translator
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the page is tested through playwright: pip install playwright"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("the page is tested in chromium: apt-get install chromium", allow_module_level=True)
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+
+TEXT = "dedu babo gigo babo"
+PATIENCE = 10_000  # milliseconds
+WINDOW = {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def translator(toy_tokenizer: Tokenizer) -> Translator:
+    """Random weights, with loud places and a likely end: outputs vary in words and length, and hang on each head."""
+    torch.set_num_threads(1)  # of a model this small, more would only wait for each other
+    model = small_model(26, toy_tokenizer.vocab_size, positions="learned").eval()
+    with torch.no_grad():
+        model.embedding.positions.table_TD.mul_(4)
+        model.embedding.weight_VD[4:260] *= 0.2  # single bytes
+        model.embedding.weight_VD[EOS] *= 4
+    return Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
+
+
+@pytest.fixture(scope="module")
+def found(translator: Translator) -> Look:
+    return look(translator, LookRequest(text=TEXT))
+
+
+@pytest.fixture(scope="module")
+def address(translator: Translator) -> Iterator[str]:
+    """A server on a free port of this machine alone."""
+    import uvicorn
+    from fastapi import FastAPI
+
+    from transduce.inspect.routes import inspect_routes
+
+    app = FastAPI()
+    app.include_router(inspect_routes(translator))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """A function that opens an address in a window of its own; a complaint of the page's fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(address: str, **options: Any) -> Any:
+        contexts.append(browser.new_context(**{"viewport": WINDOW, "reduced_motion": "reduce"} | options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not [line for line in complaints if "status of 400" not in line]  # what was asked for wrongly on purpose
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Any], address: str, found: Look, translator: Translator) -> Any:
+    """The page with TEXT."""
+    page = open_page(f"{address}#text={TEXT}")
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+    return page
+
+
+def settled(page: Any, translation: str) -> None:
+    """Wait until this is the translation, and no other is awaited."""
+    sync_api.expect(page.locator("main[aria-busy=false] #translation:not(.stale)")).to_have_text(translation)
+
+
+def state(page: Any) -> dict[str, str]:
+    """What the address holds, which follows the page a moment later."""
+    page.wait_for_timeout(250)
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}
+
+
+def choose(page: Any, group: str, value: object) -> None:
+    page.locator(f"input[name={group}][value='{value}']").check(force=True)
+
+
+def slide(slider: Any, value: float) -> None:
+    slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input', { bubbles: true })); }", value)
+
+
+def cell_shown(page: Any, row: int, column: int, rows: int, columns: int) -> float:
+    """The weight that the map tells when a cell is pointed at."""
+    frame = page.locator(".heat .frame")
+    frame.scroll_into_view_if_needed()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it has scrolled
+    box = frame.bounding_box()
+    page.mouse.move(box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows)
+    return float(page.locator(".tip .weight").inner_text().removesuffix("%").strip()) / 100
+
+
+# Typing
+
+
+def test_the_translation_appears_as_one_types(page: Any, translator: Translator) -> None:
+    page.locator("#text").press_sequentially(" dego")
+    settled(page, translator.translate(TEXT + " dego"))
+    assert page.locator(".ribbon.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
+    page.locator("#text").fill("")
+    sync_api.expect(page.locator(".welcome")).to_be_visible()
+
+
+def test_a_late_answer_to_an_older_text_is_dropped(open_page: Any, address: str, translator: Translator) -> None:
+    page = open_page(address)
+    held = []
+    page.route("**/inspect/look", lambda route: held.append(route))
+    page.locator("#text").fill("babo")
+    while not held:
+        page.wait_for_timeout(20)
+    page.unroute("**/inspect/look")
+    page.locator("#text").fill("dedu gigo")
+    settled(page, translator.translate("dedu gigo"))
+    with contextlib.suppress(sync_api.Error):  # the page may have hung up already, which is as good
+        held[0].continue_()
+    page.wait_for_timeout(300)
+    settled(page, translator.translate("dedu gigo"))
+
+
+def test_what_the_model_refuses_is_said(open_page: Any, address: str) -> None:
+    page = open_page(address + "#text=ba&off=cross.9.9")
+    sync_api.expect(page.locator(".trouble")).to_contain_text("layers 1 to 2")
+
+
+# Looking
+
+
+def test_pointing_at_a_token_tells_of_it_and_marks_it_everywhere(
+    page: Any, found: Look, translator: Translator
+) -> None:
+    page.locator(".ribbon.target button").nth(1).hover()
+    token = found.target[1]
+    tip = page.locator(".tip")
+    assert str(token) in tip.inner_text()
+    assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tip.inner_text()
+    assert tip.locator(".strip").count() == 1
+    assert page.locator(".lines .back.marked").count() == 1
+    assert page.locator(".heat .marker-box").count() == 1
+    assert page.locator("[data-figure=positional-encoding] .marker-box").count() == 1
+    assert page.locator(".ribbon .marked").count() == 1
+    assert page.locator(".grid.row .thumbnail").count() == 8
+    assert page.locator(".node.marked").count() == 1
+    assert page.locator(".lens .column.marked").count() == 1
+    page.mouse.move(2, 2)
+    assert tip.count() == 0
+    assert page.locator(".ribbon .marked").count() == 0
+
+
+def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, found: Look) -> None:
+    for stack, layer, head in [("encoder", 2, 3), ("decoder", 1, 4), ("cross", 2, 1)]:
+        choose(page, "stack", stack)
+        choose(page, "layer", layer)
+        choose(page, "view", head)
+        weights_TS = found.attention[stack][layer - 1, head - 1]
+        T, S = weights_TS.shape
+        for row, column in [(T - 1, 0), (T - 2, 1), (1, 0)]:
+            shown = cell_shown(page, row, column, T, S)
+            assert shown == pytest.approx(weights_TS[row, column].item(), abs=0.0075)  # a byte, and whole per cents
+
+
+def test_joined_heads_are_their_mean_highest_and_rollout(page: Any, found: Look) -> None:
+    attention = {stack: weights.numpy() for stack, weights in found.attention.items()}
+    S, T = len(found.source), len(found.target)
+    source = np.eye(S)
+    for mean_SS in attention["encoder"].mean(1):
+        source = (source + mean_SS @ source) / 2
+    from_target, from_source = np.eye(T), np.zeros((T, S))
+    for self_TT, cross_TS in zip(attention["decoder"].mean(1), attention["cross"].mean(1), strict=True):
+        from_target, from_source = ((x + self_TT @ x) / 2 for x in (from_target, from_source))
+        from_target, from_source = from_target / 2, (from_source + cross_TS @ source) / 2
+    assert from_target.sum(1) + from_source.sum(1) == pytest.approx(np.ones(T))
+    expected = {
+        ("cross", "mean"): attention["cross"][1].mean(0),
+        ("cross", "max"): attention["cross"][1].max(0),
+        ("cross", "rollout"): from_source,
+        ("decoder", "rollout"): from_target,
+        ("encoder", "rollout"): source,
+    }
+    choose(page, "layer", 2)
+    for (stack, view), weights_TS in expected.items():
+        choose(page, "stack", stack)
+        choose(page, "view", view)
+        for row, column in [(2, 1), (3, 0)]:
+            assert cell_shown(page, row, column, *weights_TS.shape) == pytest.approx(
+                weights_TS[row, column], abs=0.0075
+            )
+
+
+def test_a_thumbnail_shows_its_head_large(page: Any) -> None:
+    before = page.locator(".heat image").first.get_attribute("href")
+    page.get_by_role("button", name="Show layer 1, head 3").click()
+    assert (state(page)["layer"], state(page)["view"]) == ("1", "3")
+    assert page.locator(".heat image").first.get_attribute("href") != before
+    assert page.locator("canvas").count() == 8
+
+
+def test_special_tokens_can_be_left_out(page: Any, found: Look) -> None:
+    assert page.locator(".lines .word").count() == len(found.source) + len(found.target)
+    page.get_by_label("special tokens").uncheck()
+    assert page.locator(".lines .word").count() == len(found.source) + len(found.target) - 2
+    assert "⟨" not in page.locator(".lines").inner_html()
+
+
+def test_keys_turn_layers_heads_and_steps(page: Any) -> None:
+    page.locator("h1").click()
+    page.locator("#text").blur()
+    for key in "e[.,.k":
+        page.keyboard.press(key)
+    assert {"stack": "encoder", "layer": "1", "view": "1", "step": "1"}.items() <= state(page).items()
+    page.keyboard.press("/")
+    page.keyboard.press("e")
+    assert page.locator("#text").input_value() == TEXT + "e"
+
+
+# Search
+
+
+def test_the_penalty_ranks_anew_at_once(page: Any, found: Look, translator: Translator) -> None:
+    def said(number: int) -> list[int]:
+        node = found.tree[number]
+        return [*said(node.parent), node.token] if number else []
+
+    finished = [(node.log_prob, said(n)) for n, node in enumerate(found.tree) if node.fate == "finished"]
+    orders = []
+    for alpha in (-1.0, 0.6, 3.0):
+        slide(page.get_by_label("Length penalty"), alpha)
+        ranked = sorted(finished, key=lambda one: -one[0] / ((5 + len(one[1])) / 6) ** alpha)
+        shown = sorted(page.locator(".ranks li").all(), key=lambda row: int(row.get_attribute("data-rank")))
+        for row, (log_prob, tokens) in zip(shown, ranked, strict=False):
+            score = log_prob / ((5 + len(tokens)) / 6) ** alpha
+            assert row.locator(".said").inner_text() == (translator.tokenizer.decode(tokens).strip() or "(nothing)")
+            assert row.locator(".score").inner_text().endswith(f"{score:.3f}".replace("-", "−"))
+        orders.append([tokens for _, tokens in ranked])
+    assert orders[0] != orders[2]  # or nothing was ranked anew
+    page.get_by_role("button", name="search again").click()
+    settled(page, translator.translate(TEXT, length_penalty=3.0))
+    assert state(page)["searched"] == "3"
+
+
+def test_a_node_forces_a_beginning_and_lets_go_again(page: Any, found: Look, translator: Translator) -> None:
+    other = next(n for n, node in enumerate(found.tree) if node.fate == "pruned" and node.parent == 0)
+    forced = look(translator, LookRequest(text=TEXT, prefix=[found.tree[other].token]))
+    page.locator(f"[data-node='{other}']").click()
+    settled(page, translator.tokenizer.decode(forced.best.tokens))
+    assert state(page)["prefix"] == str(found.tree[other].token)
+    assert page.locator(".ribbon .forced").count() == 1
+    page.get_by_role("button", name="let go").click()
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+
+
+def test_the_tree_grows_and_is_walked_with_arrow_keys(page: Any, found: Look) -> None:
+    slide(page.get_by_label("Step").first, 1)
+    assert page.locator(".node").count() == 1 + sum(node.parent == 0 for node in found.tree[1:])
+    page.locator("[data-node='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.node") == "2"
+    assert f"{found.tree[2].log_prob:.3f}".replace("-", "−") in page.locator(".tip").inner_text()
+    page.keyboard.press("Enter")
+    assert state(page)["prefix"] == str(found.tree[2].token)
+
+
+# Probabilities
+
+
+def test_bars_are_the_models_probabilities_under_the_temperature(page: Any, found: Look) -> None:
+    page.locator(".ribbon.target button").nth(2).click()
+    for index, x in ((5, 1.0), (7, 2.0)):
+        slide(page.get_by_label("Temperature"), index)
+        expected = (found.layers[-1].log_prob_TC[2] / x - found.log_sum_TX[2, index]).exp()
+        bars = page.locator(".bars .amount").all_text_contents()
+        assert len(bars) == 11
+        for bar, probability in zip(bars, expected.tolist(), strict=False):
+            assert float(bar.removesuffix("%").strip()) / 100 == pytest.approx(probability, rel=0.06)
+
+
+def test_the_lens_shows_what_each_layer_would_have_said(page: Any, found: Look, translator: Translator) -> None:
+    page.locator(".lens .column").nth(1).locator(".guess").nth(0).hover()
+    best = found.layers[0].token_TC[1].tolist()[:4]
+    told = page.locator(".tip dt").all_text_contents()
+    for token, piece, word in zip(best, translator.tokenizer.pieces(best), told, strict=False):
+        assert word == ("⟨end⟩" if token == EOS else piece.replace("▁", "·"))
+    page.locator(".lens .column").nth(1).click()
+    assert state(page)["step"] == "1"
+
+
+# Heads off
+
+
+def test_a_head_switched_off_changes_score_and_translation(page: Any, found: Look, translator: Translator) -> None:
+    names = ["cross.1.1", "cross.1.2", "cross.2.1"]
+    for n, name in enumerate(names, 1):
+        page.locator(f"[data-head='{name}']").click()
+        silenced = look(translator, LookRequest(text=TEXT, off=names[:n]))
+        settled(page, translator.tokenizer.decode(silenced.best.tokens))
+    assert silenced.unchanged
+    assert silenced.best.tokens != found.best.tokens
+    card = page.locator(".without").inner_text()
+    for score in (found.best.score, silenced.best.score, silenced.unchanged.silenced.score):
+        assert f"{score:.3f}".replace("-", "−") in card
+    assert page.locator(".tile.off").count() == 3
+    page.get_by_role("button", name="all on").click()
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+    assert page.locator(".without").count() == 0
+
+
+# The address, files, everyone
+
+
+def test_a_view_comes_back_from_its_address(page: Any, open_page: Callable[..., Any]) -> None:
+    choose(page, "stack", "decoder")
+    choose(page, "layer", 1)
+    choose(page, "view", 2)
+    page.locator("[data-head='decoder.1.2']").click()
+    page.locator(".ribbon.target button").nth(1).click()
+    slide(page.get_by_label("Length penalty"), 1.4)
+    page.get_by_label("special tokens").uncheck()
+    page.get_by_role("button", name="auto paper").click()
+    sync_api.expect(page.locator(".without")).to_be_visible()
+    state(page)
+    again = open_page(page.url)
+    sync_api.expect(again.locator(".without")).to_be_visible()
+    assert again.url == page.url
+    for part in (".words", ".pair.attention", ".ranking", ".bars", ".without"):
+        mine, other = (window.locator(part).text_content() for window in (page, again))
+        assert re.sub(r"\d+ ms", "", mine) == re.sub(r"\d+ ms", "", other)
+    assert again.evaluate("document.documentElement.style.colorScheme") == "light"
+
+
+def test_an_address_is_read_as_far_as_it_makes_sense(
+    open_page: Callable[..., Any], address: str, found: Look, translator: Translator
+) -> None:
+    wrong = "prefix=&off=none&stack=sideways&layer=77&view=99&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
+    page = open_page(f"{address}#text={TEXT}&{wrong}")
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+    assert page.locator("input[name=layer][value='2']").is_checked()
+    assert page.locator("input[name=view][value=max]").is_checked()
+    assert page.locator(".node").count() == len(found.tree)
+
+
+def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
+    figures = [figure.get_attribute("data-figure") for figure in page.locator("figure").all()]
+    assert len(figures) == 7
+    for name in figures:
+        with page.expect_download() as saved:
+            page.locator(f"[data-figure='{name}']").get_by_role("button", name="SVG").click()
+        assert saved.value.suggested_filename == f"{name}.svg"
+        root = ElementTree.parse(saved.value.path()).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in saved.value.path().read_text(encoding="utf-8")
+    with page.expect_download() as saved:
+        page.locator("[data-figure$=-map]").get_by_role("button", name="PNG").click()
+    data = saved.value.path().read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(data[16:20]) >= 600
+    assert len(data) > 3000  # or it would be empty
+
+
+def test_one_file_works_offline(
+    open_page: Callable[..., Any], translator: Translator, found: Look, tmp_path: Path
+) -> None:
+    (tmp_path / "look.html").write_text(self_contained(found, translator), encoding="utf-8")
+    page = open_page((tmp_path / "look.html").as_uri(), offline=True)
+    settled(page, translator.tokenizer.decode(found.best.tokens))
+    page.get_by_role("button", name="Show layer 1, head 2").click()
+    slide(page.get_by_label("Length penalty"), 2)
+    assert page.locator(".node").count() == len(found.tree)
+    assert page.locator(".power:not([disabled])").count() == 0
+    page.locator("[data-node='3']").click(force=True)
+    assert "prefix" not in state(page)
+    assert page.get_by_text("needs the model").count() == 2
+    assert state(page)["alpha"] == "2"
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"color_scheme": "light"},
+        {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+    ],
+    ids=["light", "dark phone"],
+)
+def test_everyone_can_use_it(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
+    """axe-core finds nothing to mend, and nothing sticks out of the window."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not there: npm ci in web/")
+    page = open_page(f"{address}#text={TEXT}&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window)
+    sync_api.expect(page.locator(".without")).to_be_visible()
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")
+    problems = [
+        (violation["id"], node["target"], node["failureSummary"])
+        for violation in found["violations"]
+        for node in violation["nodes"]
+    ]
+    assert not problems
+    assert len(found["passes"]) > 20
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

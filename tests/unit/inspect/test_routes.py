@@ -1,0 +1,86 @@
+"""The page and its data over HTTP."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from helpers import small_model
+
+from transduce.inspect.look import LookRequest, look
+from transduce.inspect.page import MEDIA_TYPES, self_contained, static_file
+from transduce.inspect.routes import inspect_routes
+from transduce.text.tokenizer import Tokenizer
+from transduce.translator import Translator
+
+LOOK = "/inspect/look"
+
+
+@pytest.fixture(scope="module")
+def translator(toy_tokenizer: Tokenizer) -> Translator:
+    return Translator(small_model(3, toy_tokenizer.vocab_size).eval(), toy_tokenizer)
+
+
+@pytest.fixture(scope="module")
+def client(translator: Translator) -> TestClient:
+    app = FastAPI()
+    app.include_router(inspect_routes(translator))
+    return TestClient(app)
+
+
+def test_the_page_and_its_files_are_served(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    named = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
+    assert sorted(named) == ["static/page.css", "static/page.js"]
+    for name in named:
+        file = client.get(f"/{name}")
+        assert file.content == static_file(name.removeprefix("static/"))
+        assert file.headers["content-type"] == MEDIA_TYPES[name.removeprefix("static/")]
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2Fpage.py", "%2e%2e%2fpage.py", "index.html%00"])
+def test_no_other_file_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_a_look_comes_as_bytes(client: TestClient, translator: Translator) -> None:
+    answer = client.post(LOOK, json={"text": "bada gobi", "beam": 2, "off": ["cross.1.1"]})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/octet-stream"
+    found = look(translator, LookRequest(text="bada gobi", beam=2, off=["cross.1.1"]))
+    assert translator.tokenizer.decode(found.best.tokens).encode() in answer.content
+
+
+def test_a_mistake_is_answered_with_what_is_wrong(client: TestClient) -> None:
+    answer = client.post(LOOK, json={"text": "ba", "off": ["cross.9.9"]})
+    assert answer.status_code == 400
+    assert "layers 1 to 2" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [{}, {"text": 1}, {"text": "ba", "beam": "x"}, {"text": "ba", "prefix": "x"}, []])
+def test_a_body_of_the_wrong_kind_is_refused(client: TestClient, body: object) -> None:
+    assert client.post(LOOK, json=body).status_code == 422
+
+
+def test_one_file_holds_all_and_names_no_other(translator: Translator) -> None:
+    page = self_contained(look(translator, LookRequest(text="bada </script> gobi")), translator)
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
+    assert not re.search(r'(?:src|href)="(?!data:)', markup)
+    assert page.count("<script") == page.count("</script>") == 2
+    script = static_file("page.js").decode() + static_file("page.css").decode()
+    assert set(re.findall(r"https?://[\w./]+", script)) <= {
+        "http://www.w3.org/1999/xhtml",
+        "http://www.w3.org/1998/Math/MathML",
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_looking_without_a_server_needs_no_fastapi() -> None:
+    code = "import sys, transduce.inspect.page, transduce.inspect.routes; print('fastapi' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
