@@ -1,6 +1,7 @@
 """Models to and from the folders that `card.py` describes."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,17 @@ def save_model(folder: Path, model: EncoderDecoder, tokenizer: Tokenizer, facts:
         "model": to_table(model.config),
         "facts": facts,
     }
-    save_file({name: x.detach().contiguous() for name, x in model.state_dict().items()}, folder / WEIGHTS)
+    save_tensors({name: x.detach() for name, x in model.state_dict().items()}, folder / WEIGHTS)
     tokenizer.save(folder / TOKENIZER)
     (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write tensors by their names; OSError where the disk does not take them."""
+    try:
+        save_file({name: x.contiguous() for name, x in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from None
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:

@@ -4,26 +4,25 @@ A checkpoint is written under another name and appears by one rename, or not at 
 every file, so damage is found before it is used.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
+from transduce.disk import damaged_file, flush, flush_folder, write_manifest
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import load_weights, save_model
+from transduce.models.saved import load_weights, save_model, save_tensors
 from transduce.text.tokenizer import Tokenizer
 
-MANIFEST, OPTIMIZER, STATE = "manifest.json", "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 
 
 @dataclass
@@ -41,6 +40,8 @@ class Progress:
     """What the score is: it may change between sittings."""
     corpus: str = ""
     """The key of the prepared training text."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The files of that text and the sha256 of each."""
 
 
 def save_checkpoint(
@@ -55,17 +56,18 @@ def save_checkpoint(
     final = checkpoints / f"step-{progress.step}"
     work = checkpoints / f".step-{progress.step}.tmp"
     shutil.rmtree(work, ignore_errors=True)
-    save_model(work, model, tokenizer, facts)
-    save_file(_optimizer_tensors(model, optimizer), work / OPTIMIZER)
-    (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
-    manifest = {path.name: _digest(path) for path in sorted(work.iterdir())}
-    (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    for path in [*work.iterdir(), work]:
-        _flush(path)
-    if final.exists():
-        _put_aside(final)
-    work.rename(final)
-    _flush(checkpoints)
+    try:
+        save_model(work, model, tokenizer, facts)
+        save_tensors(_optimizer_tensors(model, optimizer), work / OPTIMIZER)
+        (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+        write_manifest(work)
+        flush_folder(work)
+        if final.exists():
+            _put_aside(final)
+        work.rename(final)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # there only if something went wrong
+    flush(checkpoints)
     return final
 
 
@@ -110,16 +112,8 @@ def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
 
 def find_damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint's files, if anything."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        for name, digest in manifest.items():
-            if _digest(folder / name) != digest:
-                return f"{name} is damaged"
-        if not {WEIGHTS, OPTIMIZER, STATE} <= manifest.keys():
-            return f"{MANIFEST} is incomplete"
-    except (OSError, ValueError, AttributeError) as error:
-        return f"{MANIFEST} or a file it names cannot be read: {error}"
-    return None
+    damage = damaged_file(folder, needed=(WEIGHTS, OPTIMIZER, STATE))
+    return f"{damage[0].name} {damage[1]}" if damage else None
 
 
 def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
@@ -129,12 +123,13 @@ def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
 
 def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: int) -> None:
     """Delete all but the last `keep` scheduled ones, the newest and the best, and whatever an interrupted save left."""
+    for leftover in checkpoints.glob(".step-*.tmp"):
+        shutil.rmtree(leftover)
     kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:]}
     for folder in list_checkpoints(checkpoints):
         if folder not in kept and _step(folder) != best_step:
-            shutil.rmtree(folder)
-    for leftover in checkpoints.glob(".step-*.tmp"):
-        shutil.rmtree(leftover)
+            # Renamed first, or whoever is killed here would leave half a checkpoint.
+            shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
     if (checkpoints / f"step-{best_step}").exists():
         link = checkpoints / ".best.tmp"
         link.unlink(missing_ok=True)
@@ -163,16 +158,3 @@ def _optimizer_tensors(model: EncoderDecoder, optimizer: torch.optim.Optimizer) 
 def _step_device(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> torch.device:
     """Fused Adam keeps its step count beside the weights, plain Adam on the CPU."""
     return parameter.device if optimizer.defaults.get("fused") else torch.device("cpu")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,7 +28,7 @@ from transduce.training.checkpoint import (
     scheduled,
 )
 from transduce.training.display import Display
-from transduce.training.files import write_whole
+from transduce.disk import write_whole
 from transduce.training.loader import dropout_growth
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transduce.training.files import write_whole
+from transduce.disk import write_whole
 
 Record = dict[str, Any]
 

@@ -15,7 +15,7 @@ from transduce.models.card import CARD, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import Tokenizer
-from transduce.training.files import write_whole
+from transduce.disk import write_whole
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe, differences
 

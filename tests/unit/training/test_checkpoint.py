@@ -249,7 +249,7 @@ def test_saving_a_step_anew_replaces_a_damaged_checkpoint(folder: Path, tokenize
 # Half-written checkpoints
 
 
-@pytest.mark.parametrize("broken", ["save_model", "save_file", "_digest", "_flush"])
+@pytest.mark.parametrize("broken", ["save_model", "save_tensors", "write_manifest", "flush_folder"])
 def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_next(
     folder: Path, tokenizer: Tokenizer, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
