@@ -51,6 +51,7 @@ class ModelConfig:
             require(value is None or value >= 1, f"{name} must be at least 1")
             divides = self.d_model % self.num_heads == 0
             require(value is not None or divides, f"num_heads must divide d_model, or give {name}")
+        require(self.max_positions <= 2**16, "max_positions must be at most 65536")
         require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
 
     @property

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from transduce.config import build, to_table
 from transduce.errors import ConfigError, ModelError
-from transduce.models.card import CARD, FORMAT, TOKENIZER, WEIGHTS, read_card
+from transduce.models.card import CARD, FORMAT, TOKENIZER, WEIGHTS, read_card, weight_shapes
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.text.tokenizer import Tokenizer
 
@@ -51,27 +51,36 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
-    """Read a model folder."""
+    """Read a model folder, which may come from anywhere: what does not fit together is refused before it is built."""
     card = read_card(folder)
+    shapes = weight_shapes(folder / WEIGHTS)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if card["vocab_size"] != tokenizer.vocab_size:
+        there = f"{card['vocab_size']:,}" if abs(card["vocab_size"]) < 10**12 else "absurdly many"
+        raise ModelError(f"{folder / CARD}: vocab_size is {there}, but {TOKENIZER} has {tokenizer.vocab_size:,} tokens")
     try:
         config = build(ModelConfig, card["model"], str(folder / CARD))
-        model = EncoderDecoder(config, card["vocab_size"])
-    except (KeyError, TypeError, ConfigError) as error:
-        raise ModelError(f"{folder / CARD}: {error}") from None
-    load_weights(model, folder / WEIGHTS)
-    return SavedModel(model.to(device).eval(), Tokenizer.load(folder / TOKENIZER), card.get("facts", {}))
-
-
-def load_weights(model: EncoderDecoder, path: Path) -> None:
-    """Fill a model from a safetensors file that must hold exactly its tensors."""
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
-    expected = {name: tuple(x.shape) for name, x in model.state_dict().items()}
-    found = {name: tuple(x.shape) for name, x in weights.items()}
-    if expected != found:
-        name = min(set(expected.items()) ^ set(found.items()))[0]
-        there, wanted = found.get(name, "missing"), expected.get(name, "not expected")
-        raise ModelError(f"{path}: does not fit model.json: {name} is {there} there, {wanted} here")
+        if config.encoder_layers + config.decoder_layers > len(shapes):
+            raise ModelError(f"{folder / CARD}: more layers than {WEIGHTS} has tensors")
+        with torch.device("meta"):  # shapes alone: an absurd size costs no memory
+            expected = EncoderDecoder(config, tokenizer.vocab_size).state_dict()
+    except (ConfigError, RuntimeError, OverflowError, TypeError) as error:
+        raise ModelError(f"{folder / CARD}: {str(error).splitlines()[0]}") from None
+    weights = read_weights(folder / WEIGHTS, expected)
+    model = EncoderDecoder(config, tokenizer.vocab_size)
     model.load_state_dict(weights)
+    return SavedModel(model.to(device).eval(), tokenizer, card["facts"])
+
+
+def read_weights(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file, which must be those expected, and finite."""
+    found, wanted = weight_shapes(path), {name: tuple(x.shape) for name, x in expected.items()}
+    if found != wanted:
+        name = min(set(wanted.items()) ^ set(found.items()))[0]
+        there, here = found.get(name, "missing"), wanted.get(name, "not expected")
+        raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {there} there, {here} here")
+    weights = load_file(path)
+    for name, x in weights.items():
+        if not x.isfinite().all():
+            raise ModelError(f"{path}: {name} holds values that are not finite numbers")
+    return weights

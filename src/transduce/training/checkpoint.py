@@ -19,10 +19,12 @@ from transduce.disk import damaged_file, flush, flush_folder, write_manifest
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import load_weights, save_model, save_tensors
+from transduce.models.saved import read_weights, save_model, save_tensors
 from transduce.text.tokenizer import Tokenizer
+from transduce.training.sharded import spread, whole
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -47,18 +49,18 @@ class Progress:
 def save_checkpoint(
     checkpoints: Path,
     model: EncoderDecoder,
-    optimizer: torch.optim.Optimizer,
+    moments: dict[str, torch.Tensor],
     tokenizer: Tokenizer,
     progress: Progress,
     facts: dict[str, Any],
 ) -> Path:
-    """Write the checkpoint of this step."""
+    """Write the checkpoint of this step: a whole model and its `adam_moments`."""
     final = checkpoints / f"step-{progress.step}"
     work = checkpoints / f".step-{progress.step}.tmp"
     shutil.rmtree(work, ignore_errors=True)
     try:
         save_model(work, model, tokenizer, facts)
-        save_tensors(_optimizer_tensors(model, optimizer), work / OPTIMIZER)
+        save_tensors(moments, work / OPTIMIZER)
         (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
         write_manifest(work)
         flush_folder(work)
@@ -71,13 +73,24 @@ def save_checkpoint(
     return final
 
 
+def adam_moments(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Adam's moments by the names of the weights; of a sharded model, put together from all processes."""
+    return {
+        f"{key}.{name}": whole(optimizer.state[parameter][key])
+        for name, parameter in model.named_parameters()
+        for key in MOMENTS
+    }
+
+
 def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> Progress:
     """Put a run back to where the checkpoint left it."""
-    load_weights(model, folder / WEIGHTS)
+    before = model.state_dict()
+    weights = read_weights(folder / WEIGHTS, before)
+    model.load_state_dict({name: spread(x, like=before[name]) for name, x in weights.items()})
     tensors = load_file(folder / OPTIMIZER)
     progress = read_progress(folder)
     for name, parameter in model.named_parameters():
-        moments = {key: tensors[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+        moments = {key: spread(tensors[f"{key}.{name}"], like=parameter) for key in MOMENTS}
         step = torch.tensor(float(progress.step), device=_step_device(optimizer, parameter))
         optimizer.state[parameter] = {"step": step, **moments}
     return progress
@@ -92,6 +105,11 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
     """All whole checkpoints, oldest first."""
     found = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
     return sorted(found, key=_step)
+
+
+def newest_step(checkpoints: Path) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    return max(map(_step, list_checkpoints(checkpoints)), default=0)
 
 
 def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
@@ -145,14 +163,6 @@ def _put_aside(folder: Path) -> Path:
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
-
-
-def _optimizer_tensors(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    return {
-        f"{key}.{name}": optimizer.state[parameter][key].contiguous()
-        for name, parameter in model.named_parameters()
-        for key in ("exp_avg", "exp_avg_sq")
-    }
 
 
 def _step_device(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> torch.device:
