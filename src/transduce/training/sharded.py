@@ -17,7 +17,9 @@ def shard(model: EncoderDecoder, processes: int, *, half: bool) -> None:
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if half else None
     for part in (*model.encoder, *model.decoder, model):
         fully_shard(part, mesh=mesh, mp_policy=policy or MixedPrecisionPolicy())
-        cast(FSDPModule, part).set_gradient_divide_factor(1.0)  # gradients are sums; the update divides by the tokens
+        # Gradients are plain sums, which every backend knows; the update divides them by the number of tokens.
+        cast(FSDPModule, part).set_gradient_divide_factor(1.0)
+        cast(FSDPModule, part).set_force_sum_reduction_for_comms(True)
 
 
 def is_sharded(model: EncoderDecoder) -> bool:
