@@ -187,7 +187,7 @@ class CommandLine:
     def begin(
         self, *words: str | Path, cwd: Path, stdin: str | bytes = "", before: str = "", processes: int = 1
     ) -> None:
-        """Start a command, by so many processes together; each first runs the Python of `before`, which knows `rank`."""
+        """Start a command as so many processes; each first runs the Python of `before`, which knows its `rank`."""
         for file, content in zip(
             self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
         ):

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import ConfigError, RunError
 
@@ -109,13 +111,15 @@ ALONE = Processes()
 @contextmanager
 def join_processes() -> Iterator[Processes]:
     """The processes that torchrun started for this run; one alone where it was not used."""
-    count = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ and "WORLD_SIZE" in os.environ else 1
-    if count == 1:
+    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
         yield ALONE
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, timeout=PATIENCE)
-    yield Processes(dist.get_rank(), count)
+    store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+    # torchrun keeps its store when it restarts processes: without a name of their own they would call their dead ones.
+    store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
+    yield Processes(rank, count)
     dist.destroy_process_group()  # not after an error: others may be gone, and nobody should wait for them
 
 

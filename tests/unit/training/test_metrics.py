@@ -92,3 +92,25 @@ def test_a_run_without_a_record_starts_one(tmp_path: Path) -> None:
     metrics.start_at(5)
     assert metrics.records == []
     assert metrics.path.read_bytes() == b""
+
+
+def test_what_a_full_disk_did_not_take_is_written_with_the_next_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    metrics = Metrics(tmp_path / "metrics.jsonl", said.append)
+    metrics.add("train", step=1, loss=0.5)
+
+    def full(*_: object, **__: object) -> None:
+        with (tmp_path / "metrics.jsonl").open("a") as file:
+            file.write('{"kind": "tr')  # as far as the room went
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", full)
+        for step in (2, 3):
+            assert metrics.add("train", step=step, loss=0.5)["step"] == step
+    assert len(said) == 2
+    assert all("No space left on device" in line for line in said)
+    metrics.add("train", step=4, loss=0.5)
+    assert [record["step"] for record in written(metrics.path)] == [1, 2, 3, 4]
