@@ -41,7 +41,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     path = folder / CARD
     if not path.exists():
         raise ModelError(f"{folder}: no model here (it has no {CARD})")
-    require_file(path, _CARD_BYTES)
+    require_file(path, _CARD_BYTES, "any card has")
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
@@ -63,17 +63,17 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def require_file(path: Path, most_bytes: int) -> None:
-    """Refuse what is no plain file (a device would never end) and what is larger than its kind can be."""
+def require_file(path: Path, most_bytes: int, limit: str) -> None:
+    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
     if not path.is_file():
         raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
     if (size := path.stat().st_size) > most_bytes:
-        raise ModelError(f"{path}: {size:,} bytes are more than a file of its kind can have")
+        raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
 
 
 def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors in a weights file, from its header alone."""
-    require_file(path, physical_memory())
+    require_file(path, physical_memory(), "the memory of this machine")
     try:
         with path.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")

@@ -60,6 +60,13 @@ class ModelConfig:
         width = self.d_model // self.num_heads
         return self.d_k or width, self.d_v or width
 
+    def fewest_parameters(self, vocab_size: int) -> int:
+        """Numbers in the matrices of such a model; biases, norms and learnt positions come on top."""
+        attention = 2 * self.d_model * self.num_heads * sum(self.head_widths)
+        feed_forward = 2 * self.d_model * self.d_ff
+        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
+        return vocab_size * self.d_model + layers
+
 
 @dataclass
 class DecoderState:
