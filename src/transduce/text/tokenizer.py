@@ -46,7 +46,8 @@ class Tokenizer:
             raise ModelError("not a SentencePiece model: it is empty")
         try:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            self.pieces(range(self.vocab_size))  # each must be text, or some output could not be written
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ModelError(f"not a SentencePiece model: {error}") from None
 
     @classmethod
