@@ -128,6 +128,6 @@ def _reduce(tensor: Tensor) -> None:
         dist.all_reduce(tensor)
     except RuntimeError as error:
         raise RunError(
-            f"another process of this run is gone ({str(error).splitlines()[0]}); "
-            "start the same command again, or let torchrun do it (--max-restarts)"
-        ) from None
+            "another process of this run has ended, and said why; the same command goes on from the newest checkpoint, "
+            "as torchrun does by itself with --max-restarts"
+        ) from error
