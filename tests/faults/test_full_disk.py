@@ -21,8 +21,8 @@ def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
 FULL_FOR_A_WHILE = """
 import errno
 import {module} as room
-import transduce.training.loop as loop
-real_write, real_save, full = room.{function}, loop.save_checkpoint, False
+import transduce.training.milestones as milestones
+real_write, real_save, full = room.{function}, milestones.save_checkpoint, False
 def write(*arguments):
     if full:
         raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
@@ -31,13 +31,13 @@ def save(checkpoints, model, moments, tokenizer, progress, facts):
     global full
     full = {first} <= progress.step <= {last}
     return real_save(checkpoints, model, moments, tokenizer, progress, facts)
-room.{function}, loop.save_checkpoint = write, save
+room.{function}, milestones.save_checkpoint = write, save
 """
 WRITERS = [
     ("transduce.training.checkpoint", "save_tensors"),
     ("transduce.training.checkpoint", "write_manifest"),
     ("transduce.training.checkpoint", "flush_folder"),
-    ("transduce.training.loop", "write_report"),
+    ("transduce.training.milestones", "write_report"),
 ]
 
 

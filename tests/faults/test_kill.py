@@ -37,12 +37,12 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_weights(transduce: Any,
 
 DIE_WHILE_SAVING = """
 import os, signal, sys
-import transduce.training.loop as loop
+import transduce.training.milestones as milestones
 from transduce import disk
 from transduce.models import saved
 from transduce.training import checkpoint
 rooms = {{module.__file__ for module in (disk, saved, checkpoint)}}
-save, lines, saves = loop.save_checkpoint, 0, 0
+save, lines, saves = milestones.save_checkpoint, 0, 0
 def count(frame, event, _):
     global lines
     if frame.f_code.co_filename not in rooms:
@@ -63,7 +63,7 @@ def traced(*arguments):
     with open({counted!r}, "w") as file:
         file.write(str(lines))
     return found
-loop.save_checkpoint = traced
+milestones.save_checkpoint = traced
 """
 
 

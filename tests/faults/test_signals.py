@@ -15,12 +15,12 @@ HOURS, STEP = 3600.0, 1.0
 """Work that a signal must break off, and work that is waited for."""
 PHASES = {
     "start-up": ("transduce.training.loop", "prepare", HOURS),
-    "loading": ("transduce.training.loop", "_resume", HOURS),
+    "loading": ("transduce.training.loop", "resume", HOURS),
     "training": ("transduce.training.learner:Learner", "gradients", STEP),
     "validation": ("transduce.training.validate:Validation", "_sums", HOURS),
     "translating": ("transduce.translator:Translator", "translate", HOURS),
     "saving": ("transduce.training.checkpoint", "save_model", STEP),
-    "pruning": ("transduce.training.loop", "prune", STEP),
+    "pruning": ("transduce.training.milestones", "prune", STEP),
     "ending": ("transduce.training.run_folder", "save_model", STEP),
 }
 
