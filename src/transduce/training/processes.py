@@ -116,8 +116,10 @@ def join_processes() -> Iterator[Processes]:
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
-    # torchrun keeps its store when it restarts processes: without a name of their own they would call their dead ones.
-    store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # On one machine torchrun keeps its store when it restarts processes: without a name for each attempt, they would
+        # call the dead ones. (Between machines attempts are counted apart, and each has a new store.)
+        store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     yield Processes(rank, count)
     dist.destroy_process_group()  # not after an error: others may be gone, and nobody should wait for them
