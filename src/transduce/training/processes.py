@@ -117,8 +117,8 @@ def join_processes() -> Iterator[Processes]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # On one machine torchrun keeps its store when it restarts processes: without a name for each attempt, they would
-        # call the dead ones. (Between machines attempts are counted apart, and each has a new store.)
+        # torchrun keeps its store when it restarts processes: without a name for each attempt, they would call the dead
+        # ones. (Between machines attempts are counted apart, so their number is no name there.)
         store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     yield Processes(rank, count)
