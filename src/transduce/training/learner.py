@@ -113,7 +113,7 @@ class Learner:
         loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, worker.embedding.weight_VD, self.label_smoothing)
         loss.backward()
         sums = torch.stack([loss.detach(), nll])
-        _gradients(worker.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())
+        _gradients(worker.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())  # nan, where that is not finite
         return sums
 
     def _replay(self, batch: Batch) -> Tensor:
