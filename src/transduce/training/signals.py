@@ -36,6 +36,8 @@ class StopRequest:
             yield
         finally:
             self._interrupts = False
+        if self:  # what was raised may have been swallowed, as some modules do while they are imported
+            raise Interrupted
 
 
 @contextmanager
