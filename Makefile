@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check format bench web clean
+.PHONY: demo test check faults format bench web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -17,6 +17,10 @@ check: $(READY)         ## what CI checks beside the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python .ci/audit.py
+
+faults: $(READY)        ## every fault as often as is promised: an hour
+	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
 
 format: $(READY)        ## put the code into shape
 	$(BIN)/ruff check --fix .

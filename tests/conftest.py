@@ -9,6 +9,7 @@ import os
 import random
 import runpy
 import select
+import socket
 import subprocess
 import sys
 import traceback
@@ -43,15 +44,25 @@ def serve() -> None:
     answer(0)
     while line := sys.stdin.readline():
         request = json.loads(line)
-        if child := os.fork():
-            answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-            continue
-        os.chdir(request["cwd"])
-        for fd, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
-            os.dup2(os.open(request["files"][fd], mode), fd)
-        sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, range(3), "rww")
-        sys.argv = ["transduce", *request["words"]]
-        os._exit(become_transduce())
+        children = [start_child(request, rank) for rank in range(request["processes"])]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        answer(next((code for code in codes if code), 0))
+
+
+def start_child(request: dict[str, Any], rank: int) -> int:
+    """Fork; the child becomes one of the processes that were asked for."""
+    if child := os.fork():
+        return child
+    os.chdir(request["cwd"])
+    for fd, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND), (2, os.O_WRONLY | os.O_APPEND)):
+        os.dup2(os.open(request["files"][fd], mode), fd)
+    sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, range(3), "rww")
+    sys.argv = ["transduce", *request["words"]]
+    if request["processes"] > 1:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(request["processes"])}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(request["port"])}
+    exec(request["before"], {"rank": rank})
+    os._exit(become_transduce())
 
 
 def become_transduce() -> int:
@@ -148,6 +159,13 @@ class Finished:
     err: str
 
 
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class CommandLine:
     """Runs `python -m transduce WORDS`, each time in a process of its own.
 
@@ -158,20 +176,39 @@ class CommandLine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._files = [folder / name for name in ("stdin", "stdout", "stderr")]
         self._server: subprocess.Popen[bytes] | None = None
 
-    def __call__(self, *words: str | Path, stdin: str | bytes = "", cwd: Path) -> Finished:
-        """Run a command to its end."""
-        files = [self.folder / name for name in ("stdin", "stdout", "stderr")]
-        for file, content in zip(files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True):
+    def __call__(self, *words: str | Path, cwd: Path, **options: Any) -> Finished:
+        """Run a command to its end; options as for `begin`."""
+        self.begin(*words, cwd=cwd, **options)
+        return self.end()
+
+    def begin(
+        self, *words: str | Path, cwd: Path, stdin: str | bytes = "", before: str = "", processes: int = 1
+    ) -> None:
+        """Start a command as so many processes; each first runs the Python of `before`, which knows its `rank`."""
+        for file, content in zip(
+            self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
+        ):
             file.write_bytes(content)
         server = self._start()
-        request = {"cwd": str(cwd), "files": list(map(str, files)), "words": list(map(str, words))}
+        request = {
+            "cwd": str(cwd),
+            "files": list(map(str, self._files)),
+            "words": list(map(str, words)),
+            "before": before,
+            "processes": processes,
+            "port": free_port() if processes > 1 else 0,
+        }
         assert server.stdin
         server.stdin.write(json.dumps(request).encode() + b"\n")
         server.stdin.flush()
-        code = self._answer(server)
-        return Finished(code, *(file.read_bytes().decode("utf-8", "replace") for file in files[1:]))
+
+    def end(self) -> Finished:
+        """Wait for the command that was begun."""
+        code = self._answer(self._start())
+        return Finished(code, *(file.read_bytes().decode("utf-8", "replace") for file in self._files[1:]))
 
     def fresh(self, *words: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
         """Start a command in a new interpreter."""

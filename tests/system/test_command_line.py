@@ -191,7 +191,10 @@ def test_changed_text_is_refused_in_the_same_folder(
     assert transduce(*words, *sets(steps=1), "--out", "run", cwd=tmp_path).code == 0
     for name in ("train.src", "train.tgt"):
         (tmp_path / name).write_text("other words entirely\n" * 300)
-    assert "the training text has changed" in complaint(transduce(*words, *sets(steps=2), "--out", "run", cwd=tmp_path))
+    line = complaint(transduce(*words, *sets(steps=2), "--out", "run", cwd=tmp_path))
+    assert "the training text has changed" in line
+    assert str(tmp_path / "train.src") in line
+    assert str(tmp_path / "train.tgt") in line
 
 
 def test_a_folder_that_holds_other_things_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:

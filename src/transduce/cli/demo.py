@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.loading import ended_by_signals
+
 # The corpus is clean, its sentences are short: no dropout, small batches and a quick start learn most in four minutes.
 DEMO_SETTINGS = {
     "model.dropout": 0.0,
@@ -24,10 +26,11 @@ def demo(
     ] = None,
 ) -> None:
     """Train an English-German model on the corpus in the package, score it and translate: four minutes on a CPU."""
-    from transduce.data.demo import demo_corpus, write_demo_corpus
-    from transduce.evaluation.scores import score
-    from transduce.training.api import train
-    from transduce.translator import Translator
+    with ended_by_signals():
+        from transduce.data.demo import demo_corpus, write_demo_corpus
+        from transduce.evaluation.scores import score
+        from transduce.training.api import train
+        from transduce.translator import Translator
 
     text = out.parent / f"{out.name}-text"
     corpus = demo_corpus()

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.loading import ended_by_signals
+
 
 def train(
     recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="[RECIPE]")] = None,
@@ -30,7 +32,9 @@ def train(
     resume.
     """
     from transduce.errors import ConfigError
-    from transduce.training.api import train as run
+
+    with ended_by_signals():
+        from transduce.training.api import train as run
 
     if out is None:
         if recipe is None:

@@ -1,7 +1,7 @@
 """A packed batch: the sentences of each side laid end to end in one flat array, with the places where they start."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ def pack(pairs: Iterable[tuple[Sentence, Sentence]]) -> PackedBatch:
     tgt = np.concatenate([[BOS], labels[:-1]])  # each token is read one place after it was to be said ...
     tgt[tgt_offsets[:-1]] = BOS  # ... and each sentence begins afresh
     return PackedBatch(src, src_offsets, tgt, labels, tgt_offsets, target_tokens=len(labels))
+
+
+def mute(batch: PackedBatch) -> PackedBatch:
+    """The batch with nothing asked: its loss and its gradients are zero."""
+    return replace(batch, labels_M=np.full_like(batch.labels_M, PAD), target_tokens=0)
 
 
 def fill(batch: PackedBatch, tokens: int, max_pairs: int, longest: int) -> PackedBatch:

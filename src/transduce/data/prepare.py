@@ -16,11 +16,12 @@ from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
+from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever shards made by older code must not be reused."""
 
 
@@ -48,24 +49,26 @@ class Prepared:
     tokenizer: Tokenizer
     train: TokenShards
     valid: list[Pair]
+    sources: dict[str, str]
+    """The files of the training text and the sha256 of each."""
 
 
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], None]) -> Prepared:
     """The corpus as token shards, from the cache or made now."""
     require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
-    key = _key(data, tokenizer)
-    folder = cache_folder() / key
+    sources = _digests(data)
+    folder = cache_folder() / _key(data, tokenizer, sources)
     if folder.exists():
         say(f"data: {folder} (prepared before)")
     else:
-        _prepare_into(folder, data, tokenizer, say)
+        _prepare_into(folder, data, tokenizer, sources, say)
     shards = TokenShards(folder)
     for line in shards.index["report"]:
         say(f"data: {line}")
     src, tgt = shards.mean_lengths
     vocab_size = shards.index["vocab_size"]
     say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, a vocabulary of {vocab_size:,}")
-    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say))
+    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say), sources)
 
 
 def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
@@ -78,21 +81,26 @@ def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
     return pairs
 
 
-def _key(data: DataConfig, tokenizer: TokenizerConfig) -> str:
-    content = [[(Path(name).suffixes, _digest(Path(name))) for name in files] for files in data.train]
+def _key(data: DataConfig, tokenizer: TokenizerConfig, sources: dict[str, str]) -> str:
+    content = [[(Path(name).suffixes, sources[name]) for name in files] for files in data.train]
     settings = [FORMAT, data.reverse, data.max_length, asdict(tokenizer)]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from None
+def _digests(data: DataConfig) -> dict[str, str]:
+    """What the training files hold now."""
+    digests = {}
+    for name in (name for files in data.train for name in files):
+        try:
+            digests[name] = digest(Path(name))
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}") from None
+    return digests
 
 
-def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: Callable[[str], None]) -> None:
+def _prepare_into(
+    folder: Path, data: DataConfig, config: TokenizerConfig, sources: dict[str, str], say: Callable[[str], None]
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
@@ -112,11 +120,17 @@ def _prepare_into(folder: Path, data: DataConfig, config: TokenizerConfig, say: 
         if too_long == report.pairs:
             raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
         write_index(work, {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines})
+        if changed := [name for name, now in _digests(data).items() if now != sources[name]]:
+            raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
+        flush_folder(work)
         try:
             work.rename(folder)
         except OSError:  # another process prepared the same corpus meanwhile
             if not folder.exists():
                 raise
+    except OSError as error:
+        place = f"{folder.parent}, where prepared text is kept (TRANSDUCE_CACHE names another place)"
+        raise DataError(f"{place}: {error}") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -1,6 +1,6 @@
 """A tokenised corpus on disk: memory-mapped arrays, so that its size costs disk and not memory.
 
-A folder holds `index.json` and, for each shard n, `n.src.npy` and `n.tgt.npy` (all ids in a row) with
+A folder holds `index.json`, `manifest.json` and, for each shard n, `n.src.npy` and `n.tgt.npy` (all ids in a row) with
 `n.src_offsets.npy` and `n.tgt_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy`
 their tokens of source and target in that order.
 """
@@ -14,23 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from transduce.disk import damaged_file, write_manifest
 from transduce.errors import DataError
 
 Ids = npt.NDArray[np.integer[Any]]
 Ints = npt.NDArray[np.int64]
-SIDES = ("src", "tgt")
+INDEX, SIDES = "index.json", ("src", "tgt")
 
 
 class TokenShards:
-    """Read access to a prepared corpus."""
+    """Read access to a prepared corpus, whose every file is checked when it is opened."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            self.index: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{folder / 'index.json'}: {error}; delete {folder} to prepare it anew") from None
-        self._check_sizes()
+        if damage := damaged_file(folder, needed=[INDEX]):
+            raise DataError(f"{damage[0]} {damage[1]}; delete {folder} to prepare it anew")
+        self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         self._maps: list[mmap.mmap] = []
         self._order, self._lengths = self._map("order.npy"), self._map("lengths.npy")
         self._starts = np.cumsum([0, *self.index["shard_pairs"]])
@@ -81,21 +80,10 @@ class TokenShards:
             mapped.madvise(mmap.MADV_DONTNEED)
 
     def _map(self, name: str) -> Ids:
-        try:
-            mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{self.folder / name}: {error}; delete {self.folder} to prepare it anew") from None
+        mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         if isinstance(mapped, np.memmap):  # an empty array is not mapped
             self._maps.append(mapped._mmap)  # type: ignore[attr-defined]
         return mapped.view(np.ndarray)  # plain arrays are sliced several times faster than numpy's memmap
-
-    def _check_sizes(self) -> None:
-        for name, size in self.index["files"].items():
-            path = self.folder / name
-            found = path.stat().st_size if path.exists() else None
-            if found != size:
-                state = "missing" if found is None else f"{found:,} bytes long, not {size:,}"
-                raise DataError(f"{path}: {state}; delete {self.folder} to prepare it anew")
 
 
 def write_shard(folder: Path, number: int, sides: Sequence[Sequence[Sequence[int]]], vocab_size: int) -> None:
@@ -110,7 +98,7 @@ def write_shard(folder: Path, number: int, sides: Sequence[Sequence[Sequence[int
 
 
 def write_index(folder: Path, facts: dict[str, Any]) -> None:
-    """Sort what the shards hold by length, and write `index.json`, in which `facts` are kept too."""
+    """Sort what the shards hold by length; write `index.json`, in which `facts` are kept too, and the manifest."""
     counts = []
     lengths = []
     for number in range(len(list(folder.glob("*.src.npy")))):
@@ -127,6 +115,6 @@ def write_index(folder: Path, facts: dict[str, Any]) -> None:
         "shard_pairs": counts,
         "longest": int(joined.max()),
         "tokens": joined.sum(axis=0, dtype=np.int64).tolist(),
-        "files": {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))},
     }
-    (folder / "index.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
+    (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+    write_manifest(folder)

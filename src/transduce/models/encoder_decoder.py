@@ -51,6 +51,7 @@ class ModelConfig:
             require(value is None or value >= 1, f"{name} must be at least 1")
             divides = self.d_model % self.num_heads == 0
             require(value is not None or divides, f"num_heads must divide d_model, or give {name}")
+        require(self.max_positions <= 2**16, "max_positions must be at most 65536")
         require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
 
     @property
@@ -58,6 +59,13 @@ class ModelConfig:
         """d_k and d_v."""
         width = self.d_model // self.num_heads
         return self.d_k or width, self.d_v or width
+
+    def fewest_parameters(self, vocab_size: int) -> int:
+        """Numbers in the matrices of such a model; biases, norms and learnt positions come on top."""
+        attention = 2 * self.d_model * self.num_heads * sum(self.head_widths)
+        feed_forward = 2 * self.d_model * self.d_ff
+        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
+        return vocab_size * self.d_model + layers
 
 
 @dataclass

@@ -1,6 +1,8 @@
 """Models to and from the folders that `card.py` describes."""
 
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from transduce.config import build, to_table
 from transduce.errors import ConfigError, ModelError
-from transduce.models.card import CARD, FORMAT, TOKENIZER, WEIGHTS, read_card
+from transduce.models.card import CARD, FORMAT, TOKENIZER, WEIGHTS, read_card, weight_shapes
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.text.tokenizer import Tokenizer
 
@@ -36,33 +38,54 @@ def save_model(folder: Path, model: EncoderDecoder, tokenizer: Tokenizer, facts:
         "model": to_table(model.config),
         "facts": facts,
     }
-    save_file({name: x.detach().contiguous() for name, x in model.state_dict().items()}, folder / WEIGHTS)
+    save_tensors({name: x.detach() for name, x in model.state_dict().items()}, folder / WEIGHTS)
     tokenizer.save(folder / TOKENIZER)
     (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write tensors by their names; OSError where the disk does not take them."""
+    try:
+        save_file({name: x.contiguous() for name, x in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from None
+
+
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
-    """Read a model folder."""
+    """Read a model folder, which may come from anywhere: what does not fit together is refused before it is built."""
     card = read_card(folder)
+    shapes = weight_shapes(folder / WEIGHTS)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if card["vocab_size"] != tokenizer.vocab_size:
+        there, here = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
+        raise ModelError(f"{folder / CARD}: vocab_size is {there}, but {TOKENIZER} has {here} tokens")
     try:
         config = build(ModelConfig, card["model"], str(folder / CARD))
-        model = EncoderDecoder(config, card["vocab_size"])
-    except (KeyError, TypeError, ConfigError) as error:
-        raise ModelError(f"{folder / CARD}: {error}") from None
-    load_weights(model, folder / WEIGHTS)
-    return SavedModel(model.to(device).eval(), Tokenizer.load(folder / TOKENIZER), card.get("facts", {}))
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+    asked, held = config.fewest_parameters(tokenizer.vocab_size), sum(map(math.prod, shapes.values()))
+    if asked > held:
+        raise ModelError(
+            f"{folder / WEIGHTS}: does not fit {CARD}: {held:,} numbers there, {_count(asked)} here at least"
+        )
+    model = EncoderDecoder(config, tokenizer.vocab_size)
+    model.load_state_dict(read_weights(folder / WEIGHTS, model.state_dict()))
+    return SavedModel(model.to(device).eval(), tokenizer, card["facts"])
 
 
-def load_weights(model: EncoderDecoder, path: Path) -> None:
-    """Fill a model from a safetensors file that must hold exactly its tensors."""
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
-    expected = {name: tuple(x.shape) for name, x in model.state_dict().items()}
-    found = {name: tuple(x.shape) for name, x in weights.items()}
-    if expected != found:
-        name = min(set(expected.items()) ^ set(found.items()))[0]
-        there, wanted = found.get(name, "missing"), expected.get(name, "not expected")
-        raise ModelError(f"{path}: does not fit model.json: {name} is {there} there, {wanted} here")
-    model.load_state_dict(weights)
+def read_weights(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file, which must be those expected, and finite."""
+    found, wanted = weight_shapes(path), {name: tuple(x.shape) for name, x in expected.items()}
+    if found != wanted:
+        name = min(set(wanted.items()) ^ set(found.items()))[0]
+        there, here = found.get(name, "missing"), wanted.get(name, "not expected")
+        raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {there} there, {here} here")
+    weights = load_file(path)
+    for name, x in weights.items():
+        if not x.isfinite().all():
+            raise ModelError(f"{path}: {name} holds values that are not finite numbers")
+    return weights
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if abs(number) < 10**15 else "absurdly many"

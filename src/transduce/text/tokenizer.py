@@ -15,6 +15,9 @@ from transduce.errors import DataError, ModelError
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Markers; every other id is above them."""
 
+_MOST_BYTES = 1 << 26
+"""Of a saved vocabulary: ten times that of the largest in use."""
+
 # SentencePiece writes a space as U+2581, so that character itself would come back as a space. We hide it behind an
 # escape of our own: E011 (private use) starts an escape, and is itself escaped.
 _SPACE_MARK, _ESCAPE = "\u2581", "\ue011"
@@ -45,7 +48,8 @@ class Tokenizer:
             raise ModelError("not a SentencePiece model: it is empty")
         try:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            self.pieces(range(self.vocab_size))  # each must be text, or some output could not be written
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ModelError(f"not a SentencePiece model: {error}") from None
 
     @classmethod
@@ -77,10 +81,12 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Read a saved vocabulary."""
+        if not path.is_file():  # a device would never end
+            raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise ModelError(f"{path}: {size:,} bytes are more than a vocabulary can have")
         try:
             return cls(path.read_bytes())
-        except FileNotFoundError:
-            raise ModelError(f"{path}: no such file") from None
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
 

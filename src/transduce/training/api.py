@@ -8,6 +8,7 @@ from transduce.config import Table
 from transduce.errors import ConfigError
 from transduce.training.display import Display
 from transduce.training.loop import Outcome, run_training
+from transduce.training.processes import join_processes
 from transduce.training.recipe import load_recipe
 
 Paths = str | Path | Sequence[str | Path]
@@ -35,15 +36,18 @@ def train(
     does the same in the words of the command line: ["train.steps=2000"]. With `profile`, a few steps are recorded in
     the folder `profile` of the run.
     """
-    flags: Table = {}
-    for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
-        if corpus := [*((str(path),) for path in _list(both)), *_pair_up(_list(sources), _list(targets), key)]:
-            flags.setdefault("data", {})[key] = corpus
-    for name, value in (settings or {}).items():
-        section, _, key = name.partition(".")
-        flags.setdefault(section, {})[key] = value
-    resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
-    return run_training(resolved, Path(out), Display(), profile=profile)
+    with join_processes() as processes:
+        with processes.first_before_others():
+            flags: Table = {}
+            for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
+                if corpus := [*((str(path),) for path in _list(both)), *_pair_up(_list(sources), _list(targets), key)]:
+                    flags.setdefault("data", {})[key] = corpus
+            for name, value in (settings or {}).items():
+                section, _, key = name.partition(".")
+                flags.setdefault(section, {})[key] = value
+            resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
+        display = Display(quiet=not processes.is_first)
+        return run_training(resolved, Path(out), display, profile=profile, processes=processes)
 
 
 def _list(paths: Paths) -> list[str | Path]:

@@ -4,26 +4,27 @@ A checkpoint is written under another name and appears by one rename, or not at 
 every file, so damage is found before it is used.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
+from transduce.disk import damaged_file, flush, flush_folder, write_manifest
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import load_weights, save_model
+from transduce.models.saved import read_weights, save_model, save_tensors
 from transduce.text.tokenizer import Tokenizer
+from transduce.training.sharded import spread, whole
 
-MANIFEST, OPTIMIZER, STATE = "manifest.json", "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -41,41 +42,55 @@ class Progress:
     """What the score is: it may change between sittings."""
     corpus: str = ""
     """The key of the prepared training text."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The files of that text and the sha256 of each."""
 
 
 def save_checkpoint(
     checkpoints: Path,
     model: EncoderDecoder,
-    optimizer: torch.optim.Optimizer,
+    moments: dict[str, torch.Tensor],
     tokenizer: Tokenizer,
     progress: Progress,
     facts: dict[str, Any],
 ) -> Path:
-    """Write the checkpoint of this step."""
+    """Write the checkpoint of this step: a whole model and its `adam_moments`."""
     final = checkpoints / f"step-{progress.step}"
     work = checkpoints / f".step-{progress.step}.tmp"
     shutil.rmtree(work, ignore_errors=True)
-    save_model(work, model, tokenizer, facts)
-    save_file(_optimizer_tensors(model, optimizer), work / OPTIMIZER)
-    (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
-    manifest = {path.name: _digest(path) for path in sorted(work.iterdir())}
-    (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    for path in [*work.iterdir(), work]:
-        _flush(path)
-    if final.exists():
-        _put_aside(final)
-    work.rename(final)
-    _flush(checkpoints)
+    try:
+        save_model(work, model, tokenizer, facts)
+        save_tensors(moments, work / OPTIMIZER)
+        (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+        write_manifest(work)
+        flush_folder(work)
+        if final.exists():
+            _put_aside(final)
+        work.rename(final)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # there only if something went wrong
+    flush(checkpoints)
     return final
+
+
+def adam_moments(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Adam's moments by the names of the weights; of a sharded model, put together from all processes."""
+    return {
+        f"{key}.{name}": whole(optimizer.state[parameter][key])
+        for name, parameter in model.named_parameters()
+        for key in MOMENTS
+    }
 
 
 def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> Progress:
     """Put a run back to where the checkpoint left it."""
-    load_weights(model, folder / WEIGHTS)
+    before = model.state_dict()
+    weights = read_weights(folder / WEIGHTS, before)
+    model.load_state_dict({name: spread(x, like=before[name]) for name, x in weights.items()})
     tensors = load_file(folder / OPTIMIZER)
     progress = read_progress(folder)
     for name, parameter in model.named_parameters():
-        moments = {key: tensors[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+        moments = {key: spread(tensors[f"{key}.{name}"], like=parameter) for key in MOMENTS}
         step = torch.tensor(float(progress.step), device=_step_device(optimizer, parameter))
         optimizer.state[parameter] = {"step": step, **moments}
     return progress
@@ -90,6 +105,11 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
     """All whole checkpoints, oldest first."""
     found = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
     return sorted(found, key=_step)
+
+
+def newest_step(checkpoints: Path) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    return max(map(_step, list_checkpoints(checkpoints)), default=0)
 
 
 def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
@@ -110,16 +130,8 @@ def newest_intact(checkpoints: Path, say: Callable[[str], None]) -> Path | None:
 
 def find_damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint's files, if anything."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        for name, digest in manifest.items():
-            if _digest(folder / name) != digest:
-                return f"{name} is damaged"
-        if not {WEIGHTS, OPTIMIZER, STATE} <= manifest.keys():
-            return f"{MANIFEST} is incomplete"
-    except (OSError, ValueError, AttributeError) as error:
-        return f"{MANIFEST} or a file it names cannot be read: {error}"
-    return None
+    damage = damaged_file(folder, needed=(WEIGHTS, OPTIMIZER, STATE))
+    return f"{damage[0].name} {damage[1]}" if damage else None
 
 
 def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
@@ -129,12 +141,13 @@ def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
 
 def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: int) -> None:
     """Delete all but the last `keep` scheduled ones, the newest and the best, and whatever an interrupted save left."""
+    for leftover in checkpoints.glob(".step-*.tmp"):
+        shutil.rmtree(leftover)
     kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:]}
     for folder in list_checkpoints(checkpoints):
         if folder not in kept and _step(folder) != best_step:
-            shutil.rmtree(folder)
-    for leftover in checkpoints.glob(".step-*.tmp"):
-        shutil.rmtree(leftover)
+            # Renamed first, or whoever is killed here would leave half a checkpoint.
+            shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
     if (checkpoints / f"step-{best_step}").exists():
         link = checkpoints / ".best.tmp"
         link.unlink(missing_ok=True)
@@ -152,27 +165,6 @@ def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def _optimizer_tensors(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    return {
-        f"{key}.{name}": optimizer.state[parameter][key].contiguous()
-        for name, parameter in model.named_parameters()
-        for key in ("exp_avg", "exp_avg_sq")
-    }
-
-
 def _step_device(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> torch.device:
     """Fused Adam keeps its step count beside the weights, plain Adam on the CPU."""
     return parameter.device if optimizer.defaults.get("fused") else torch.device("cpu")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 class Display:
     """Speaks to the person who started the run."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
         self._live: Progress | None = None
         self._task: Any = None
         self._began, self._first_step, self._steps = time.monotonic(), 0, 0
@@ -20,6 +20,12 @@ class Display:
     def say(self, line: str) -> None:
         """One line that stays."""
         self.console.print(line, markup=False)
+
+    def show_samples(self, samples: list[dict[str, str]]) -> None:
+        """A few translations, to a person who looks on; logs get no text."""
+        if self.console.is_terminal:
+            for sample in samples:
+                self.say(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
 
     def begin(self, step: int, steps: int) -> "Display":
         """Show progress from `step` to `steps`, while this is used as a context."""

@@ -12,6 +12,8 @@ from transduce.nn import kernels
 from transduce.training.captured import Captured
 from transduce.training.loader import Batch
 from transduce.training.loss import smoothed_cross_entropy
+from transduce.training.processes import ALONE, Processes
+from transduce.training.sharded import is_sharded, local
 
 if TYPE_CHECKING:
     from transduce.nn.kernels.adam import FusedAdam
@@ -33,9 +35,12 @@ class Learner:
         clip_norm: float,
         half: bool,
         capture: bool,
+        processes: Processes = ALONE,
     ) -> None:
         self.optimizer, self.label_smoothing, self.clip_norm = optimizer, label_smoothing, clip_norm
+        self._processes, self._sharded = processes, is_sharded(model)
         self._weights: list[Tensor] = list(model.parameters())
+        _begin_moments(optimizer)
         self._worker = copy.deepcopy(model) if half else model
         self._half, self._capture = half, capture
         if half:
@@ -46,7 +51,10 @@ class Learner:
         self._fused_adam: FusedAdam | None = None
 
     def gradients(self, parts: Sequence[Batch]) -> Tensor:
-        """Compute the gradients of the parts' summed loss; returns the sums of loss and plain loss."""
+        """Compute the gradients of the parts' summed loss; returns the sums of loss and plain loss.
+
+        A loss that is not a finite number makes the gradients so too.
+        """
         sums = torch.zeros(2, device=self._weights[0].device)
         for part in parts:
             sums += self._replay(part) if self._capture else self._compute(part)
@@ -61,17 +69,25 @@ class Learner:
         Where that is not a finite number, the weights stay as they are.
         """
         if self._half and not _gradients(self._weights):
-            if self._captured and kernels.fit(self._worker.embedding.weight_VD):
+            if self._captured and self._processes.count == 1 and kernels.fit(self._worker.embedding.weight_VD):
                 return self._fused_update(number, rate, tokens)
             self._widen()
         gradients = _gradients(self._weights)
+        if not self._sharded:  # or they are sums over the processes already
+            self._processes.add_up(gradients)
         torch._foreach_mul_(gradients, 1 / tokens)
         norm = torch.nn.utils.get_total_norm(gradients)
+        if self._sharded:
+            squares = norm.square()
+            self._processes.add_up([squares])
+            norm = squares.sqrt()
         if not norm.isfinite():
             self.optimizer.zero_grad()
+            # It counts nevertheless, as it does for the learning rate and in a checkpoint.
+            torch._foreach_add_([state["step"] for state in self.optimizer.state.values()], 1)
             return norm
         if self.clip_norm:
-            torch.nn.utils.clip_grads_with_norm_(self._weights, self.clip_norm, norm)
+            torch._foreach_mul_(gradients, (self.clip_norm / (norm + 1e-6)).clamp(max=1.0))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self._half:
@@ -96,7 +112,9 @@ class Learner:
         hidden_MD = worker(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
         loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, worker.embedding.weight_VD, self.label_smoothing)
         loss.backward()
-        return torch.stack([loss.detach(), nll])
+        sums = torch.stack([loss.detach(), nll])
+        _gradients(worker.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())  # nan, where that is not finite
+        return sums
 
     def _replay(self, batch: Batch) -> Tensor:
         if self._captured is None:
@@ -123,4 +141,14 @@ class Learner:
 
 
 def _gradients(weights: Iterable[Tensor]) -> list[Tensor]:
-    return [weight.grad for weight in weights if weight.grad is not None]
+    return [local(weight.grad) for weight in weights if weight.grad is not None]
+
+
+def _begin_moments(optimizer: torch.optim.Adam) -> None:
+    """Give Adam its moments before the first update, so that a checkpoint always finds them."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            if not optimizer.state[weight]:
+                step = torch.zeros((), device=weight.device if group["fused"] else "cpu")
+                moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+                optimizer.state[weight] = {"step": step, **moments}

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.data.batch import PackedBatch, Sentence, fill, pack
+from transduce.data.batch import PackedBatch, Sentence, fill, mute, pack
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import Ids, TokenShards
 from transduce.nn.segments import Segments, group_segments, most_groups
 from transduce.text.tokenizer import Tokenizer
+from transduce.training.processes import ALONE, Processes
 
 _AHEAD = 4
 
@@ -68,23 +69,28 @@ class Loader:
     """Longest segment of buffers with fixed shapes (for CUDA graphs); None makes each batch as small as it is."""
     split: int = 1
     """Into about so many parts every batch is cut, where memory does not hold it at once."""
+    processes: Processes = ALONE
+    """Those that share every batch."""
 
     def batch(self, number: int) -> list[Batch]:
-        """Batch `number` of the plan, in its parts."""
-        pairs = self.plan.shards.pairs(self.plan.batch(number))
-        sentences = self._with_dropout(pairs, number) if self.bpe_dropout else pairs
-        parts = [pack(part) for part in self._parts(sentences)]
+        """This process's share of batch `number` of the plan, in its parts."""
+        sentences = self._sentences(number)
+        parts = [pack(part) for part in self._parts(sentences[self.processes.share])]
+        if not parts:  # fewer pairs than processes; they all compute, so that none waits for another
+            parts = [mute(pack(sentences[:1]))]
         self.plan.shards.release()
         if self.fixed_length is None:
             return [to_device(part, self.device) for part in parts]
-        filled = [fill(part, self.part_tokens, self.plan.max_pairs, self.fixed_length) for part in parts]
+        max_pairs = -(-self.plan.max_pairs // self.processes.count)
+        filled = [fill(part, self.part_tokens, max_pairs, self.fixed_length) for part in parts]
         return [to_device(part, self.device, self.fixed_length) for part in filled]
 
     @property
     def part_tokens(self) -> int:
         """Tokens of each side that a part may have."""
         whole, longest = self.plan.batch_tokens, self.plan.shards.index["max_length" if self.bpe_dropout else "longest"]
-        return whole if self.split == 1 else min(whole, whole // self.split + longest + 1)
+        parts = self.split * self.processes.count
+        return whole if parts == 1 else min(whole, whole // parts + longest + 1)
 
     def ahead(self, start: int) -> Generator[list[Batch]]:
         """Batches from `start` on, without end; a thread stays a few ahead."""
@@ -124,9 +130,16 @@ class Loader:
             stopped.set()
             thread.join()
 
+    def _sentences(self, number: int) -> Sequence[tuple[Sentence, Sentence]]:
+        """The pairs of batch `number`, the same in every process."""
+        pairs = self.plan.shards.pairs(self.plan.batch(number))
+        return self._with_dropout(pairs, number) if self.bpe_dropout else pairs
+
     def _parts(self, pairs: Sequence[tuple[Sentence, Sentence]]) -> Iterator[Sequence[tuple[Sentence, Sentence]]]:
         """Runs of pairs, each within `part_tokens` on both sides."""
-        if self.split == 1:
+        if not pairs:
+            return
+        if self.split == 1 and (self.processes.count == 1 or self.fixed_length is None):
             yield pairs
             return
         first, tokens = 0, [0, 0]

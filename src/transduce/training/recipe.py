@@ -47,12 +47,16 @@ class TrainConfig:
     """Steps between lines of metrics."""
     valid_sentences: int = 500
     """Validation pairs that are translated for BLEU, from the first on; 0 for none. The loss takes all."""
+    samples: int = 5
+    """Translations among them that the report shows; 0 keeps the text of the validation set out of the run's folder."""
     save_every: int = 1000
     """Steps between checkpoints; each is validated first."""
     keep: int = 5
     """Checkpoints kept: so many of the last, and the best."""
     average: int = 5
     """The finished model is the mean of so many last checkpoints (section 6.1)."""
+    shard: bool = False
+    """Spread the model over the processes (FSDP2): for one that a single GPU does not hold. Started by torchrun."""
     device: str = "auto"
     """Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1 ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -64,7 +68,8 @@ class TrainConfig:
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
-        require(self.valid_sentences >= 0, "valid_sentences must be at least 0")
+        for name in ("valid_sentences", "samples"):
+            require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         for name in ("learning_rate_scale", "epsilon"):
@@ -91,8 +96,9 @@ class Recipe:
 # Settings that may change when a run is resumed: they decide what is shown and kept, not what is learnt. Training text
 # may move to other files; a run knows it by its content.
 FREE_TO_CHANGE = {
-    f"train.{name}" for name in ("steps", "log_every", "valid_sentences", "save_every", "keep", "average", "device")
-} | {"data.train", "data.valid"}
+    *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
+    *("train.average", "train.shard", "train.device", "data.train", "data.valid"),
+}
 
 
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:

@@ -3,19 +3,19 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transduce.config import build, read_toml, to_toml
+from transduce.disk import flush_folder, write_whole
 from transduce.errors import RunError
 from transduce.models.card import CARD, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import Tokenizer
-from transduce.training.files import write_whole
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe, differences
 
@@ -25,12 +25,12 @@ LOCK = ".lock"
 class RunFolder:
     """Where a run keeps its things."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
         self.tokenizer, self.report, self.profile = path / "tokenizer.model", path / "report.html", path / "profile"
         self.bad_batches = path / "bad_batches.json"
-        self.metrics = Metrics(path / "metrics.jsonl")
+        self.metrics = Metrics(path / "metrics.jsonl", say)
 
     def check(self, recipe: Recipe) -> Recipe:
         """Make sure that a run in the folder, if there is one, has the same recipe; returns it as it was settled."""
@@ -43,9 +43,13 @@ class RunFolder:
                     f"{self.path} was begun with other settings: {'; '.join(changed)}. "
                     "Use the same settings to go on, or another --out to start anew"
                 )
-        elif self.path.exists() and {entry.name for entry in self.path.iterdir()} - {LOCK, self.checkpoints.name}:
+        elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
             raise RunError(f"{self.path} holds other things and no run; choose another --out")
         return recipe
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a run that was killed before it had begun may have left this."""
+        return name in (LOCK, self.checkpoints.name) or (name.startswith(".") and name.endswith(".tmp"))
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
         """Write down the recipe and the vocabulary."""
@@ -81,6 +85,7 @@ class RunFolder:
         for leftover in (fresh, old):
             shutil.rmtree(leftover, ignore_errors=True)
         save_model(fresh, model, tokenizer, facts)
+        flush_folder(fresh)
         if self.model.exists():
             self.model.rename(old)
         fresh.rename(self.model)

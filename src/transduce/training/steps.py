@@ -16,8 +16,10 @@ from transduce.text.tokenizer import Tokenizer
 from transduce.training.learner import Learner
 from transduce.training.loader import Batch, Loader
 from transduce.training.meter import Meter
+from transduce.training.processes import ALONE, Processes
 from transduce.training.recipe import Recipe
 from transduce.training.schedule import learning_rate
+from transduce.training.sharded import is_sharded
 
 
 class Steps(AbstractContextManager["Steps"]):
@@ -34,10 +36,12 @@ class Steps(AbstractContextManager["Steps"]):
         model: EncoderDecoder,
         optimizer: torch.optim.Adam,
         say: Callable[[str], None],
+        processes: Processes = ALONE,
     ) -> None:
-        self.recipe, self.say = recipe, say
+        self.recipe, self.say, self._processes = recipe, say, processes
         config, device = recipe.train, model.embedding.weight_VD.device
-        half = use_bfloat16(config.precision, device)
+        self._sharded = is_sharded(model)
+        half = use_bfloat16(config.precision, device) and not self._sharded  # whose layers see to it themselves
         packed = half and device.type == "cuda"  # the packed engine runs: every batch can have the same shapes
         self.meter = Meter(device)
         self._learner = Learner(
@@ -47,16 +51,19 @@ class Steps(AbstractContextManager["Steps"]):
             clip_norm=config.clip_norm,
             half=half,
             capture=packed,
+            processes=processes,
         )
         fixed_length = recipe.data.max_length + 1 if packed else None
-        self._loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length)
+        self._loader = Loader(plan, tokenizer, device, config.bpe_dropout, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 
     def take(self, step: int) -> tuple[float, Tensor]:
         """Take step number `step`, counted from 0; returns its learning rate and the gradients' norm."""
         config = self.recipe.train
-        while (found := self._gradients(step)) is None:
+        found = self._agreed(self._gradients(step))
+        while found is None:
             self._split_further()
+            found = self._agreed(self._gradients(step))
         sums, tokens = found
         rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
         norm = self._learner.update(step + 1, rate, tokens)
@@ -68,17 +75,30 @@ class Steps(AbstractContextManager["Steps"]):
         plan, accumulate = self._loader.plan, self.recipe.train.accumulate
         return [int(pair) for n in range(accumulate) for pair in plan.batch(step * accumulate + n)]
 
+    def _agreed(self, found: tuple[Tensor, int] | None) -> tuple[Tensor, int] | None:
+        """The sums over all processes; None where memory ran out in one of them."""
+        tokens, failed = self._processes.total(found[1] if found else 0, found is None)
+        if found is None or failed:
+            return None
+        self._processes.add_up([found[0]])
+        return found[0], int(tokens)
+
     def _gradients(self, step: int) -> tuple[Tensor, int] | None:
         """The step's sums of loss and plain loss, and its target tokens; None where memory ran out."""
         config = self.recipe.train
         if self._batches is None:
             self._batches = self._loader.ahead(step * config.accumulate)
         # Randomness is a function of seed and step, so a run that was stopped goes on as if it had not been.
-        torch.manual_seed(config.seed * 1_000_003 + step)
+        torch.manual_seed(config.seed * 1_000_003 + step + (self._processes.rank << 52))
         try:
             parts = [part for _ in range(config.accumulate) for part in next(self._batches)]
             return self._learner.gradients(parts), sum(part.target_tokens for part in parts)
         except torch.OutOfMemoryError:
+            if self._sharded:  # the others are in the middle of the same layer, and wait for this process
+                raise RunError(
+                    "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
+                    "train.accumulate by as much"
+                ) from None
             return None
 
     def _split_further(self) -> None:

@@ -1,8 +1,9 @@
 """How good the model is on text it does not learn from: loss, BLEU, and a few translations to look at."""
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,60 +14,97 @@ from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.text.pairs import Pair
 from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.training.loader import Batch, to_device
+from transduce.training.loader import to_device
 from transduce.training.loss import smoothed_cross_entropy
+from transduce.training.processes import Processes
+from transduce.training.signals import Interrupted, StopRequest
 from transduce.translator import Translator
 
-SAMPLES = 5
 _BATCH_TOKENS = 4096
 _PICTURE_TOKENS = 40
 
 
-class Validation:
-    """The validation set and how to use it."""
+Encoded = tuple[list[int], list[int]]
+T = TypeVar("T")
 
-    def __init__(self, pairs: list[Pair], tokenizer: Tokenizer, max_length: int, sentences: int) -> None:
+
+class Validation:
+    """The validation set and how to use it, shared among the processes; a signal breaks it off."""
+
+    def __init__(
+        self,
+        pairs: list[Pair],
+        tokenizer: Tokenizer,
+        max_length: int,
+        sentences: int,
+        processes: Processes,
+        stop: StopRequest,
+    ) -> None:
         self.pairs, self.tokenizer, self.max_length = pairs, tokenizer, max_length
         self.sentences = sentences
         """So many of the first pairs are translated."""
+        self._processes, self._stop = processes, stop
         sides = [tokenizer.encode_all([pair[side] for pair in pairs]) for side in (0, 1)]
         self._encoded = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= max_length]
         self._encoded.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
         if pairs and not self._encoded:
             raise DataError(f"every validation pair has more than {max_length} tokens; raise data.max_length")
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes down what all have found."""
+        return self._processes.is_first
+
     def loss(self, model: EncoderDecoder, smoothing: float) -> tuple[float, float]:
         """Smoothed loss and perplexity per target token."""
-        device = model.embedding.weight_VD.device
-        loss_sum = nll_sum = tokens = 0.0
-        with torch.inference_mode():
-            for batch in self._batches(device):
-                hidden_MD = model(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
-                loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, model.embedding.weight_VD, smoothing)
-                loss_sum, nll_sum, tokens = loss_sum + loss.item(), nll_sum + nll.item(), tokens + batch.target_tokens
+        mine = self._together(lambda: self._sums(model, smoothing))
+        loss_sum, nll_sum, tokens = self._processes.total(*mine)
         return loss_sum / tokens, math.exp(min(nll_sum / tokens, 50))
 
     def translate(self, model: EncoderDecoder, **options: Any) -> tuple[float, list[dict[str, str]]]:
-        """BLEU, and the first few translations beside source and reference."""
+        """BLEU, and every translation beside source and reference."""
         translator = Translator(model, self.tokenizer, max_length=self.max_length)
         sources, references = zip(*self.pairs[: self.sentences], strict=True)
-        outputs = translator.translate(sources, **options)
+        mine = sources[self._processes.share]
+        outputs = self._processes.gather(self._together(lambda: translator.translate(mine, **options)))
         rows = zip(sources, references, outputs, strict=True)
-        samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows][:SAMPLES]
+        samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows]
         return bleu(outputs, references), samples
 
-    def _batches(self, device: torch.device) -> Iterator[Batch]:
-        batch: list[tuple[list[int], list[int]]] = []
+    def _together(self, work: Callable[[], T]) -> T:
+        """This process's share of the work; `Interrupted` in all processes where a signal came to one of them."""
+        result: T | None = None
+        with suppress(Interrupted), self._stop.interrupting():
+            result = work()
+        if self._processes.any(result is None):
+            raise Interrupted
+        assert result is not None
+        return result
+
+    def _sums(self, model: EncoderDecoder, smoothing: float) -> tuple[float, float, float]:
+        """Loss, negative log-likelihood and target tokens of this process's batches."""
+        device = model.embedding.weight_VD.device
+        loss_sum = nll_sum = tokens = 0.0
+        with torch.inference_mode():
+            for pairs in list(self._batches())[self._processes.share]:
+                batch = to_device(pack(pairs), device)
+                hidden_MD = model(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
+                loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, model.embedding.weight_VD, smoothing)
+                loss_sum, nll_sum, tokens = loss_sum + loss.item(), nll_sum + nll.item(), tokens + batch.target_tokens
+        return loss_sum, nll_sum, tokens
+
+    def _batches(self) -> Iterator[list[Encoded]]:
+        batch: list[Encoded] = []
         tokens = 0
         for pair in self._encoded:
             longer = max(map(len, pair)) + 1
             if batch and tokens + longer > _BATCH_TOKENS:
-                yield to_device(pack(batch), device)
+                yield batch
                 batch, tokens = [], 0
             batch.append(pair)
             tokens += longer
         if batch:
-            yield to_device(pack(batch), device)
+            yield batch
 
 
 def attention_picture(

@@ -13,7 +13,7 @@ def written(path: Path) -> list[dict[str, object]]:
 
 
 def begun(path: Path, steps: int) -> Metrics:
-    metrics = Metrics(path)
+    metrics = Metrics(path, pytest.fail)
     metrics.start_at(0)
     for step in range(1, steps + 1):
         metrics.add("train", step=step, loss=step / 10)
@@ -21,7 +21,7 @@ def begun(path: Path, steps: int) -> Metrics:
 
 
 def test_each_measurement_is_on_disk_at_once(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
     record = metrics.add("train", step=1, loss=0.5)
     assert record == {"kind": "train", "step": 1, "loss": 0.5}
     assert written(metrics.path) == [record]
@@ -40,7 +40,7 @@ def test_kinds_are_told_apart_and_stay_in_order(tmp_path: Path) -> None:
 def test_what_lies_beyond_the_resumed_step_is_cut_away(tmp_path: Path, step: int) -> None:
     path = tmp_path / "metrics.jsonl"
     begun(path, steps=5)
-    metrics = Metrics(path)
+    metrics = Metrics(path, pytest.fail)
     metrics.start_at(step)
     expected = list(range(1, min(step, 5) + 1))
     assert [record["step"] for record in metrics.records] == expected
@@ -50,7 +50,7 @@ def test_what_lies_beyond_the_resumed_step_is_cut_away(tmp_path: Path, step: int
 def test_measurements_go_on_after_the_cut(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     begun(path, steps=5)
-    metrics = Metrics(path)
+    metrics = Metrics(path, pytest.fail)
     metrics.start_at(3)
     metrics.add("train", step=4, loss=7.0)
     assert [(record["step"], record["loss"]) for record in written(path)] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 7.0)]
@@ -60,8 +60,8 @@ def test_measurements_go_on_after_the_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["plain", "Füße 汉字", "<b>&\"'", "a\u2028b\u0085c\x1ed", "line\nbreak"])
 def test_samples_of_any_text_come_back(tmp_path: Path, text: str) -> None:
     path = tmp_path / "metrics.jsonl"
-    record = Metrics(path).add("valid", step=1, samples=[{"source": text}])
-    metrics = Metrics(path)
+    record = Metrics(path, pytest.fail).add("valid", step=1, samples=[{"source": text}])
+    metrics = Metrics(path, pytest.fail)
     metrics.start_at(1)
     assert metrics.records == [record]
 
@@ -73,7 +73,7 @@ def test_a_last_line_torn_anywhere_is_dropped_and_the_others_stay(tmp_path: Path
     last = json.dumps({"kind": "valid", "step": 2, "text": "Füße"}, ensure_ascii=False).encode()
     for cut in range(1, len(last)):
         path.write_bytes(whole + last[:cut])
-        metrics = Metrics(path)
+        metrics = Metrics(path, pytest.fail)
         metrics.start_at(2)
         assert [record["step"] for record in metrics.records] == [1, 2]
         assert path.read_bytes() == whole
@@ -81,14 +81,36 @@ def test_a_last_line_torn_anywhere_is_dropped_and_the_others_stay(tmp_path: Path
 
 def test_infinities_come_back(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    Metrics(path).add("train", step=1, loss=float("inf"))
-    metrics = Metrics(path)
+    Metrics(path, pytest.fail).add("train", step=1, loss=float("inf"))
+    metrics = Metrics(path, pytest.fail)
     metrics.start_at(1)
     assert metrics.records[0]["loss"] == float("inf")
 
 
 def test_a_run_without_a_record_starts_one(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
     metrics.start_at(5)
     assert metrics.records == []
     assert metrics.path.read_bytes() == b""
+
+
+def test_what_a_full_disk_did_not_take_is_written_with_the_next_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    metrics = Metrics(tmp_path / "metrics.jsonl", said.append)
+    metrics.add("train", step=1, loss=0.5)
+
+    def full(*_: object, **__: object) -> None:
+        with (tmp_path / "metrics.jsonl").open("a") as file:
+            file.write('{"kind": "tr')  # as far as the room went
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", full)
+        for step in (2, 3):
+            assert metrics.add("train", step=step, loss=0.5)["step"] == step
+    assert len(said) == 2
+    assert all("No space left on device" in line for line in said)
+    metrics.add("train", step=4, loss=0.5)
+    assert [record["step"] for record in written(metrics.path)] == [1, 2, 3, 4]

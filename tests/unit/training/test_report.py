@@ -36,7 +36,7 @@ class Page(HTMLParser):
 
 
 def measured(folder: Path, samples: list[dict[str, str]] | None = None, steps: int = 3) -> Metrics:
-    metrics = Metrics(folder / "metrics.jsonl")
+    metrics = Metrics(folder / "metrics.jsonl", pytest.fail)
     for step in range(1, steps + 1):
         metrics.add("train", step=step * 50, loss=5 / step, learning_rate=1e-3 * step, tokens_per_second=1234.5)
         values: dict[str, Any] = {"samples": samples} if samples else {}
@@ -106,14 +106,14 @@ def test_the_attention_picture_has_a_cell_for_every_weight(tmp_path: Path) -> No
 
 
 def test_a_run_that_has_measured_nothing_yet_has_a_report(tmp_path: Path) -> None:
-    page = Page(report(tmp_path, Metrics(tmp_path / "metrics.jsonl")))
+    page = Page(report(tmp_path, Metrics(tmp_path / "metrics.jsonl", pytest.fail)))
     assert "polyline" not in page.tags
     assert "Settings" in page.text
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, 1e-12, 1e12])
 def test_a_single_point_of_any_size_can_be_drawn(tmp_path: Path, value: float) -> None:
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
     metrics.add("train", step=1, loss=value, learning_rate=value, tokens_per_second=value)
     assert Page(report(tmp_path, metrics)).tags.count("polyline") == 3
 

@@ -1,0 +1,78 @@
+"""How a run begins: its model, the settings that are found by trial, and the checkpoint it goes on from."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from transduce.config import require, to_table
+from transduce.data.prepare import Prepared
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.training.budget import largest_batch
+from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
+from transduce.training.display import Display
+from transduce.training.processes import Processes
+from transduce.training.recipe import Recipe
+from transduce.training.run_folder import RunFolder
+from transduce.training.sharded import shard
+from transduce.training.steps import use_bfloat16
+
+
+def new_model(recipe: Recipe, prepared: Prepared, device: torch.device, processes: Processes) -> EncoderDecoder:
+    """The model with its first weights, the same in every process."""
+    torch.manual_seed(recipe.train.seed)
+    model = EncoderDecoder(recipe.model, prepared.tokenizer.vocab_size).to(device)
+    model.embedding.positions.require(recipe.data.max_length + 1)
+    if recipe.train.shard:
+        require(processes.count > 1, "train.shard spreads a model over processes: start them with torchrun")
+        shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
+    return model
+
+
+def settle_batch_tokens(
+    recipe: Recipe, model: EncoderDecoder, prepared: Prepared, display: Display, processes: Processes
+) -> Recipe:
+    """The recipe with the largest batch that fits."""
+    require(processes.count == 1, "train.batch_tokens = auto is for one process; give several a number")
+    half = use_bfloat16(recipe.train.precision, model.embedding.weight_VD.device)
+    tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]), half=half)
+    display.say(f"train.batch_tokens: {tokens:,} is the most that fits the memory")
+    return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
+
+
+def resume(
+    run: RunFolder, model: EncoderDecoder, optimizer: torch.optim.Adam, prepared: Prepared, display: Display
+) -> Progress:
+    """Go on from the newest intact checkpoint, if there is one."""
+    corpus, sources = prepared.train.folder.name, prepared.sources
+    checkpoint = newest_intact(run.checkpoints, display.say)
+    if checkpoint is None:
+        return Progress(corpus=corpus, sources=sources)
+    before = read_progress(checkpoint)
+    if before.corpus != corpus:
+        known = set(before.sources.values())
+        changed = [name for name, digest in sources.items() if digest not in known]
+        raise RunError(
+            f"the training text has changed since {run.path} was begun ({', '.join(changed) or 'other files'}); "
+            "restore it to resume, or choose another --out to start anew"
+        )
+    progress = load_checkpoint(checkpoint, model, optimizer)
+    display.say(f"resuming from {checkpoint}")
+    return progress
+
+
+def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+    """What a model folder says of how it was made."""
+    src_tokens, tgt_tokens = prepared.train.index["tokens"]
+    return {
+        "max_length": recipe.data.max_length,
+        "search": to_table(recipe.search),
+        "data": {
+            "train": [list(files) for files in recipe.data.train],
+            "pairs": len(prepared.train),
+            "source_tokens": src_tokens,
+            "target_tokens": tgt_tokens,
+            "valid_pairs": len(prepared.valid),
+        },
+    }

@@ -1,0 +1,207 @@
+"""Model folders made to do harm: each is refused with one line, in under two seconds and 500 MB."""
+
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+Weights = dict[str, np.ndarray]
+
+
+def edit_card(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    card = json.loads((folder / "model.json").read_text())
+    change(card)
+    (folder / "model.json").write_text(json.dumps(card))
+
+
+def edit_weights(folder: Path, change: Callable[[Weights], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+def set_sizes(**sizes: object) -> Callable[[Path], None]:
+    return lambda folder: edit_card(folder, lambda card: card["model"].update(sizes))
+
+
+def set_card(**values: object) -> Callable[[Path], None]:
+    return lambda folder: edit_card(folder, lambda card: card.update(values))
+
+
+def set_facts(**values: object) -> Callable[[Path], None]:
+    return lambda folder: edit_card(folder, lambda card: card["facts"].update(values))
+
+
+def set_numbers(number: float) -> Callable[[Path], None]:
+    def spoil(weights: Weights) -> None:
+        weights["embedding.weight_VD"][7, 3] = number
+
+    return lambda folder: edit_weights(folder, spoil)
+
+
+def write_header(folder: Path, header: bytes, claimed: int | None = None, tail: bytes = b"") -> None:
+    size = struct.pack("<Q", len(header) if claimed is None else claimed)
+    (folder / "model.safetensors").write_bytes(size + header + tail)
+
+
+def tensor(shape: list[int], start: int, end: int, dtype: str = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+class Payload:
+    """Would run a command in whoever unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch unpickled",)
+
+
+def replace_by_link(name: str, target: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return harm
+
+
+def sparse_weights(folder: Path) -> None:
+    """A terabyte that costs no disk, with a header and a card that agree with each other."""
+    width = 250_000_000
+    vocabulary = json.loads((folder / "model.json").read_text())["vocab_size"]
+    set_sizes(d_model=width)(folder)
+    size = 4 * vocabulary * width
+    write_header(folder, json.dumps({"embedding.weight_VD": tensor([vocabulary, width], 0, size)}).encode())
+    os.truncate(folder / "model.safetensors", (folder / "model.safetensors").stat().st_size + size)
+
+
+def many_tensors(folder: Path) -> None:
+    header = {f"../../{n}": tensor([0], 0, 0) for n in range(200_000)}
+    write_header(folder, json.dumps(header).encode())
+
+
+def fifo(folder: Path) -> None:
+    (folder / "tokenizer.model").unlink()
+    os.mkfifo(folder / "tokenizer.model")
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "names that climb": lambda folder: edit_weights(
+        folder, lambda weights: weights.update({"../../../etc/passwd": weights.pop("embedding.weight_VD")})
+    ),
+    "an absolute name more": lambda folder: edit_weights(
+        folder, lambda weights: weights.update({"/etc/passwd": np.zeros(3, np.float32)})
+    ),
+    "a header of 2^60 bytes": lambda folder: write_header(folder, b"{}", claimed=1 << 60),
+    "a header of 99 million bytes": lambda folder: write_header(folder, b" " * 99_000_000),
+    "200,000 tensors": many_tensors,
+    "a nested header": lambda folder: write_header(folder, b'{"a":' * 100_000),
+    "offsets beyond the end": lambda folder: write_header(
+        folder, json.dumps({"embedding.weight_VD": tensor([1 << 40], 0, 1 << 42)}).encode()
+    ),
+    "shapes that overflow": lambda folder: write_header(
+        folder, json.dumps({"embedding.weight_VD": tensor([1 << 62, 1 << 62], 0, 4)}).encode(), tail=b"1234"
+    ),
+    "overlapping tensors": lambda folder: write_header(
+        folder, json.dumps({"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}).encode(), tail=bytes(12)
+    ),
+    "a terabyte of nothing": sparse_weights,
+    "wrong shapes": lambda folder: edit_weights(
+        folder, lambda weights: weights.update({"embedding.weight_VD": weights["embedding.weight_VD"].T.copy()})
+    ),
+    "weights of whole numbers": lambda folder: edit_weights(
+        folder, lambda weights: weights.update({n: x.astype(np.int32) for n, x in weights.items()})
+    ),
+    "NaN weights": set_numbers(np.nan),
+    "infinite weights": set_numbers(-np.inf),
+    "a pickle for weights": lambda folder: (folder / "model.safetensors").write_bytes(pickle.dumps(Payload())),
+    "a pickle for a vocabulary": lambda folder: (folder / "tokenizer.model").write_bytes(pickle.dumps(Payload())),
+    "a pickle for a card": lambda folder: (folder / "model.json").write_bytes(pickle.dumps(Payload())),
+    "a card nested too deeply": lambda folder: (folder / "model.json").write_text("[" * 100_000),
+    "a card of 100 MB": lambda folder: (folder / "model.json").write_text('{"format": 1}' + " " * 100_000_000),
+    "absurd width": set_sizes(d_model=10**12, num_heads=1),
+    "width beyond any number": set_sizes(d_model=10**30, num_heads=1),
+    "absurd inner width": set_sizes(d_ff=2**62),
+    "a billion layers": set_sizes(encoder_layers=10**9),
+    "a billion positions": set_sizes(max_positions=10**9),
+    "a negative width": set_sizes(d_model=-32),
+    "an infinite dropout": set_sizes(dropout=float("inf")),
+    "a billion heads": set_sizes(num_heads=10**9, d_k=8, d_v=8),
+    "a billion words": set_card(vocab_size=10**9),
+    "words beyond any number": set_card(vocab_size=10**400),
+    "fewer words than the vocabulary": set_card(vocab_size=5),
+    "facts of the wrong kind": set_facts(search=["beam", 4]),
+    "an absurd length": set_facts(max_length=10**15),
+    "an absurd beam": set_facts(search={"beam": -1}),
+    "a vocabulary without end": replace_by_link("tokenizer.model", "/dev/zero"),
+    "a card without end": replace_by_link("model.json", "/dev/zero"),
+    "weights without end": replace_by_link("model.safetensors", "/dev/zero"),
+    "a vocabulary nobody writes": fifo,
+}  # fmt: skip
+
+# Each folder is loaded in a fork of its own, so that time and memory are those of one refusal.
+LOAD_EACH = """
+import json, os, resource, sys, time
+from transduce import Translator
+from transduce.errors import TransduceError
+for folder in sys.argv[1:]:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        began = time.monotonic()
+        try:
+            Translator.load(folder, device="cpu")
+            said = None
+        except TransduceError as error:
+            said = str(error)
+        except BaseException as error:
+            said = f"CRASH {error!r}"
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        os.write(writer, json.dumps([said, time.monotonic() - began, memory])[:60000].encode())
+        os._exit(0)
+    os.close(writer)
+    status = os.wait()[1]
+    print(os.read(reader, 65536).decode() or json.dumps([f"CRASH with status {status}", 0, 0]), flush=True)
+    os.close(reader)
+"""
+
+
+def test_every_malicious_folder_is_refused_with_one_line_and_at_no_cost(trained: Any, tmp_path: Path) -> None:
+    assert len(HARMS) >= 20
+    folders = []
+    for number, harm in enumerate(HARMS.values()):
+        folders.append(shutil.copytree(trained.run / "model", tmp_path / f"model-{number}"))
+        harm(folders[-1])
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_EACH, *map(str, folders)],
+        cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    refusals = dict(zip(HARMS, map(json.loads, done.stdout.splitlines()), strict=True))
+    for harm, folder in zip(HARMS, folders, strict=True):
+        said, seconds, memory = refusals[harm]
+        assert said is not None, harm
+        assert not said.startswith("CRASH"), (harm, said)
+        assert str(folder) in said, (harm, said)
+        assert "\n" not in said, (harm, said)
+        assert len(said) < 400, (harm, said)
+        assert seconds < 2, (harm, seconds)
+        assert memory < 500e6, (harm, memory)
+    assert not (tmp_path / "unpickled").exists()
+
+
+@pytest.mark.parametrize("harm", ["a pickle for weights", "a billion layers", "NaN weights", "names that climb"])
+def test_the_command_line_says_so_in_one_line(transduce: Any, trained: Any, tmp_path: Path, harm: str) -> None:
+    model = shutil.copytree(trained.run / "model", tmp_path / "model")
+    HARMS[harm](model)
+    outcome = transduce("translate", "-m", model, stdin="ba\n", cwd=tmp_path)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.count("\n") == 1
+    assert str(model) in outcome.err

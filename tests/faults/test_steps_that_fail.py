@@ -1,0 +1,157 @@
+"""Steps that cannot be taken as they are: no finite gradients, no memory. And the batches a resumed run takes."""
+
+import json
+import math
+import re
+import shutil
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY, make_toy_pairs, write_lines
+from safetensors.torch import load_file
+from torch import Tensor
+from trouble import FULL, times
+
+from transduce.errors import RunError
+from transduce.training import learner as learner_module
+from transduce.training.api import train
+from transduce.training.learner import Learner
+from transduce.training.loader import Batch
+
+SETTINGS = TINY | {"train.steps": 8, "train.save_every": 2, "model.dropout": 0.0, "train.precision": "float32"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    sides = zip(("src", "tgt"), zip(*make_toy_pairs(300, seed=4), strict=True), strict=True)
+    return {side: write_lines(tmp_path_factory.mktemp(side) / side, lines) for side, lines in sides}
+
+
+def records(run: Path, kind: str = "train") -> list[dict[str, Any]]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record for record in lines if record["kind"] == kind]
+
+
+def assert_finite(run: Path) -> None:
+    for path in run.glob("checkpoints/step-*/*.safetensors"):
+        assert all(x.isfinite().all() for x in load_file(path).values()), path
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
+    """Put this number into the loss, or into one gradient, of these steps, counted from 0."""
+    seen, plain_loss, gradients = count(), learner_module.smoothed_cross_entropy, Learner.gradients
+
+    def spoilt_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
+        loss, nll = plain_loss(*arguments)
+        return (loss + number, nll) if next(seen) in steps else (loss, nll)  # its gradient is as it was
+
+    def spoilt_gradients(self: Learner, parts: list[Batch]) -> Tensor:
+        sums = gradients(self, parts)
+        if next(seen) in steps:
+            self._weights[-1].grad[-1] = number  # type: ignore[index]
+        return sums
+
+    if where == "loss":
+        monkeypatch.setattr(learner_module, "smoothed_cross_entropy", spoilt_loss)
+    else:
+        monkeypatch.setattr(Learner, "gradients", spoilt_gradients)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf] if FULL else [math.nan])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize("steps", [{0, 1}, {3, 4, 6}, {7}] if FULL else [{0, 1}, {3, 4, 6}], ids=str)
+def test_a_step_that_is_not_finite_is_skipped_and_counted(
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: float,
+    where: str,
+    steps: set[int],
+) -> None:
+    spoil(monkeypatch, number, where, steps)
+    assert train(tmp_path / "run", **files, settings=SETTINGS).finished
+    assert [record["skipped"] for record in records(tmp_path / "run")] == [int(step in steps) for step in range(8)]
+    assert all(math.isfinite(record["loss"]) for record in records(tmp_path / "run"))
+    assert_finite(tmp_path / "run")
+
+
+def test_a_run_resumed_after_skipped_steps_is_bit_for_bit_the_uninterrupted_one(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    for name, sittings in (("whole", [8]), ("resumed", [2, 4, 8])):
+        seen = 0
+        for steps in sittings:
+            with pytest.MonkeyPatch.context() as patch:
+                spoil(patch, math.nan, "gradient", {step - seen for step in (0, 1, 4)})
+                train(tmp_path / name, **files, settings=SETTINGS | {"train.steps": steps})
+            seen = steps
+    for name in ("model", "optimizer"):
+        path = f"checkpoints/step-8/{name}.safetensors"
+        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "resumed" / path).read_bytes()
+
+
+def test_after_ten_in_a_row_the_run_stops_and_writes_down_their_pairs(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, math.nan, "gradient", set(range(5, 99)))
+    with pytest.raises(RunError, match=r"10 steps in a row, up to step 15, .*bad_batches\.json"):
+        train(tmp_path / "run", **files, settings=SETTINGS | {"train.steps": 30})
+    bad = json.loads((tmp_path / "run/bad_batches.json").read_text())
+    assert list(bad) == [f"step {step}" for step in range(6, 16)]
+    assert all(pairs and set(pairs) <= set(range(300)) for pairs in bad.values())
+    assert_finite(tmp_path / "run")
+
+
+@pytest.mark.parametrize("limit", [300, 150, 80] if FULL else [150])
+def test_a_batch_out_of_memory_is_split_and_the_loss_curve_stays(
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    limit: int,
+) -> None:
+    assert train(tmp_path / "whole", **files, settings=SETTINGS).finished
+    compute = Learner._compute
+
+    def limited(self: Learner, batch: Batch) -> Tensor:
+        if max(len(batch.src_N), len(batch.tgt_M)) > limit:
+            raise torch.OutOfMemoryError("injected")
+        return compute(self, batch)
+
+    monkeypatch.setattr(Learner, "_compute", limited)
+    assert train(tmp_path / "split", **files, settings=SETTINGS).finished
+    assert re.search(
+        r"out of memory: from here on each batch of 512 tokens is computed in \d+ parts", capsys.readouterr().err
+    )
+    whole, split = ([record["loss"] for record in records(tmp_path / name)] for name in ("whole", "split"))
+    assert len(whole) == 8
+    assert split == pytest.approx(whole, rel=1e-4)
+
+
+def test_a_run_resumed_at_any_step_takes_the_batches_it_would_have_taken(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[list[list[int]]] = []
+    gradients = Learner.gradients
+
+    def noted(self: Learner, parts: list[Batch]) -> Tensor:
+        taken.append([x.tolist() for part in parts for x in (part.src_N, part.tgt_M, part.labels_M)])
+        return gradients(self, parts)
+
+    monkeypatch.setattr(Learner, "gradients", noted)
+    settings = SETTINGS | {"train.steps": 51, "train.save_every": 1, "train.keep": 60, "train.bpe_dropout": 0.1}
+    train(tmp_path / "whole", **files, settings=settings)
+    uninterrupted = taken.copy()
+    assert len({str(batch) for batch in uninterrupted}) == 51
+    for step in range(1, 51, times(7, 1)):
+        run = tmp_path / f"resumed-{step}"
+        (run / "checkpoints").mkdir(parents=True)
+        for name in ("config.toml", "tokenizer.model", "metrics.jsonl", f"checkpoints/step-{step}"):
+            copy = shutil.copytree if (tmp_path / "whole" / name).is_dir() else shutil.copy
+            copy(tmp_path / "whole" / name, run / name)
+        taken.clear()
+        train(run, **files, settings=settings | {"train.steps": step + 1})
+        assert taken == uninterrupted[step : step + 1], step
