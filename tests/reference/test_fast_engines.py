@@ -154,3 +154,19 @@ def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
     assert sorted(done) == [0, 2]
     expected = search_all(plain(name, model), jobs, search)
     assert_same([done[0], done[2]], [expected[0], expected[2]])
+
+
+def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Small(gpu.Board):
+        def __init__(self, model: EncoderDecoder, slots: int, *sizes: int) -> None:
+            made.append(slots)
+            if slots > 1:
+                raise torch.OutOfMemoryError("injected")
+            super().__init__(model, slots, *sizes)
+
+    monkeypatch.setattr(gpu, "Board", Small)
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
+    assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
+    assert made == [4, 2, 1]

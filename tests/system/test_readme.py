@@ -67,7 +67,10 @@ def test_a_command_of_the_readme_works(transduce: Any, desk: Path, command: str)
     outcome = run(transduce, command, desk)
     if "< in.en" in command or "--jsonl" in command:
         assert outcome.out.count("\n") == 50
-    assert outcome.out
+    if "--output out.de" in command:
+        assert (desk / "out.de").read_text().count("\n") == 50
+    else:
+        assert outcome.out
 
 
 def test_the_python_of_the_readme_works(desk: Path) -> None:

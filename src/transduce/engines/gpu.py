@@ -59,9 +59,20 @@ class GpuEngine:
             self._boards.pop((slots, config.beam), None)
             del found
             rooms = (1 << (source_room - 1).bit_length(), -(-places // 64) * 64)
-            slots = self._that_fit(slots, config.beam, *rooms)
-            found = self._boards[slots, config.beam] = Board(self.model, slots, config.beam, *rooms)
+            found = self._new_board(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
+            self._boards[slots, config.beam] = found
         return found
+
+    def _new_board(self, slots: int, beam: int, source_room: int, places: int) -> Board:
+        """A board of so many slots; of fewer, where memory does not hold them."""
+        while True:
+            try:
+                return Board(self.model, slots, beam, source_room, places)
+            except torch.OutOfMemoryError:
+                if slots == 1:
+                    raise
+                slots //= 2
+                torch.cuda.empty_cache()
 
     def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
         device = self.model.embedding.weight_VD.device
