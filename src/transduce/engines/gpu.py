@@ -35,6 +35,7 @@ class GpuEngine:
         for weight in self.model.parameters():
             weight.data = weight.data.to(dtype)  # positions stay float32 where they are not learnt
         self._boards: dict[tuple[int, int], Board] = {}
+        self._most_rows = MOST_ROWS
         self.tickets = count(1)  # boards are used again: no two jobs may share one
 
     @property
@@ -52,7 +53,7 @@ class GpuEngine:
 
     def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> "Board":
         """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
-        rows = min(MOST_ROWS, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
+        rows = min(self._most_rows, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
         slots = 1 << max(min(jobs, max(rows // config.beam, 1)) - 1, 0).bit_length()
         found = self._boards.get((slots, config.beam))
         if found is None or found.source_room < source_room or found.beam.places < places:
@@ -72,6 +73,7 @@ class GpuEngine:
                 if slots == 1:
                     raise
                 slots //= 2
+                self._most_rows = slots * beam  # it will not be tried again
                 torch.cuda.empty_cache()
 
     def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
