@@ -169,4 +169,5 @@ def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.Monke
     monkeypatch.setattr(gpu, "Board", Small)
     model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
-    assert made == [4, 2, 1]
+    assert made[:3] == [4, 2, 1]
+    assert set(made[3:]) <= {1}  # more are not tried again
