@@ -13,7 +13,7 @@ from transduce.config import build
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, Job
 from transduce.engines.plain import PlainEngine
-from transduce.errors import DataError
+from transduce.errors import DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -157,6 +157,8 @@ class Translator:
                         jobs.append((key, job))
                 session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
             for key, hypotheses in session.step() if session.busy else ():
+                if not hypotheses:
+                    raise ModelError("the model's scores are not finite numbers; try --engine plain")
                 line, part = place_of.pop(key)
                 line.found[part] = hypotheses
             done = []

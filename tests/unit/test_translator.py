@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from transduce.engines.plain import PlainEngine
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
@@ -247,3 +247,15 @@ def test_what_the_engine_cannot_do_plain_does(make: Callable[..., Translator]) -
     assert isinstance(fussy.engine_for(beam=1), Fussy)
     assert not isinstance(fussy.engine_for(beam=2), Fussy)
     assert fussy.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)
+
+
+def test_scores_that_are_no_numbers_are_an_error_in_one_line(make: Callable[..., Translator]) -> None:
+    class Lost(PlainEngine):
+        def begin(self, config: SearchConfig) -> Any:
+            session = super().begin(config)
+            step = session.step
+            session.step = lambda: [(key, []) for key, _ in step()]  # type: ignore[method-assign]
+            return session
+
+    with pytest.raises(ModelError, match="not finite numbers"):
+        make(engine=Lost(make().model)).translate("ba be")
