@@ -98,11 +98,10 @@ class Translator:
         config = replace(self.config, **options)
         lines, jobs = [], []
         for line, text in enumerate(texts):
-            for job in self._jobs(text, prefixes[line] if prefixes else "", long, first_line + line):
+            for job in self.jobs(text, prefixes[line] if prefixes else "", long, first_line + line):
                 lines.append(line)
                 jobs.append(job)
-        engine = self.engine if self.engine.takes(config) else self._plain
-        outputs = self._translations(jobs, search_all(engine, jobs, config, first_line), align)
+        outputs = self.translations(jobs, search_all(self.engine_for(config), jobs, config, first_line), align)
         found: list[list[list[Translation]]] = [[] for _ in texts]
         for line, output in zip(lines, outputs, strict=True):
             found[line].append(output)
@@ -112,7 +111,11 @@ class Translator:
         """The source tokens that alignments point to."""
         return self.tokenizer.pieces(self.tokenizer.encode(text))
 
-    def _jobs(self, text: str, prefix: str, long: LongInput, line: int) -> list[Job]:
+    def engine_for(self, config: SearchConfig) -> Engine:
+        """What searches in this way."""
+        return self.engine if self.engine.takes(config) else self._plain
+
+    def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
         """A text as one job, or as several where it is too long for one."""
         if not text.strip():
             return []
@@ -128,7 +131,8 @@ class Translator:
         parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
+    def translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
+        """The outputs of jobs as text."""
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
             pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, found, strict=True) for one in best]

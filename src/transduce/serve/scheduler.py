@@ -1,0 +1,113 @@
+"""The queue and the one thread that translates: sentences of many requests share the device.
+
+Every engine has a lane (`lane.py`), whose session takes sentences in from the requests that wait. Lanes step in turn.
+"""
+
+import logging
+import threading
+
+from transduce.engines.engine import Engine
+from transduce.serve.lane import Lane
+from transduce.serve.metrics import Metrics
+from transduce.serve.order import Found, Order
+from transduce.serve.refusals import place
+
+_log = logging.getLogger(__name__)
+
+
+class QueueFullError(Exception):
+    """As many requests wait as may."""
+
+
+class Scheduler:
+    """Takes orders from any thread; delivers from its own."""
+
+    def __init__(self, queue: int, metrics: Metrics) -> None:
+        self._queue, self._metrics = queue, metrics
+        self._changed = threading.Condition()
+        self._lanes: dict[Engine, Lane] = {}
+        self._keys = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="transduce-scheduler", daemon=True)
+        self._thread.start()
+
+    @property
+    def full(self) -> bool:
+        """Whether an order would be refused now."""
+        with self._changed:
+            return sum(lane.waiting for lane in self._lanes.values()) >= self._queue
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def submit(self, order: Order) -> None:
+        """Queue an order; refused where the queue is full."""
+        engine = order.translator.engine_for(order.config)
+        with self._changed:
+            assert not self._closing
+            if self.full:
+                raise QueueFullError
+            if not order.config.sample:  # what sampling draws depends on the key, which shall not depend on others
+                order.first_key = self._keys
+                self._keys += len(order.jobs)
+            if engine not in self._lanes:
+                self._lanes[engine] = Lane(engine)
+            self._lanes[engine].queue(order)
+            self._changed.notify()
+
+    def drop(self, order: Order) -> None:
+        """Spend nothing more on an order; one that is done, or unknown, is passed over."""
+        with self._changed:
+            for lane in self._lanes.values():
+                self._metrics.dropped.inc(lane.forget(order))
+
+    def close(self) -> None:
+        """Finish what was accepted, then end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or any(lane.busy for lane in self._lanes.values()))
+                turns = [(lane, lane.next_turn()) for lane in self._lanes.values() if lane.busy]
+                self._count()
+            if not turns:
+                return
+            for lane, turn in turns:
+                try:
+                    found = turn.step()
+                except Exception as error:
+                    _log.error("a session failed: %s", place(error))
+                    with self._changed:
+                        failed = lane.fail()
+                    for order in failed:
+                        order.deliver(error)
+                    continue
+                with self._changed:
+                    done = lane.finish(found)
+                for order, outputs in done.items():
+                    self._deliver(order, outputs)
+
+    def _deliver(self, order: Order, found: Found) -> None:
+        try:
+            done = order.translated(found)
+        except Exception as error:
+            _log.error("outputs could not be read: %s", place(error))
+            order.deliver(error)
+            return
+        self._metrics.translated(
+            sentences=len(done),
+            source_tokens=sum(len(order.jobs[number].tokens) for number, _ in done),
+            output_tokens=sum(len(best[0].tokens) for _, best in done if best),
+        )
+        order.deliver(done)
+
+    def _count(self) -> None:
+        self._metrics.steps.inc()
+        self._metrics.waiting.set(sum(lane.waiting for lane in self._lanes.values()))
+        self._metrics.running.set(sum(lane.running for lane in self._lanes.values()))

@@ -1,0 +1,59 @@
+"""The process that serves: its socket, its signals, its end."""
+
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+
+from transduce.errors import ConfigError
+from transduce.serve.connection import impatient
+from transduce.serve.gate import Gate
+
+_KEEP_ALIVE = 30
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that clients can reach; port 0 is any that is free."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+def serve_on(listening: socket.socket, gate: Gate, header_seconds: float) -> None:
+    """Serve until SIGTERM or Ctrl-C: then no new requests are taken, accepted ones finish, and it returns."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        gate,
+        http=impatient(header_seconds),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+    )
+    _Server(config, gate).run([listening])
+
+
+class _Server(uvicorn.Server):
+    """Drains before it stops; a second signal stops it at once."""
+
+    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+        super().__init__(config)
+        self._traffic = gate.traffic
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by signals."""
+        if self._traffic.draining:
+            self.should_exit = self.force_exit = True
+        self._traffic.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._traffic.draining and not self._traffic.in_flight:
+            self.should_exit = True
+        return await super().on_tick(counter)
