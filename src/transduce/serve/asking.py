@@ -41,16 +41,22 @@ class Asking:
         """Queue the translation of texts, or refuse it; options are SearchConfig's."""
         config = self._config(model, options)
         self._check_size([*texts, prefix])
-        passages = await run_in_threadpool(Passages, model.translator, texts, prefix)
+        try:
+            with self.scheduler.place_in_queue():
+                passages = await run_in_threadpool(Passages, model.translator, texts, prefix)
+                return self._submit(receive, model, config, passages, align)
+        except QueueFullError:
+            raise busy() from None
+
+    def _submit(
+        self, receive: Receive, model: ServedModel, config: SearchConfig, passages: Passages, align: bool
+    ) -> "Accepted":
         if any(len(job.prefix) > model.translator.max_length for job in passages.jobs):
             raise Refusal(400, f"the prefix has more than the {model.translator.max_length} tokens the model takes")
         accepted = Accepted(self, receive, passages)
         if passages.jobs:
             order = Order(model.translator, config, passages.jobs, align, accepted.deliver)
-            try:
-                self.scheduler.submit(order)
-            except QueueFullError:
-                raise busy() from None
+            self.scheduler.submit(order)
             accepted.follow(order)
         return accepted
 

@@ -29,7 +29,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def complaint(errors: Sequence[Any]) -> str:
     """What is wrong with a request, in one line without the client's own words."""
-    places = {".".join(str(part) for part in error["loc"]): error["msg"] for error in errors}
+    places = {".".join(str(part) for part in error["loc"] if part != "body"): error["msg"] for error in errors}
     return "; ".join(f"{place}: {message}" if place else message for place, message in places.items())[:500]
 
 

@@ -74,7 +74,7 @@ class Gate:
         if scope["method"] == "POST":
             if self.traffic.draining:
                 raise stopping()
-            if self._scheduler.full:
+            if self._scheduler.full:  # refused before its body is understood, so that it costs little
                 raise busy()
         self.traffic.in_flight += 1
         try:

@@ -6,6 +6,7 @@ of searching have the next session: while they wait, a session takes no more tha
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from transduce.engines.engine import Engine, Job, Session
@@ -121,6 +122,9 @@ class Lane:
         orders = list({id(order): order for order, _ in self._running.values()}.values())
         for order in orders:
             self._unqueue(order)
+        with suppress(Exception):  # it has failed already
+            if self._session:
+                self._session.drop(list(self._running))
         self._running.clear()
         self._load = 0
         self._close()

@@ -5,6 +5,8 @@ Every engine has a lane (`lane.py`), whose session takes sentences in from the r
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from transduce.engines.engine import Engine
 from transduce.serve.lane import Lane
@@ -26,6 +28,8 @@ class Scheduler:
         self._queue, self._metrics = queue, metrics
         self._changed = threading.Condition()
         self._lanes: dict[Engine, Lane] = {}
+        self._reserved = 0
+        """Places of orders that are being prepared."""
         self._keys = 0
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="transduce-scheduler", daemon=True)
@@ -33,9 +37,22 @@ class Scheduler:
 
     @property
     def full(self) -> bool:
-        """Whether an order would be refused now."""
+        """Whether a place in the queue would be refused now."""
         with self._changed:
-            return sum(lane.waiting for lane in self._lanes.values()) >= self._queue
+            return self._reserved + sum(lane.waiting for lane in self._lanes.values()) >= self._queue
+
+    @contextmanager
+    def place_in_queue(self) -> Iterator[None]:
+        """Within, an order may be prepared and submitted; refused where the queue is full."""
+        with self._changed:
+            if self.full:
+                raise QueueFullError
+            self._reserved += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reserved -= 1
 
     @property
     def alive(self) -> bool:
@@ -43,12 +60,10 @@ class Scheduler:
         return self._thread.is_alive()
 
     def submit(self, order: Order) -> None:
-        """Queue an order; refused where the queue is full."""
+        """Queue an order that has its place."""
         engine = order.translator.engine_for(order.config)
         with self._changed:
             assert not self._closing
-            if self.full:
-                raise QueueFullError
             if not order.config.sample:  # what sampling draws depends on the key, which shall not depend on others
                 order.first_key = self._keys
                 self._keys += len(order.jobs)
