@@ -45,4 +45,4 @@ def serve(
         address, at = listening.getsockname()[:2]
         names = ", ".join(name for name, _ in named)
         print(f"transduce: serving {names} on http://{address}:{at}", file=sys.stderr)
-        serve_on(listening, make_app(catalogue, limits, known), limits.receive_seconds)
+        serve_on(listening, make_app(catalogue, limits, known))

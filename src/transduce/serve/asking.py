@@ -40,7 +40,7 @@ class Asking:
     ) -> "Accepted":
         """Queue the translation of texts, or refuse it; options are SearchConfig's."""
         config = self._config(model, options)
-        self._check_size([*texts, prefix])
+        self._check_size(texts, prefix)
         try:
             with self.scheduler.place_in_queue():
                 passages = await run_in_threadpool(Passages, model.translator, texts, prefix)
@@ -61,7 +61,7 @@ class Asking:
         return accepted
 
     def _config(self, model: ServedModel, options: dict[str, Any]) -> SearchConfig:
-        for name in ("beam", "nbest", "max_extra"):
+        for name in ("nbest", "beam", "max_extra"):
             most = getattr(self.limits, name)
             if options.get(name, 0) > most:
                 raise Refusal(400, f"{name} must be at most {most}")
@@ -70,8 +70,8 @@ class Asking:
         except ConfigError as error:
             raise Refusal(400, str(error)) from None
 
-    def _check_size(self, texts: Sequence[str]) -> None:
-        characters = sum(map(len, texts))
+    def _check_size(self, texts: Sequence[str], prefix: str) -> None:
+        characters = sum(map(len, texts)) + len(prefix)
         if characters > self.limits.characters:
             raise Refusal(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
         sentences = sum(text.count("\n") + 1 for text in texts)

@@ -1,10 +1,14 @@
 """What the routes' descriptions and answers have in common."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+
+from transduce.serve.refusals import Refusal
+
+JSON = "application/json"
+Wanted = TypeVar("Wanted", bound=BaseModel)
 
 
 class Problem(BaseModel):
@@ -27,10 +31,29 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def complaint(errors: Sequence[Any]) -> str:
-    """What is wrong with a request, in one line without the client's own words."""
-    places = {".".join(str(part) for part in error["loc"] if part != "body"): error["msg"] for error in errors}
+def complaint(error: ValidationError) -> str:
+    """What is wrong with a request, in one line without the client's text."""
+    places = {".".join(map(str, one["loc"])): one["msg"] for one in error.errors()}
     return "; ".join(f"{place}: {message}" if place else message for place, message in places.items())[:500]
+
+
+def kind_of(request: Request) -> str:
+    """A body's content type, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_json(kind: type[Wanted], request: Request) -> Wanted:
+    """A body in JSON. pydantic's own reader is used: it takes no half characters, and no nesting without end."""
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise Refusal(400, complaint(error)) from None
+
+
+def body_of(kind: type[BaseModel], *content_types: str) -> dict[str, Any]:
+    """The description of a body that a route reads by itself."""
+    schema = {"schema": kind.model_json_schema()}
+    return {"requestBody": {"required": True, "content": dict.fromkeys(content_types, schema)}}
 
 
 def offered_key(request: Request) -> str | None:

@@ -37,8 +37,8 @@ class Gate:
     """An ASGI application around another."""
 
     def __init__(self, app: ASGIApp, scheduler: Scheduler, limits: Limits, metrics: Metrics, traffic: Traffic) -> None:
-        self._app, self._scheduler, self._limits, self._metrics = app, scheduler, limits, metrics
-        self.traffic = traffic
+        self._app, self._scheduler, self._metrics = app, scheduler, metrics
+        self.limits, self.traffic = limits, traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -78,19 +78,19 @@ class Gate:
                 raise busy()
         self.traffic.in_flight += 1
         try:
-            async with asyncio.timeout(self._limits.seconds + self._limits.receive_seconds):
+            async with asyncio.timeout(self.limits.seconds + self.limits.receive_seconds):
                 await self._app(scope, _again(body, receive), send)
         finally:
             self.traffic.in_flight -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        most = self._limits.body_bytes
+        most = self.limits.body_bytes
         too_large = Refusal(413, f"the body is larger than the {most:,} bytes allowed")
         if _declared(scope) > most + _DISCARDED:
             raise too_large
         body, size, more = bytearray(), 0, True
         try:
-            async with asyncio.timeout(self._limits.receive_seconds):
+            async with asyncio.timeout(self.limits.receive_seconds):
                 while more and size <= most + _DISCARDED:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -100,7 +100,7 @@ class Gate:
                     if size <= most:
                         body += message.get("body", b"")
         except TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {self._limits.receive_seconds:g} s") from None
+            raise Refusal(408, f"the body did not arrive within {self.limits.receive_seconds:g} s") from None
         if size > most:
             raise too_large
         return bytes(body)

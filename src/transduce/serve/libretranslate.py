@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from transduce.serve.asking import Asking
 from transduce.serve.catalogue import AUTO, LANGUAGES, Catalogue
-from transduce.serve.forms import REFUSALS, complaint, offered_key
+from transduce.serve.forms import JSON, REFUSALS, body_of, complaint, kind_of, offered_key, read_json
 from transduce.serve.keys import Keys
 from transduce.serve.markup import Markup
 from transduce.serve.refusals import Refusal
@@ -57,14 +57,12 @@ class Language(BaseModel):
 def libretranslate_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
     """LibreTranslate's two routes."""
     router = APIRouter(tags=["LibreTranslate"])
-    schema = TranslateRequest.model_json_schema()
-    body = {"required": True, "content": {kind: {"schema": schema} for kind in ("application/json", *_FORMS)}}
 
     @router.post(
         "/translate",
         responses=REFUSALS,
         response_model_exclude_none=True,
-        openapi_extra={"requestBody": body},
+        openapi_extra=body_of(TranslateRequest, JSON, *_FORMS),
     )
     async def translate(request: Request) -> TranslateAnswer:
         """Translate text or HTML, one or several."""
@@ -110,19 +108,19 @@ def libretranslate_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> A
 
 
 async def _read(request: Request) -> TranslateRequest:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = kind_of(request)
+    if kind == JSON:
+        return await read_json(TranslateRequest, request)
+    if kind not in _FORMS:
+        raise Refusal(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
+    async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=2**31) as form:
+        fields: dict[str, Any] = {name: form[name] for name in form}
+        if len(form.getlist("q")) > 1:
+            fields["q"] = form.getlist("q")
     try:
-        if kind in _FORMS:
-            async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=2**31) as form:
-                fields: dict[str, Any] = {name: form[name] for name in form}
-                if len(form.getlist("q")) > 1:
-                    fields["q"] = form.getlist("q")
-                return TranslateRequest.model_validate(fields)
-        if kind == "application/json":
-            return TranslateRequest.model_validate_json(await request.body())
+        return TranslateRequest.model_validate(fields)
     except ValidationError as error:
-        raise Refusal(400, complaint(error.errors())) from None
-    raise Refusal(415, f"send application/json or a form ({' or '.join(_FORMS)})")
+        raise Refusal(400, complaint(error)) from None
 
 
 def _filled(pages: list[Markup], found: list[list[str]]) -> list[list[str]]:

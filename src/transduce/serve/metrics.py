@@ -1,5 +1,7 @@
 """What a server counts, in the form Prometheus reads."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -20,10 +22,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.waiting = Gauge(
+        self._waiting = Gauge(
             "transduce_waiting_requests", "Requests with sentences in the queue.", registry=self._registry
         )
-        self.running = Gauge("transduce_running_sentences", "Sentences on the device.", registry=self._registry)
+        self._running = Gauge("transduce_running_sentences", "Sentences on the device.", registry=self._registry)
         self.steps = Counter("transduce_steps", "Steps of search.", registry=self._registry)
         self._sentences = Counter("transduce_sentences", "Sentences translated.", registry=self._registry)
         self._source_tokens = Counter("transduce_source_tokens", "Their source tokens.", registry=self._registry)
@@ -35,6 +37,11 @@ class Metrics:
             "Sentences given up: the client left, or time was over.",
             registry=self._registry,
         )
+
+    def watch(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
+        """Where to look for what is in the queue and on the device."""
+        self._waiting.set_function(waiting)
+        self._running.set_function(running)
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""

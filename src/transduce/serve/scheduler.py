@@ -33,13 +33,25 @@ class Scheduler:
         self._keys = 0
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="transduce-scheduler", daemon=True)
+        metrics.watch(lambda: self.waiting, lambda: self.running)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Orders in the queue, or being prepared for it."""
+        with self._changed:
+            return self._reserved + sum(lane.waiting for lane in self._lanes.values())
+
+    @property
+    def running(self) -> int:
+        """Jobs on the device."""
+        with self._changed:
+            return sum(lane.running for lane in self._lanes.values())
 
     @property
     def full(self) -> bool:
         """Whether a place in the queue would be refused now."""
-        with self._changed:
-            return self._reserved + sum(lane.waiting for lane in self._lanes.values()) >= self._queue
+        return self.waiting >= self._queue
 
     @contextmanager
     def place_in_queue(self) -> Iterator[None]:
@@ -90,9 +102,9 @@ class Scheduler:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or any(lane.busy for lane in self._lanes.values()))
                 turns = [(lane, lane.next_turn()) for lane in self._lanes.values() if lane.busy]
-                self._count()
             if not turns:
                 return
+            self._metrics.steps.inc()
             for lane, turn in turns:
                 try:
                     found = turn.step()
@@ -121,8 +133,3 @@ class Scheduler:
             output_tokens=sum(len(best[0].tokens) for _, best in done if best),
         )
         order.deliver(done)
-
-    def _count(self) -> None:
-        self._metrics.steps.inc()
-        self._metrics.waiting.set(sum(lane.waiting for lane in self._lanes.values()))
-        self._metrics.running.set(sum(lane.running for lane in self._lanes.values()))

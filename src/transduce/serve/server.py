@@ -22,13 +22,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
-def serve_on(listening: socket.socket, gate: Gate, header_seconds: float) -> None:
+def serve_on(listening: socket.socket, gate: Gate) -> None:
     """Serve until SIGTERM or Ctrl-C: then no new requests are taken, accepted ones finish, and it returns."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.access").disabled = True  # its lines hold whole addresses; the gate logs without
     config = uvicorn.Config(
         gate,
-        http=impatient(header_seconds),
+        http=impatient(gate.limits.receive_seconds),
         ws="none",
         log_config=None,
         access_log=False,

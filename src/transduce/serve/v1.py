@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.serve.asking import Accepted, Asking
 from transduce.serve.catalogue import Catalogue
-from transduce.serve.forms import REFUSALS, Problem, offered_key
+from transduce.serve.forms import JSON, REFUSALS, Problem, body_of, kind_of, offered_key, read_json
 from transduce.serve.keys import Keys
 from transduce.serve.refusals import Refusal
 from transduce.translator import Translation
@@ -78,20 +78,29 @@ class SentenceEvent(TranslatedText):
 def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
     """Routes below /v1."""
     router = APIRouter(prefix="/v1", tags=["v1"])
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    event = {
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {"event": {"enum": ["sentence", "done", "error"]}, "data": {"type": "string"}},
+    }
+    stream = {"text/event-stream": {"schema": event}}
 
     @router.post(
         "/translate",
         response_model=TextAnswer,
         responses={200: {"content": stream}, **REFUSALS},
+        openapi_extra=body_of(TextRequest, JSON),
     )
-    async def translate(wanted: TextRequest, request: Request) -> Any:
+    async def translate(request: Request) -> Any:
         """Translate one text or several.
 
         With `stream` the answer is a stream of events: `sentence` with a sentence's translations (as below, with the
         numbers of its text and line), at last `done`, or `error` with `{"error": ...}`.
         """
         keys.check(offered_key(request))
+        if kind_of(request) != JSON:
+            raise Refusal(415, f"send {JSON}")
+        wanted = await read_json(TextRequest, request)
         model = catalogue.by_name(wanted.model)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
         options = wanted.options(model.translator.config.beam)
