@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check faults format bench clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -17,6 +17,9 @@ check: $(READY)         ## what CI checks beside the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+faults: $(READY)        ## every fault as often as is promised
+	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
 
 format: $(READY)        ## put the code into shape
 	$(BIN)/ruff check --fix .

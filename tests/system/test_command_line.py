@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-COMMANDS = ["train", "translate", "evaluate", "info", "demo"]
+COMMANDS = ["train", "translate", "evaluate", "info", "serve", "demo"]
 
 
 def complaint(outcome: Any) -> str:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import torch
 
+from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job
 from transduce.engines.plain import PlainEngine
+from transduce.errors import ConfigError
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.serve import lane
@@ -309,20 +312,34 @@ def ask(scheduler: Scheduler, translator: Translator, texts: list[str], **option
     client = Client()
     jobs = [job for text in texts for job in translator.jobs(text)]
     with scheduler.place_in_queue():
-        scheduler.submit(Order(translator, SearchConfig(max_extra=5, **options), jobs, False, client.deliver))
+        scheduler.submit(Order(translator, SearchConfig(max_extra=2, **options), jobs, False, client.deliver))
     return client
 
 
-def test_joined_requests_get_what_they_would_get_alone(translator: Translator, toy_pairs: Any) -> None:
-    texts = [source for source, _ in toy_pairs[:24]]
-    alone = {
-        beam: [best[0].text for best in translator.hypotheses(texts, beam=beam, max_extra=5)] for beam in (1, 2, 4)
-    }
+def fast_engine(name: str, model: Any) -> Any:
+    if name == "gpu":
+        pytest.importorskip("triton")
+        from transduce.engines.gpu import GpuEngine
+
+        return GpuEngine(model, torch.float32)
+    try:
+        return pick_engine(name, model, threads=2)
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("name", "texts"), [("plain", 24), ("native", 24), ("gpu", 3)])
+def test_joined_requests_get_what_they_would_get_alone(
+    untrained_model: Any, toy_tokenizer: Any, toy_pairs: Any, name: str, texts: int
+) -> None:
+    translator = Translator(untrained_model, toy_tokenizer, engine=fast_engine(name, untrained_model))
+    sources = [source for source, _ in toy_pairs[:texts]]
+    alone = {beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2)}
     scheduler = Scheduler(100, Metrics())
     clients = [
-        (beam, start, ask(scheduler, translator, texts[start : start + 3], beam=beam))
-        for start in range(0, 24, 3)
-        for beam in (1, 2, 4)
+        (beam, start, ask(scheduler, translator, sources[start : start + 3], beam=beam))
+        for start in range(0, texts, 3)
+        for beam in (1, 2)
     ]
     scheduler.close()
     for beam, start, client in clients:
