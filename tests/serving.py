@@ -33,7 +33,7 @@ def in_thread(
     gate = make_app(Catalogue(translators), Limits(**limits), Keys(list(keys)))
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        thread = threading.Thread(target=serve_on, args=(listening, gate))
+        thread = threading.Thread(target=serve_on, args=(listening, gate, lambda: None))
         thread.start()
         try:
             yield f"http://127.0.0.1:{port}", gate

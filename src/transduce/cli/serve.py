@@ -43,6 +43,5 @@ def serve(
     catalogue = Catalogue([(name, Translator.load(folder, device=device)) for name, folder in named])
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
-        names = ", ".join(name for name, _ in named)
-        print(f"transduce: serving {names} on http://{address}:{at}", file=sys.stderr)
-        serve_on(listening, make_app(catalogue, limits, known))
+        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{address}:{at}"
+        serve_on(listening, make_app(catalogue, limits, known), lambda: print(line, file=sys.stderr, flush=True))

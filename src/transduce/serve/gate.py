@@ -67,7 +67,8 @@ class Gate:
         path = scope["path"] if scope["path"] in PATHS else "other"
         seconds = time.perf_counter() - began
         self._metrics.answered(path, status, seconds)
-        _log.info("%s %d %.0f ms", path, status, 1000 * seconds)
+        if status != 429:  # those are counted; under overload, lines would cost more than the refusals
+            _log.info("%s %d %.0f ms", path, status, 1000 * seconds)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self._body(scope, receive)
@@ -85,9 +86,8 @@ class Gate:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         most = self.limits.body_bytes
-        too_large = Refusal(413, f"the body is larger than the {most:,} bytes allowed")
         if _declared(scope) > most + _DISCARDED:
-            raise too_large
+            raise _too_large(most)
         body, size, more = bytearray(), 0, True
         try:
             async with asyncio.timeout(self.limits.receive_seconds):
@@ -102,8 +102,12 @@ class Gate:
         except TimeoutError:
             raise Refusal(408, f"the body did not arrive within {self.limits.receive_seconds:g} s") from None
         if size > most:
-            raise too_large
+            raise _too_large(most)
         return bytes(body)
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(413, f"the body is larger than the {most:,} bytes allowed")
 
 
 def _declared(scope: Scope) -> int:

@@ -2,6 +2,8 @@
 
 import logging
 import socket
+import sys
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -11,6 +13,8 @@ from transduce.serve.connection import impatient
 from transduce.serve.gate import Gate
 
 _KEEP_ALIVE = 30
+_SWITCH = 0.0005
+"""Seconds that the translating thread waits, between two steps, for the thread that talks to clients; by default 5 ms."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -22,7 +26,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
-def serve_on(listening: socket.socket, gate: Gate) -> None:
+def serve_on(listening: socket.socket, gate: Gate, started: Callable[[], None]) -> None:
     """Serve until SIGTERM or Ctrl-C: then no new requests are taken, accepted ones finish, and it returns."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -37,15 +41,21 @@ def serve_on(listening: socket.socket, gate: Gate) -> None:
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE,
     )
-    _Server(config, gate).run([listening])
+    sys.setswitchinterval(_SWITCH)
+    _Server(config, gate, started).run([listening])
 
 
 class _Server(uvicorn.Server):
     """Drains before it stops; a second signal stops it at once."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Gate, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._traffic = gate.traffic
+        self._traffic, self._started = gate.traffic, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Once, when signals are understood already."""
+        await super().startup(sockets)
+        self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by signals."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job
@@ -316,34 +315,26 @@ def ask(scheduler: Scheduler, translator: Translator, texts: list[str], **option
     return client
 
 
-def fast_engine(name: str, model: Any) -> Any:
-    if name == "gpu":
-        pytest.importorskip("triton")
-        from transduce.engines.gpu import GpuEngine
-
-        return GpuEngine(model, torch.float32)
+@pytest.mark.parametrize("name", ["plain", "native"])
+def test_joined_requests_get_what_they_would_get_alone(
+    untrained_model: Any, toy_tokenizer: Any, toy_pairs: Any, name: str
+) -> None:
     try:
-        return pick_engine(name, model, threads=2)
+        engine = pick_engine(name, untrained_model, threads=2)
     except ConfigError as error:
         pytest.skip(str(error))
-
-
-@pytest.mark.parametrize(("name", "texts"), [("plain", 24), ("native", 24), ("gpu", 3)])
-def test_joined_requests_get_what_they_would_get_alone(
-    untrained_model: Any, toy_tokenizer: Any, toy_pairs: Any, name: str, texts: int
-) -> None:
-    translator = Translator(untrained_model, toy_tokenizer, engine=fast_engine(name, untrained_model))
-    sources = [source for source, _ in toy_pairs[:texts]]
+    translator = Translator(untrained_model, toy_tokenizer, engine=engine)
+    sources = [source for source, _ in toy_pairs[:24]]
     alone = {beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2)}
     scheduler = Scheduler(100, Metrics())
     clients = [
-        (beam, start, ask(scheduler, translator, sources[start : start + 3], beam=beam))
-        for start in range(0, texts, 3)
-        for beam in (1, 2)
+        (beam, start, ask(scheduler, translator, sources[start : start + 2], beam=beam))
+        for start in range(0, 24, 2)
+        for beam in (1, 2, 4)
     ]
     scheduler.close()
     for beam, start, client in clients:
-        assert [client.outputs[n] for n in range(3)] == alone[beam][start : start + 3]
+        assert [client.outputs[n] for n in range(2)] == alone[beam][start : start + 2]
 
 
 def test_what_is_drawn_depends_on_the_seed_and_not_on_other_requests(translator: Translator, toy_pairs: Any) -> None:
