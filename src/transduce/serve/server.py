@@ -14,7 +14,7 @@ from transduce.serve.gate import Gate
 
 _KEEP_ALIVE = 30
 _SWITCH = 0.0005
-"""Seconds that the translating thread waits, between two steps, for the thread that talks to clients; by default 5 ms."""
+"""Seconds that the translating thread waits, between two steps, for the one that talks to clients; 5 ms by default."""
 
 
 def listen(host: str, port: int) -> socket.socket:
