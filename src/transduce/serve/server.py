@@ -20,8 +20,12 @@ _SWITCH = 0.0005
 def listen(host: str, port: int) -> socket.socket:
     """A socket that clients can reach; port 0 is any that is free."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
+        # The protocol is named, or asyncio would not know TCP, and answers would wait for acknowledgements: 40 ms each.
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        return listening
     except OSError as error:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
