@@ -19,8 +19,9 @@ check: $(READY)         ## what CI checks beside the tests
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python .ci/audit.py
 
-faults: $(READY)        ## every fault as often as is promised: an hour
+faults: $(READY)        ## every fault as often as is promised: more than an hour
 	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
+	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
 
 format: $(READY)        ## put the code into shape
 	$(BIN)/ruff check --fix .

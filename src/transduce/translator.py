@@ -51,9 +51,9 @@ class _Line:
     """By part."""
 
     @property
-    def pairs(self) -> list[tuple[Job, list[Hypothesis]]]:
-        """Each part with its outputs."""
-        return [(job, self.found[part]) for part, job in enumerate(self.jobs)]
+    def outputs(self) -> list[list[Hypothesis]]:
+        """Of each part, in order."""
+        return [self.found[part] for part in range(len(self.jobs))]
 
 
 class Translator:
@@ -138,7 +138,7 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """The same one by one, for any number of texts: at most twice `window` of them are in memory."""
         config = replace(self.config, **options)
-        session = self.engine_for(**options).begin(config)
+        session = self.engine_for(config).begin(config)
         source = enumerate(zip(texts, prefixes or repeat(""), strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet given back
         place_of: dict[int, tuple[_Line, int]] = {}  # of each job, by its key: its line, and which part of it
@@ -164,18 +164,25 @@ class Translator:
             done = []
             while lines and len(lines[0].found) == len(lines[0].jobs):
                 done.append(lines.popleft())
-            yield from self._translations(done, align)
-
-    def engine_for(self, **options: Any) -> Engine:
-        """What searches with these options: `engine`, or `plain` where that cannot."""
-        return self.engine if self.engine.takes(replace(self.config, **options)) else self._plain
+            outputs = self.translations(
+                [job for line in done for job in line.jobs], [best for line in done for best in line.outputs], align
+            )
+            for line in done:
+                yield _join([next(outputs) for _ in line.jobs])
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that alignments point to."""
         return self.tokenizer.pieces(self.tokenizer.encode(text))
 
-    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
+    def engine_for(self, config: SearchConfig) -> Engine:
+        """What searches in this way: `engine`, or `plain` where that cannot."""
+        return self.engine if self.engine.takes(config) else self._plain
+
+    def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
         """A text as one job, or as several where it is too long for one."""
+        return self._jobs(text, self.tokenizer.encode(text), prefix, long, line)
+
+    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
         if not text.strip():
             return []
         forced = self.tokenizer.encode(prefix) if prefix else []
@@ -189,26 +196,19 @@ class Translator:
         parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _translations(self, lines: list["_Line"], align: bool) -> Iterator[list[Translation]]:
+    def translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
+        """The outputs of jobs as text."""
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            alignments = self._alignments(
-                [(job.tokens, one.tokens) for line in lines for job, best in line.pairs for one in best]
-            )
-        outputs = [one for line in lines for _, best in line.pairs for one in best]
-        texts = iter(self.tokenizer.decode_all([one.tokens for one in outputs], threads=-1) if outputs else [])
-        for line in lines:
-            yield _join(
-                [
-                    [
-                        Translation(
-                            next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments)
-                        )
-                        for one in best
-                    ]
-                    for _, best in line.pairs
-                ]
-            )
+            pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, found, strict=True) for one in best]
+            alignments = self._alignments(pairs)
+        outputs = [one.tokens for best in found for one in best]
+        texts = iter(self.tokenizer.decode_all(outputs, threads=-1) if outputs else [])
+        for best in found:
+            yield [
+                Translation(next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments))
+                for one in best
+            ]
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The source token each output token looks at most; the end markers stay out of it."""

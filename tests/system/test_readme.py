@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from serving import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -59,10 +61,21 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_readme_shows_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    assert shown == {"train", "translate", "inspect", "evaluate", "info"}
+    assert shown == {"train", "translate", "inspect", "evaluate", "info", "serve"}
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "train " not in command])
+def test_the_server_of_the_readme_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
+    (command,) = {command for command in COMMANDS if command.startswith("transduce serve ")}
+    words = shlex.split(command)[2:]
+    with ServerProcess(*words, log=tmp_path / "log", environment=transduce.environment, cwd=desk) as server:
+        (request,) = re.findall(r"^curl (.*)", README, re.MULTILINE)
+        path, *data = shlex.split(request.replace("localhost:5000", ""))
+        fields = dict(word.split("=", 1) for word in data if word != "-d")
+        answer = httpx.post(server.address + path, data=fields, timeout=60)
+        assert answer.json().keys() == {"translatedText"}
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if not re.search("train |serve ", command)])
 def test_a_command_of_the_readme_works(transduce: Any, desk: Path, command: str) -> None:
     outcome = run(transduce, command, desk)
     if "< in.en" in command or "--jsonl" in command:

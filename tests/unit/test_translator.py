@@ -244,8 +244,8 @@ def test_what_the_engine_cannot_do_plain_does(make: Callable[..., Translator]) -
             return config.beam == 1
 
     fussy = make(engine=Fussy(make().model))
-    assert isinstance(fussy.engine_for(beam=1), Fussy)
-    assert not isinstance(fussy.engine_for(beam=2), Fussy)
+    assert isinstance(fussy.engine_for(SearchConfig(beam=1)), Fussy)
+    assert not isinstance(fussy.engine_for(SearchConfig(beam=2)), Fussy)
     assert fussy.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)
 
 

@@ -69,7 +69,7 @@ def translate(
         found, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
     )
     if sys.stderr.isatty():
-        _say(f"engine: {translator.engine_for().description}")
+        _say(f"engine: {translator.engine_for(translator.config).description}")
     done = _complete_lines(output) if resume and output else 0
     if done:
         _say(f"{output} has {done:,} lines already; going on with line {done + 1:,}")

@@ -42,6 +42,8 @@ class Session(Protocol):
 class Engine(Protocol):
     """A model made ready to search with."""
 
+    name: str
+
     @property
     def description(self) -> str:
         """Its name and what it runs on, for people."""

@@ -26,6 +26,8 @@ _MEMORY_SHARE = 0.5
 class GpuEngine:
     """A float16 copy of the model and its sets of slots, each set recorded once and used again."""
 
+    name = "gpu"
+
     def __init__(
         self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None
     ) -> None:

@@ -17,6 +17,8 @@ from transduce.text.tokenizer import EOS
 class PlainEngine:
     """Runs anywhere torch does."""
 
+    name = "plain"
+
     def __init__(self, model: EncoderDecoder, batch_tokens: int = 4096) -> None:
         self.model = model
         self.batch_tokens = batch_tokens

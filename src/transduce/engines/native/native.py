@@ -80,6 +80,8 @@ class _Running:
 class NativeEngine:
     """The model in 8-bit whole numbers, on several threads."""
 
+    name = "native"
+
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
         self.batch_tokens = batch_tokens
