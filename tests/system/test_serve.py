@@ -217,6 +217,28 @@ def test_a_bad_wish_is_told_what_is_wrong(client: httpx.Client, wanted: Any, wor
     assert words in refused(client.post("/v1/translate", json=wanted), 400)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_device_that_fails_is_an_internal_error_and_not_the_end(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    class BrokenSession(type(translator.engine.begin(translator.config))):  # type: ignore[misc]
+        def step(self) -> Any:
+            raise RuntimeError("secret")
+
+    with in_thread([("toy", translator)]) as (address, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                translator.engine, "begin", lambda config: BrokenSession(translator.engine, config), raising=False
+            )
+            answer = httpx.post(f"{address}/v1/translate", json={"text": "babo", "stream": stream})
+        if stream:
+            assert events(answer.text) == [("error", {"error": "internal error"})]
+        else:
+            assert refused(answer, 500) == "internal error"
+        assert httpx.get(f"{address}/health").status_code == 200
+        assert httpx.post(f"{address}/v1/translate", json={"text": "babo"}).status_code == 200
+
+
 # Many at once
 
 

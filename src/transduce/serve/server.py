@@ -13,6 +13,7 @@ from transduce.serve.connection import impatient
 from transduce.serve.gate import Gate
 
 _KEEP_ALIVE = 30
+_BACKLOG = 2048
 _SWITCH = 0.0005
 """Seconds that the translating thread waits, between two steps, for the one that talks to clients; 5 ms by default."""
 
@@ -25,6 +26,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(_BACKLOG)
         return listening
     except OSError as error:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None

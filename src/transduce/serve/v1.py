@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from transduce.serve.asking import Accepted, Asking
+from transduce.serve.asking import Accepted, Asking, ClientGoneError
 from transduce.serve.catalogue import Catalogue
 from transduce.serve.forms import JSON, REFUSALS, Problem, body_of, kind_of, offered_key, read_json
 from transduce.serve.keys import Keys
@@ -33,7 +33,7 @@ class TextRequest(BaseModel):
     sample: bool | None = Field(None, description="Draw outputs at random.")
     temperature: float | None = Field(None, ge=0.001, le=1000, description="Of sampling: below 1 tamer, above wilder.")
     top_k: int | None = Field(None, ge=0, lt=2**31, description="Sample among so many likeliest tokens; 0 is all.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Sample among those that make up this probability.")
+    top_p: float | None = Field(None, ge=0.001, le=1, description="Sample among those that make up this probability.")
     seed: int | None = Field(None, ge=0, lt=2**31, description="Of sampling; the same seed draws the same.")
 
     def options(self, default_beam: int) -> dict[str, Any]:
@@ -134,7 +134,10 @@ async def _events(accepted: Accepted) -> AsyncIterator[str]:
                 outputs=_outputs(passages.outputs([sentence])),
             )
             yield f"event: sentence\ndata: {event.model_dump_json()}\n\n"
-    except Refusal as refusal:
-        yield f"event: error\ndata: {Problem(error=refusal.message).model_dump_json()}\n\n"
+    except ClientGoneError:
+        return
+    except Exception as error:  # too late for another status
+        message = error.message if isinstance(error, Refusal) else "internal error"
+        yield f"event: error\ndata: {Problem(error=message).model_dump_json()}\n\n"
         return
     yield "event: done\ndata: {}\n\n"
