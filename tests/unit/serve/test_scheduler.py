@@ -325,7 +325,9 @@ def test_joined_requests_get_what_they_would_get_alone(
         pytest.skip(str(error))
     translator = Translator(untrained_model, toy_tokenizer, engine=engine)
     sources = [source for source, _ in toy_pairs[:24]]
-    alone = {beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2)}
+    alone = {
+        beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2, 4)
+    }
     scheduler = Scheduler(100, Metrics())
     clients = [
         (beam, start, ask(scheduler, translator, sources[start : start + 2], beam=beam))
