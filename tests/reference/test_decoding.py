@@ -531,3 +531,8 @@ def test_no_output_repeats_itself_under_the_guard(beam: int) -> None:
             assert len(pairs) == len(set(pairs))
         free = search(decoder, names, limits, SearchConfig(beam=beam))
         assert free == search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=9))
+
+
+def test_the_smallest_share_still_leaves_the_likeliest_word() -> None:
+    log_prob_RV = torch.tensor([[0.1, 0.7, 0.2]]).log()
+    assert sampler(1.0, 0, 5e-324, 1, "cpu")(log_prob_RV).tolist() == [1]

@@ -98,3 +98,9 @@ def test_a_library_that_multiplies_wrongly_is_not_used(library: Any, monkeypatch
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Wrong())
     assert load_library.__wrapped__() is None
+
+
+def test_without_a_place_to_keep_it_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "file" / "cache"))
+    assert load_library.__wrapped__() is None

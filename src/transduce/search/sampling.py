@@ -30,7 +30,9 @@ def sampler(temperature: float, top_k: int, top_p: float, seed: int, device: tor
         if top_p < 1:
             sorted_RV, order_RV = scores_RV.softmax(-1).sort(descending=True)
             before_RV = sorted_RV.cumsum(-1) - sorted_RV
-            outside_RV = torch.zeros_like(before_RV, dtype=torch.bool).scatter(1, order_RV, before_RV >= top_p)
+            outside_RV = torch.zeros_like(before_RV, dtype=torch.bool).scatter(
+                1, order_RV, (before_RV >= top_p) & (before_RV > 0)
+            )
             scores_RV = scores_RV.masked_fill(outside_RV, -torch.inf)
         return torch.multinomial(scores_RV.softmax(-1), 1, generator=generator)[:, 0]
 

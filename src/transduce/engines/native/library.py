@@ -55,18 +55,18 @@ def _multiplies(library: ctypes.CDLL) -> bool:
 
 def _compile(compiler: str, path: Path) -> bool:
     """Whether it went well; with several threads where the compiler knows OpenMP."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
     for threads in (["-fopenmp"], []):
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            command = [compiler, *_FLAGS, tune, *threads, str(_SOURCES[0]), "-o", str(made), "-lm"]
-            try:
+        try:  # a file system may be read-only, too
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                made = Path(folder) / path.name
+                command = [compiler, *_FLAGS, tune, *threads, str(_SOURCES[0]), "-o", str(made), "-lm"]
                 subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-            except (OSError, subprocess.SubprocessError):
-                continue
-            made.replace(path)  # all at once: another process may be loading it
-            return True
+                made.replace(path)  # all at once: another process may be loading it
+                return True
+        except (OSError, subprocess.SubprocessError):
+            continue
     return False
 
 
