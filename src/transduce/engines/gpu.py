@@ -53,7 +53,7 @@ class GpuEngine:
         """As in `Engine`."""
         return GpuSession(self, config)
 
-    def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> "Board":
+    def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> Board:
         """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
         rows = min(self._most_rows, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
         slots = 1 << max(min(jobs, max(rows // config.beam, 1)) - 1, 0).bit_length()

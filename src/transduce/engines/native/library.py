@@ -15,7 +15,7 @@ import numpy as np
 from transduce.cache_folder import cache_folder
 
 _HERE = Path(__file__).parent
-_SOURCES = [_HERE / "decoder.c", _HERE / "int8.h"]
+_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "parts.h", "int8.h")]
 # Sums may be taken in another order, so that loops become vector instructions; infinities keep their meaning.
 _FLAGS = ["-O3", "-shared", "-fPIC", "-fno-math-errno", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]
 _SECONDS = 120

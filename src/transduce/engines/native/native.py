@@ -20,9 +20,9 @@ from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 MOST_ROWS = 128
 _WIDEST_BEAM = 16
 _ENCODED_AT_ONCE, _BLOCK = 128, 32 * 16
-"""Tokens of short sources that are read together; words whose logits exist at the same time (both as in decoder.c)."""
+"""Tokens read together (as in decoder.c); words whose logits exist at the same time (as in search.h)."""
 
-assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)  # as in decoder.c
+assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)  # as in search.h
 
 
 class _Job(ctypes.Structure):
@@ -92,7 +92,7 @@ class NativeEngine:
     @property
     def description(self) -> str:
         """As in `Engine`."""
-        return f"native (8-bit, {self.library.instructions().decode()}, {self.threads} threads)"
+        return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     def takes(self, config: SearchConfig) -> bool:
         """As in `Engine`: greedy and beam search."""

@@ -1,0 +1,153 @@
+/* What a model is made of, and its parts: norms, products, attention. Every function below `Team` is run by all threads at
+ * once, each doing its share; `meet` lets them wait for each other.
+ */
+#include "int8.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
+
+typedef struct {
+    Linear qkv, out, q, kv, cross_out, inner, outer;
+    Norm norms[3]; /* around self-attention, cross-attention (decoder) and feed-forward */
+} Layer;
+
+typedef struct {
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
+    const float *embedding, *positions;
+    const Layer *encoder, *decoder;
+    Norm encoder_norm, decoder_norm; /* used where the norm comes first */
+    Linear projection;
+} Model;
+
+typedef struct { float log_prob; int32_t token; } Candidate;
+
+typedef struct {
+    int32_t beam, places, source, limit, position, ended_count, done;
+    float *self_kv, *cross_kv;          /* [layer][row][place][keys, values], [layer][place][keys, values] */
+    uint8_t *ancestor;                  /* [row][place] */
+    int32_t *said, *forced, *ended;     /* [row][place], [place], [row][place] */
+    int32_t *ended_length;
+    float *alive, *ended_log_prob, *ended_score; /* [row] */
+} Job;
+
+typedef struct { Job *job; int32_t row; } Row;
+
+/* Buffers for the rows that are worked on together. */
+typedef struct {
+    int32_t rows;
+    Row *which; /* in a step */
+    float *x, *y, *wide, *scale, *logits;
+    int8_t *q;
+    float *top, *total; /* [thread][row]: of the softmax over the words a thread has seen */
+    Candidate *best;    /* [thread][row][2 beam] */
+} Rows;
+
+typedef struct { int id, size; } Team;
+
+static void meet(void) {
+#ifdef _OPENMP
+#pragma omp barrier
+#endif
+}
+
+static Team team_here(void) {
+#ifdef _OPENMP
+    return (Team){omp_get_thread_num(), omp_get_num_threads()};
+#else
+    return (Team){0, 1};
+#endif
+}
+
+static void share(Team team, int all, int *first, int *last) {
+    *first = (int)((int64_t)all * team.id / team.size);
+    *last = (int)((int64_t)all * (team.id + 1) / team.size);
+}
+
+/* e^x to about 1e-7, in a form that compilers turn into vector instructions. */
+static inline float exponential(float x) {
+    x = fmaxf(x, -87.0f);
+    float n = rintf(x * 1.44269504f), r = x - n * 0.693145752f - n * 1.42860677e-6f;
+    float p = 1 + r * (1 + r * (0.5f + r * (0.166666667f + r * (0.0416666667f + r * (0.00833333333f + r * 0.00138888889f)))));
+    union { int32_t i; float f; } power = {.i = ((int32_t)n + 127) << 23};
+    return p * power.f;
+}
+
+static void linear(Team team, const Linear *layer, const Rows *rows, float *y, int relu) {
+    int first, last;
+    share(team, layer->panels, &first, &last);
+    multiply_panels(layer, first, last, rows->q, rows->scale, rows->rows, y + first * PANEL, layer->width_out, relu);
+    meet();
+}
+
+static void quantise(Team team, const float *x, const Linear *next, Rows *rows) {
+    int first, last;
+    share(team, rows->rows, &first, &last);
+    for (int r = first; r < last; r++)
+        rows->scale[r] = quantise_row(x + (size_t)r * next->width_in, next->width_in, next->padded_in,
+                                      rows->q + (size_t)r * next->padded_in);
+    meet();
+}
+
+static void normalise(const Norm *norm, const float *x, float *y) {
+    float mean = 0, variance = 0;
+    for (int d = 0; d < norm->width; d++) mean += x[d];
+    mean /= norm->width;
+    for (int d = 0; d < norm->width; d++) variance += (x[d] - mean) * (x[d] - mean);
+    float scale = 1 / sqrtf(variance / norm->width + norm->epsilon);
+    for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
+}
+
+/* Around a sub-layer: x becomes what it is after `y` was added (unless NULL), and `next` finds its input in rows->q. */
+static void residual(Team team, Rows *rows, const float *y, const Norm *after, const Norm *before, const Linear *next) {
+    int first, last, D = next->width_in;
+    float normed[D];
+    share(team, rows->rows, &first, &last);
+    for (int r = first; r < last; r++) {
+        float *x = rows->x + (size_t)r * D;
+        if (y)
+            for (int d = 0; d < D; d++) x[d] += y[(size_t)r * D + d];
+        if (y && after) normalise(after, x, x);
+        if (before) normalise(before, x, normed);
+        rows->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, rows->q + (size_t)r * next->padded_in);
+    }
+    meet();
+}
+
+static void embed(const Model *model, int token, int position, float *x) {
+    float scale = sqrtf(model->width);
+    const float *word = model->embedding + (size_t)token * model->width;
+    const float *place = model->positions + (size_t)position * model->width;
+    for (int d = 0; d < model->width; d++) x[d] = word[d] * scale + place[d];
+}
+
+static float dot(const float *a, const float *b, int width) {
+    float total = 0;
+    for (int i = 0; i < width; i++) total += a[i] * b[i];
+    return total;
+}
+
+/* The softmax of n scores, left unnormalised in place; one over their sum. */
+static float softmax(float *scores, int n) {
+    float top = scores[0], total = 0;
+    for (int i = 1; i < n; i++) top = fmaxf(top, scores[i]);
+    for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - top);
+    for (int i = 0; i < n; i++) total += scores[i];
+    return 1 / total;
+}
+
+/* One head of one query over n places; `line` finds the keys of a place, its values lie `apart` behind them. */
+#define ATTEND(q, o, n, line, apart)                                                     \
+    do {                                                                                 \
+        float scores[n], scale = 1 / sqrtf(d_k);                                         \
+        for (int p = 0; p < (n); p++) scores[p] = dot(q, line, d_k) * scale;             \
+        float share_of = softmax(scores, n);                                             \
+        for (int i = 0; i < d_v; i++) (o)[i] = 0;                                        \
+        for (int p = 0; p < (n); p++) {                                                  \
+            const float *values = (line) + (apart);                                      \
+            float weight = scores[p] * share_of;                                         \
+            for (int i = 0; i < d_v; i++) (o)[i] += weight * values[i];                  \
+        }                                                                                \
+    } while (0)
