@@ -20,6 +20,8 @@ def pick_engine(
     given: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
+    if threads:
+        torch.set_num_threads(threads)
     if name == "plain":
         return PlainEngine(model, **given)
     weight_VD = model.embedding.weight_VD
@@ -34,7 +36,7 @@ def pick_engine(
         if library := load_library():
             from transduce.engines.native.native import NativeEngine
 
-            return NativeEngine(model, library, threads or torch.get_num_threads(), **given)
+            return NativeEngine(model, library, torch.get_num_threads(), **given)
     if name != "auto":
         raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
     return PlainEngine(model, **given)

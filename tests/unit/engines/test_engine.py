@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job, output_limit, search_all
 from transduce.engines.plain import PlainEngine
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
@@ -38,3 +39,13 @@ def test_a_batch_that_does_not_fit_is_split(untrained_model: EncoderDecoder, mon
     found = search_all(PlainEngine(untrained_model), jobs, config)
     assert [best[0].tokens for best in found] == [best[0].tokens for best in expected]
     assert max(sizes) == 7  # it was tried
+
+
+@pytest.mark.parametrize("name", ["plain", "auto"])
+def test_threads_are_heeded_by_every_engine(untrained_model: EncoderDecoder, name: str) -> None:
+    before = torch.get_num_threads()
+    try:
+        pick_engine(name, untrained_model, threads=before + 1)
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
