@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from transduce.cache_folder import cache_folder
 from transduce.config import require
@@ -53,15 +54,15 @@ class Prepared:
     """The files of the training text and the sha256 of each."""
 
 
-def prepare(data: DataConfig, tokenizer: TokenizerConfig, say: Callable[[str], None]) -> Prepared:
-    """The corpus as token shards, from the cache or made now."""
+def prepare(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, say: Callable[[str], None]) -> Prepared:
+    """The corpus as token shards, from the cache or made now; the vocabulary is learnt from it, or given."""
     require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
-    folder = cache_folder() / _key(data, tokenizer, sources)
+    folder = cache_folder() / _key(data, vocabulary, sources)
     if folder.exists():
         say(f"data: {folder} (prepared before)")
     else:
-        _prepare_into(folder, data, tokenizer, sources, say)
+        _prepare_into(folder, data, vocabulary, sources, say)
     shards = TokenShards(folder)
     for line in shards.index["report"]:
         say(f"data: {line}")
@@ -81,9 +82,13 @@ def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
     return pairs
 
 
-def _key(data: DataConfig, tokenizer: TokenizerConfig, sources: dict[str, str]) -> str:
+def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str]) -> str:
     content = [[(Path(name).suffixes, sources[name]) for name in files] for files in data.train]
-    settings = [FORMAT, data.reverse, data.max_length, asdict(tokenizer)]
+    if isinstance(vocabulary, Tokenizer):
+        words: Any = hashlib.sha256(vocabulary.model).hexdigest()
+    else:
+        words = asdict(vocabulary)
+    settings = [FORMAT, data.reverse, data.max_length, words]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
@@ -99,17 +104,18 @@ def _digests(data: DataConfig) -> dict[str, str]:
 
 
 def _prepare_into(
-    folder: Path, data: DataConfig, config: TokenizerConfig, sources: dict[str, str], say: Callable[[str], None]
+    folder: Path,
+    data: DataConfig,
+    vocabulary: TokenizerConfig | Tokenizer,
+    sources: dict[str, str],
+    say: Callable[[str], None],
 ) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         report = ReadReport()
         say("data: reading " + ", ".join(" + ".join(files) for files in data.train))
-        sample = _sample(data, config.sample_pairs, report)
-        say(f"data: learning a vocabulary of {config.vocab_size:,} tokens from {len(sample):,} pairs")
-        tokenizer = Tokenizer.train((text for pair in sample for text in pair), config)
-        del sample
+        tokenizer = _tokenizer(data, vocabulary, report, say)
         tokenizer.save(work / "tokenizer.model")
         say(f"data: encoding {report.pairs:,} pairs")
         too_long = _encode(work, data, report.pairs)
@@ -135,8 +141,20 @@ def _prepare_into(
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _tokenizer(
+    data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, report: ReadReport, say: Callable[[str], None]
+) -> Tokenizer:
+    """The vocabulary given, or learnt from a sample of the pairs; reading all of them also fills the report."""
+    if isinstance(vocabulary, Tokenizer):
+        _sample(data, 0, report)
+        return vocabulary
+    sample = _sample(data, vocabulary.sample_pairs, report)
+    say(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
+    return Tokenizer.train((text for pair in sample for text in pair), vocabulary)
+
+
 def _sample(data: DataConfig, size: int, report: ReadReport) -> list[Pair]:
-    """An even sample of the pairs (reservoir sampling); reading all of them also fills the report."""
+    """An even sample of the pairs (reservoir sampling)."""
     chance = random.Random(1)
     sample: list[Pair] = []
     for number, pair in enumerate(read_pairs(data.train, report, reverse=data.reverse)):

@@ -64,8 +64,10 @@ def _peak_memory(recipe: Recipe, model: EncoderDecoder, tokens: int, *, half: bo
 
 def _trial_step(recipe: Recipe, model: EncoderDecoder, batch: Batch, *, half: bool) -> None:
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    smoothing = recipe.train.label_smoothing
-    learner = Learner(model, optimizer, label_smoothing=smoothing, clip_norm=0.0, half=half, capture=half)
+    smoothing, r_drop = recipe.train.label_smoothing, recipe.train.r_drop
+    learner = Learner(
+        model, optimizer, label_smoothing=smoothing, clip_norm=0.0, r_drop=r_drop, half=half, capture=half
+    )
     learner.gradients([batch])
     learner.update(1, 0.0, batch.target_tokens)
 

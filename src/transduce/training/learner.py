@@ -13,6 +13,7 @@ from transduce.training.captured import Captured
 from transduce.training.loader import Batch
 from transduce.training.loss import smoothed_cross_entropy
 from transduce.training.processes import ALONE, Processes
+from transduce.training.r_drop import disagreement
 from transduce.training.sharded import is_sharded, local
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Learner:
         *,
         label_smoothing: float,
         clip_norm: float,
+        r_drop: float = 0.0,
         half: bool,
         capture: bool,
         processes: Processes = ALONE,
     ) -> None:
         self.optimizer, self.label_smoothing, self.clip_norm = optimizer, label_smoothing, clip_norm
+        self.r_drop = r_drop
         self._processes, self._sharded = processes, is_sharded(model)
         self._weights: list[Tensor] = list(model.parameters())
         _begin_moments(optimizer)
@@ -109,12 +112,22 @@ class Learner:
         worker = self._worker
         if self._half:
             worker.zero_grad()
-        hidden_MD = worker(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
-        loss, nll = smoothed_cross_entropy(hidden_MD, batch.labels_M, worker.embedding.weight_VD, self.label_smoothing)
+        loss, nll, hidden_MD = self._pass(batch)
+        if self.r_drop:
+            second_loss, second_nll, second_MD = self._pass(batch)
+            apart = disagreement(hidden_MD, second_MD, batch.labels_M, worker.embedding.weight_VD)
+            # Half of what its paper adds up, so that it compares with the loss of one pass.
+            loss, nll = (loss + second_loss + self.r_drop / 2 * apart) / 2, (nll + second_nll) / 2
         loss.backward()
         sums = torch.stack([loss.detach(), nll])
         _gradients(worker.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())  # nan, where that is not finite
         return sums
+
+    def _pass(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, plain loss and the hidden vectors they come from."""
+        hidden_MD = self._worker(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
+        weight_VD = self._worker.embedding.weight_VD
+        return *smoothed_cross_entropy(hidden_MD, batch.labels_M, weight_VD, self.label_smoothing), hidden_MD
 
     def _replay(self, batch: Batch) -> Tensor:
         if self._captured is None:

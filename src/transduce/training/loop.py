@@ -23,7 +23,7 @@ from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.sharded import gathered
 from transduce.training.signals import Interrupted, StopRequest, stop_on_signals
-from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens
+from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens, vocabulary_of
 from transduce.training.steps import Steps
 from transduce.training.validate import Validation
 
@@ -67,7 +67,7 @@ def _train(
 ) -> Outcome:
     with stop.interrupting():
         with processes.first_before_others():
-            prepared = prepare(recipe.data, recipe.tokenizer, display.say)
+            prepared = prepare(recipe.data, vocabulary_of(recipe), display.say)
         device = processes.device(pick_device(recipe.train.device))
         model = new_model(recipe, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":

@@ -29,6 +29,8 @@ class TrainConfig:
     """Steps in which the learning rate rises."""
     learning_rate_scale: float = 1.0
     """Factor on the paper's schedule, which sets the rate itself by step and width."""
+    cooldown: int = 0
+    """Last steps, in which the learning rate falls to nothing; 0 ends on the paper's schedule."""
     beta1: float = 0.9
     """Adam's."""
     beta2: float = 0.98
@@ -39,10 +41,14 @@ class TrainConfig:
     """epsilon_ls, spread evenly over the vocabulary."""
     clip_norm: float = 0.0
     """Scale gradients down to this norm; 0 leaves them alone, as the paper does."""
+    r_drop: float = 0.0
+    """Weight of R-Drop: each batch is passed twice under different dropout, and the two should agree (its paper: 5)."""
     bpe_dropout: float = 0.0
     """Chance that a merge of the tokeniser is skipped, drawn anew each time a pair is seen."""
     seed: int = 1
     """Of weights, dropout and the order of batches."""
+    start_from: str | None = None
+    """A run or model folder whose weights and vocabulary training starts from (fine-tuning); the sizes must agree."""
     log_every: int = 50
     """Steps between lines of metrics."""
     valid_sentences: int = 500
@@ -68,13 +74,14 @@ class TrainConfig:
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
-        for name in ("valid_sentences", "samples"):
+        for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         for name in ("learning_rate_scale", "epsilon"):
             require(getattr(self, name) > 0, f"{name} must be above 0")
-        require(self.clip_norm >= 0, "clip_norm must be at least 0")
+        for name in ("clip_norm", "r_drop"):
+            require(getattr(self, name) >= 0, f"{name} must be at least 0")
         require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
 
 

@@ -1,14 +1,18 @@
 """How a run begins: its model, the settings that are found by trial, and the checkpoint it goes on from."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from transduce.config import require, to_table
 from transduce.data.prepare import Prepared
-from transduce.errors import RunError
+from transduce.errors import ConfigError, RunError
+from transduce.models.card import TOKENIZER, find_model
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.saved import load_model
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
@@ -19,15 +23,32 @@ from transduce.training.sharded import shard
 from transduce.training.steps import use_bfloat16
 
 
+def vocabulary_of(recipe: Recipe) -> TokenizerConfig | Tokenizer:
+    """How to learn a vocabulary; or, where training starts from a model, that model's."""
+    start = recipe.train.start_from
+    return Tokenizer.load(find_model(Path(start)) / TOKENIZER) if start else recipe.tokenizer
+
+
 def new_model(recipe: Recipe, prepared: Prepared, device: torch.device, processes: Processes) -> EncoderDecoder:
     """The model with its first weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
     model = EncoderDecoder(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.embedding.positions.require(recipe.data.max_length + 1)
+    if recipe.train.start_from:
+        _start_from(model, Path(recipe.train.start_from))
     if recipe.train.shard:
         require(processes.count > 1, "train.shard spreads a model over processes: start them with torchrun")
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
+
+
+def _start_from(model: EncoderDecoder, path: Path) -> None:
+    """Give the model the weights of another of the same sizes."""
+    start = load_model(find_model(path), model.embedding.weight_VD.device).model
+    there, here = (to_table(replace(config, dropout=0.0)) for config in (start.config, model.config))
+    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
+        raise ConfigError(f"train.start_from: {path} has other sizes: {', '.join(unequal)}; set the same here")
+    model.load_state_dict(start.state_dict())
 
 
 def settle_batch_tokens(

@@ -18,7 +18,7 @@ from transduce.training.loader import Batch, Loader
 from transduce.training.meter import Meter
 from transduce.training.processes import ALONE, Processes
 from transduce.training.recipe import Recipe
-from transduce.training.schedule import learning_rate
+from transduce.training.schedule import cooled, learning_rate
 from transduce.training.sharded import is_sharded
 
 
@@ -49,6 +49,7 @@ class Steps(AbstractContextManager["Steps"]):
             optimizer,
             label_smoothing=config.label_smoothing,
             clip_norm=config.clip_norm,
+            r_drop=config.r_drop,
             half=half,
             capture=packed,
             processes=processes,
@@ -66,6 +67,7 @@ class Steps(AbstractContextManager["Steps"]):
             found = self._agreed(self._gradients(step))
         sums, tokens = found
         rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
+        rate = cooled(rate, step + 1, config.steps, config.cooldown)
         norm = self._learner.update(step + 1, rate, tokens)
         self.meter.add(sums, tokens, norm)
         return rate, norm

@@ -1,0 +1,48 @@
+"""Fine-tuning, that is `train.start_from`, through the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from conftest import TINY, as_sets, write_lines
+from safetensors.torch import load_file
+
+ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=1e-6"]
+
+
+def other_text(folder: Path) -> list[str]:
+    """A corpus that has nothing to do with the toy language."""
+    for side in ("src", "tgt"):
+        write_lines(folder / f"other.{side}", [f"entirely other words {side} {n}" for n in range(40)])
+    return ["--src", "other.src", "--tgt", "other.tgt"]
+
+
+def fine_tune(transduce: Any, cwd: Path, *words: str) -> Any:
+    return transduce("train", *other_text(cwd), "--preset", "tiny", *as_sets(TINY), "--out", "tuned", *words, cwd=cwd)
+
+
+def test_training_starts_from_the_weights_and_vocabulary_of_a_model(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    words = ["--set", f"train.start_from={trained.run}", *ONE_SMALL_STEP]
+    outcome = fine_tune(transduce, tmp_path, *words)
+    assert outcome.code == 0, outcome.err
+    tuned = tmp_path / "tuned"
+    assert (tuned / "tokenizer.model").read_bytes() == (trained.run / "tokenizer.model").read_bytes()
+    start, end = (load_file(run / "model" / "model.safetensors") for run in (trained.run, tuned))
+    for name, weight in start.items():
+        torch.testing.assert_close(end[name], weight, atol=1e-6, rtol=0)
+    again = fine_tune(transduce, tmp_path, *words, "--set", "train.steps=2")
+    assert again.code == 0, again.err
+    assert "resuming from" in again.err
+
+
+def test_what_cannot_be_started_from_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    for words, said in (
+        ([f"train.start_from={trained.run}", "model.d_ff=96"], "has other sizes: model.d_ff (there 64); set the same"),
+        (["train.start_from=nowhere"], "nowhere: no such folder"),
+    ):
+        sets = [word for setting in words for word in ("--set", setting)]
+        outcome = fine_tune(transduce, tmp_path, *sets, *ONE_SMALL_STEP)
+        assert outcome.code == 2
+        assert said in outcome.err.splitlines()[-1]
