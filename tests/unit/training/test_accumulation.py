@@ -22,7 +22,7 @@ from transduce.training.schedule import learning_rate
 def test_an_update_from_accumulated_batches_is_that_of_one_large_batch(tmp_path: Path, toy_pairs: Any) -> None:
     files = [write_lines(tmp_path / name, [pair[side] for pair in toy_pairs]) for side, name in enumerate(("s", "t"))]
     changes = {"train.steps": 1, "train.accumulate": 3, "train.batch_tokens": 64, "model.dropout": 0.0}
-    settings = TINY | changes
+    settings = TINY | changes | {"train.precision": "float32", "train.device": "cpu"}
     train(tmp_path / "run", src=files[0], tgt=files[1], settings=settings)
 
     recipe = load_recipe(None, None, {}, [f"{name}={value}" for name, value in settings.items()])
