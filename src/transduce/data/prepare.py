@@ -15,6 +15,7 @@ from pathlib import Path
 from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.encode_worker import SHARD_PAIRS
+from transduce.data.get.catalogue import corpus_names
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
@@ -94,7 +95,9 @@ def _digests(data: DataConfig) -> dict[str, str]:
         try:
             digests[name] = digest(Path(name))
         except OSError as error:
-            raise DataError(f"{name}: {error.strerror}") from None
+            folder = Path(name).parent.name
+            remedy = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
+            raise DataError(f"{name}: {error.strerror}{remedy}") from None
     return digests
 
 
