@@ -94,10 +94,12 @@ def _digests(data: DataConfig) -> dict[str, str]:
     for name in (name for files in data.train for name in files):
         try:
             digests[name] = digest(Path(name))
-        except OSError as error:
+        except FileNotFoundError as error:
             folder = Path(name).parent.name
             remedy = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
             raise DataError(f"{name}: {error.strerror}{remedy}") from None
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}") from None
     return digests
 
 

@@ -19,15 +19,16 @@ def unpack(archive: Path, wanted: dict[str, Path]) -> None:
     """Write members, by name, to the files given for them; whatever else the archive holds is passed over."""
     missing = dict(wanted)
     try:
-        with tarfile.open(archive, "r|*") as tar:
+        with tarfile.open(archive) as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
-                if name in missing and (content := tar.extractfile(member)):
+                if name in missing and member.isfile() and (content := tar.extractfile(member)):
                     _write(content, missing.pop(name))
                 if not missing:
                     return
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise DataError(f"{archive}: cannot be unpacked: {error}") from None
+        reason = str(error).partition(":\n")[0]  # tarfile goes on to name every kind of archive it is not
+        raise DataError(f"{archive}: cannot be unpacked: {reason}") from None
     raise DataError(f"{archive}: {', '.join(missing)} is not in it")
 
 
