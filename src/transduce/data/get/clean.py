@@ -58,5 +58,5 @@ class Cleaner:
 
 
 def tidy(text: str) -> str:
-    """The text with single spaces: no tab is left, which would end a column of a TSV file."""
+    """The text with each run of white space as one space, as sacreBLEU reads its test sets; a tab would end a column."""
     return " ".join(text.split())

@@ -78,7 +78,8 @@ def _write_text(corpus: Corpus, raw: Path, text: Path, say: Callable[[str], None
 def _write_train(corpus: Corpus, raw: Path, path: Path, cleaner: Cleaner) -> list[str]:
     """Write what is clean; a line on each reason to leave something out."""
     report = ReadReport()
-    with path.open("wb") as compressed, gzip.GzipFile("", "wb", 6, compressed, mtime=0) as file:  # the same every time
+    # Level 3 takes less than half the time of 6, for a tenth more bytes; without a time, the file is always the same.
+    with path.open("wb") as compressed, gzip.GzipFile("", "wb", 3, compressed, mtime=0) as file:
         for pair in cleaner.clean(read_pairs(_files(corpus, "train", raw), report)):
             file.write(_row(pair).encode())
     left_out = [line.replace(f"{raw}/", "") for line in report.lines()] + cleaner.lines()

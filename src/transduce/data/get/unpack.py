@@ -29,7 +29,7 @@ def unpack(archive: Path, wanted: dict[str, Path]) -> None:
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         reason = str(error).partition(":\n")[0]  # tarfile goes on to name every kind of archive it is not
         raise DataError(f"{archive}: cannot be unpacked: {reason}") from None
-    raise DataError(f"{archive}: {', '.join(missing)} is not in it")
+    raise DataError(f"{archive}: does not hold {', '.join(missing)}")
 
 
 def _write(content: IO[bytes], path: Path) -> None:
