@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -253,6 +254,14 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 1 << 16)
     except OSError:  # the other side has closed it
         return b""
+
+
+def test_torch_is_not_needed(desk: Desk) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "transduce", "data", "get", "missing.toml"]
+    done = subprocess.run(words, cwd=desk.folder, env=desk.transduce.environment, capture_output=True, text=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "transduce.data.get.download" in imported
+    assert "torch" not in imported
 
 
 def test_the_recipe_trains_on_what_was_fetched(desk: Desk) -> None:

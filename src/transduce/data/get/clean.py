@@ -58,5 +58,5 @@ class Cleaner:
 
 
 def tidy(text: str) -> str:
-    """The text with each run of white space as one space, as sacreBLEU reads its test sets; a tab would end a column."""
+    """The text with each run of white space as one space, as in sacreBLEU's test sets; a tab would end a column."""
     return " ".join(text.split())
