@@ -1,0 +1,9 @@
+"""`transduce data`: the commands for corpora."""
+
+import typer
+
+from transduce.cli.data_get import get
+
+data = typer.Typer(help="Get text to train on.", no_args_is_help=True, rich_markup_mode=None)
+for command in (get,):
+    data.command()(command)

@@ -1,0 +1,69 @@
+"""`transduce data get`."""
+
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+
+
+def get(
+    name: Annotated[str, typer.Argument(help="A corpus, e.g. wmt14-en-de, or a .toml file that describes one.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to make [data/NAME].")] = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="Server to fetch from instead, with the same paths.", metavar="URL")
+    ] = None,
+) -> None:
+    """Fetch a public corpus, check and clean it: text to train on, to validate and to test.
+
+    Every file is checked by its sha256. To go on with a transfer that was broken off, run the same command again.
+    """
+    from transduce.data.get.catalogue import read_corpus
+    from transduce.data.get.get import get_corpus
+    from transduce.data.get.make import file_names
+
+    corpus = read_corpus(name)
+    out = out or Path("data") / Path(name).stem
+    with _Display() as display:
+        get_corpus(corpus, out, mirror, display.say, display.moved)
+        train, valid, _ = (out / file for file in file_names(corpus).values())
+        display.say(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
+
+
+class _Display:
+    """Speaks on stderr; in a terminal it shows how far each archive has come."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Display":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import TransferSpeedColumn as SpeedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), DownloadColumn(), SpeedColumn())
+            console = Console(stderr=True, highlight=False, soft_wrap=True)
+            self._live = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        if self._live:
+            self._live.console.print(f"data: {line}", markup=False)
+        else:
+            print(f"data: {line}", file=sys.stderr, flush=True)
+
+    def moved(self, name: str, size: int, done: int) -> None:
+        """So many bytes of an archive are here."""
+        if self._live:
+            if name not in self._tasks:
+                self._tasks[name] = self._live.add_task(name, total=size, completed=done)
+            self._live.update(self._tasks[name], completed=done)

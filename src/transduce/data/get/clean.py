@@ -1,0 +1,62 @@
+"""Which pairs of a public corpus are learnt from: what is left out, and why, is counted."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+
+from transduce.text.pairs import Pair
+
+MAX_WORDS = 250
+MAX_RATIO = 3
+
+TOO_LONG = f"of more than {MAX_WORDS} words"
+UNEVEN = f"with more than {MAX_RATIO} times as many words on one side"
+HELD_OUT = "with a sentence of the validation or test set"
+REPEATED = "that came before"
+
+
+class Cleaner:
+    """Leaves pairs out by rules, in one pass, and counts."""
+
+    def __init__(self, held_out: Iterable[Pair]) -> None:
+        self.kept = 0
+        self.left_out = dict.fromkeys((TOO_LONG, UNEVEN, HELD_OUT, REPEATED), 0)
+        self._held_out = {sentence for pair in held_out for sentence in pair}
+        self._seen: set[bytes] = set()
+
+    def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The pairs that stay, in order, tidied."""
+        for source, target in pairs:
+            pair = tidy(source), tidy(target)
+            if problem := self._problem(pair):
+                self.left_out[problem] += 1
+            else:
+                self.kept += 1
+                yield pair
+
+    def lines(self) -> list[str]:
+        """One line of text per rule that left something out."""
+        return [
+            f"left out {count:,} {'pair' if count == 1 else 'pairs'} {problem}"
+            for problem, count in self.left_out.items()
+            if count
+        ]
+
+    def _problem(self, pair: Pair) -> str:
+        shorter, longer = sorted(side.count(" ") + 1 for side in pair)
+        if longer > MAX_WORDS:
+            return TOO_LONG
+        if longer > MAX_RATIO * shorter:
+            return UNEVEN
+        if not self._held_out.isdisjoint(pair):
+            return HELD_OUT
+        # Digests, as millions of pairs of sentences would take gigabytes.
+        key = blake2b("\t".join(pair).encode(), digest_size=16).digest()
+        if key in self._seen:
+            return REPEATED
+        self._seen.add(key)
+        return ""
+
+
+def tidy(text: str) -> str:
+    """The text with each run of white space as one space, as in sacreBLEU's test sets; a tab would end a column."""
+    return " ".join(text.split())

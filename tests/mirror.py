@@ -1,0 +1,164 @@
+"""A server on this machine with small archives of the shape of WMT14's, which fails in the ways that servers fail."""
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from conftest import make_toy_pairs
+
+PACKAGED = Path(__file__).parents[1] / "src/transduce/corpora/wmt14-en-de.toml"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one answer."""
+
+    status: int = 0
+    """Answer with this and nothing else."""
+    cut: int | None = None
+    """Close the connection after so many bytes."""
+    content: bytes | None = None
+    """Send this file instead."""
+    no_ranges: bool = False
+    """Send the whole file, whatever was asked for."""
+
+
+@dataclass
+class Mirror:
+    """The server; used as a context."""
+
+    files: dict[str, bytes]
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    """By path, for the next answers in turn; then all is well."""
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    """Every path that was asked for, with the range."""
+
+    def __enter__(self) -> "Mirror":
+        mirror = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                mirror._answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        wanted = request.headers.get("Range")
+        self.requests.append((request.path, wanted))
+        fault = self.faults[request.path].pop(0) if self.faults[request.path] else Fault()
+        whole = self.files.get(request.path) if fault.content is None else fault.content
+        if fault.status or whole is None:
+            request.send_error(fault.status or 404)
+            return
+        start = 0
+        if wanted and not fault.no_ranges:
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            if start >= len(whole):
+                request.send_error(416)
+                return
+            request.send_response(206)
+            request.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+        else:
+            request.send_response(200)
+        request.send_header("Content-Length", str(len(whole) - start))
+        request.end_headers()
+        request.wfile.write(whole[start:][: fault.cut])
+
+
+def tgz(members: dict[str, bytes], **attributes: Any) -> bytes:
+    """A compressed tar archive; the attributes are of every member."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for key, value in attributes.items():
+                setattr(info, key, value)
+            tar.addfile(info, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def plain(lines: list[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def sgml(lines: list[str]) -> bytes:
+    """Lines in the markup of WMT's test sets."""
+    rows = [f'<seg id="{number}">{line.replace("&", "&amp;")}</seg>' for number, line in enumerate(lines, start=1)]
+    return "\n".join(['<srcset setid="newstest2014">', '<doc docid="1">', "<p>", *rows, "</p>", "</doc>"]).encode()
+
+
+TEST_PAIRS = [("bobo & bobo", "bobo & bobo"), ("gigi test", "test gigi")]
+VALID_PAIRS = [("dede valid", "valid dede"), ("a house .", "ein Haus .")]
+# One for each reason to leave a pair out.
+BAD_PAIRS = [
+    ("", "leer"),
+    ("long " * 251, "lang " * 251),
+    ("one", "eins zwei drei vier"),
+    ("bobo & bobo", "etwas anderes"),
+    ("something else", "ein Haus ."),
+    ("twice here", "hier zweimal"),
+    ("twice  here", "hier\tzweimal "),
+]
+
+
+def wmt14_files() -> dict[str, bytes]:
+    """What the archives of the catalogue hold, made small."""
+    train = list(dict.fromkeys(make_toy_pairs(300, seed=5)))
+    sides = {
+        name: [list(side) for side in zip(*pairs, strict=True)]
+        for name, pairs in {
+            "training/europarl-v7.de-en": train[:100],
+            "commoncrawl.de-en": train[100:] + BAD_PAIRS,
+            "training/news-commentary-v9.de-en": train[:20],
+            "dev/newstest2013": VALID_PAIRS,
+            "dev/newstest2014": TEST_PAIRS,
+        }.items()
+    }
+    members = {
+        f"{name}.{language}": plain(lines)
+        for name, both in sides.items()
+        for language, lines in zip(("en", "de"), both, strict=True)
+    }
+    english, german = sides["dev/newstest2014"]
+    members["dev/newstest2014-deen-ref.en.sgm"] = sgml(english)
+    members["dev/newstest2014-deen-src.de.sgm"] = sgml(german)
+
+    def pack(beginning: str, **others: bytes) -> bytes:
+        return tgz(others | {name: content for name, content in members.items() if name.startswith(beginning)})
+
+    return {
+        "/wmt13/training-parallel-europarl-v7.tgz": pack("training/europarl", unused=b"another language\n"),
+        "/wmt13/training-parallel-commoncrawl.tgz": pack("commoncrawl"),
+        "/wmt14/training-parallel-nc-v9.tgz": pack("training/news"),
+        "/wmt19/translation-task/dev.tgz": pack("dev"),
+    }
+
+
+def catalogue_of(files: dict[str, bytes]) -> str:
+    """The packaged catalogue, with the sizes and sha256 of other archives."""
+    head, *archives = PACKAGED.read_text(encoding="utf-8").split("[[archives]]")
+    changed = [re.sub("disk = .*", "disk = 1_000_000", head)]
+    for text, content in zip(archives, files.values(), strict=True):
+        sized = re.sub("size = .*", f"size = {len(content)}", text)
+        changed.append(re.sub("sha256 = .*", f'sha256 = "{hashlib.sha256(content).hexdigest()}"', sized))
+    return "[[archives]]".join(changed)
