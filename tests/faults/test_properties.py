@@ -23,7 +23,8 @@ from trouble import times
 from transduce.config import build, read_toml, to_toml
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.models.card import read_card, weight_shapes
+from transduce.models.card import read_card
+from transduce.models.header import weight_shapes
 from transduce.text.files import MAX_LINE_BYTES, raw_lines
 from transduce.text.pairs import ReadReport, read_pairs
 from transduce.text.tokenizer import Tokenizer
