@@ -19,6 +19,7 @@ from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.models.header import Precision, stored_shapes, weight_shapes
 from transduce.models.int8 import from_int8, to_int8
+from transduce.nn.unfilled import Unfilled
 from transduce.text.tokenizer import Tokenizer
 
 
@@ -76,7 +77,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         raise ModelError(
             f"{folder / WEIGHTS}: does not fit {CARD}: {held:,} numbers there, {_count(asked)} here at least"
         )
-    model = EncoderDecoder(config, tokenizer.vocab_size)
+    with Unfilled():
+        model = EncoderDecoder(config, tokenizer.vocab_size)
     model.load_state_dict(read_weights(folder / WEIGHTS, model.state_dict(), card["precision"]))
     return SavedModel(model.to(device).eval(), tokenizer, card["facts"])
 
@@ -93,7 +95,7 @@ def read_weights(
         raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {there} there, {here} here")
     weights = from_int8(load_file(path)) if precision == "int8" else load_file(path)
     for name, x in weights.items():
-        if not x.isfinite().all():
+        if not all(edge.isfinite() for edge in x.aminmax()):
             raise ModelError(f"{path}: {name} holds values that are not finite numbers")
     return weights
 
