@@ -17,7 +17,7 @@ def info(
     from transduce.models.header import count_parameters
 
     folder = find_model(model)
-    card = read_card(folder)
+    card, notes = read_card(folder), read_notes(folder)
     facts = card.get("facts", {})
     table: dict[str, Any] = {
         "folder": str(folder),
@@ -36,7 +36,7 @@ def info(
     width = max(map(len, table))
     for name, value in table.items():
         print(f"{name:<{width}}  {_readable(value)}")
-    if notes := read_notes(folder):
+    if notes:
         print(f"\n{notes.strip()}")
 
 
