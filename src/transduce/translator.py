@@ -79,7 +79,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        path: str | Path | None = None,
         *,
         device: str = "auto",
         engine: str = "auto",
@@ -89,12 +89,14 @@ class Translator:
     ) -> "Translator":
         """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`.
 
-        `engine`: auto (the fastest there is), gpu, native (CPU, 8-bit) or plain; `threads` of the CPU and
-        `batch_tokens` worked on at once are chosen automatically unless given.
+        Without a path it is the model in the box, English to German. `engine`: auto (the fastest there is), gpu, native
+        (CPU, 8-bit) or plain; `threads` of the CPU and `batch_tokens` worked on at once are chosen automatically unless
+        given.
         """
-        saved = load_model(find_model(Path(path)), pick_device(device))
+        folder = find_model(None if path is None else Path(path))
+        saved = load_model(folder, pick_device(device))
         max_length = saved.facts.get("max_length", 256)
-        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(path)), **options)
+        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen)
 

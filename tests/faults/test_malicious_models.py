@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from transduce.models.header import physical_memory
+from transduce.models.saved import shrink_model
+
 Weights = dict[str, np.ndarray]
+
+EMBEDDING = "embedding.weight_VD"
+LARGEST = f"{EMBEDDING}.largest"
 
 
 def edit_card(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -93,6 +99,36 @@ def fifo(folder: Path) -> None:
     os.mkfifo(folder / "tokenizer.model")
 
 
+def in_8_bits(harm: Callable[[Path], object]) -> Callable[[Path], None]:
+    """The harm done to the 8-bit form of the folder."""
+
+    def shrink_and_harm(folder: Path) -> None:
+        small = folder.with_name(f"{folder.name}-small")
+        shrink_model(folder, small)
+        shutil.rmtree(folder)
+        small.rename(folder)
+        harm(folder)
+
+    return shrink_and_harm
+
+
+def set_weights(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:
+    return lambda folder: edit_weights(folder, lambda weights: weights.update({name: change(weights[name])}))
+
+
+def set_largest(number: float) -> Callable[[Path], None]:
+    def spoil(largest: np.ndarray) -> np.ndarray:
+        largest[7] = number
+        return largest
+
+    return in_8_bits(set_weights(LARGEST, spoil))
+
+
+def sparse_8_bits(folder: Path) -> None:
+    """Numbers that would fit the memory as they are, but not unfolded."""
+    os.truncate(folder / "model.safetensors", physical_memory() // 3)
+
+
 HARMS: dict[str, Callable[[Path], object]] = {
     "names that climb": lambda folder: edit_weights(
         folder, lambda weights: weights.update({"../../../etc/passwd": weights.pop("embedding.weight_VD")})
@@ -145,6 +181,26 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "a card without end": replace_by_link("model.json", "/dev/zero"),
     "weights without end": replace_by_link("model.safetensors", "/dev/zero"),
     "a vocabulary nobody writes": fifo,
+    "8 bits announced, but not there": set_card(precision="int8"),
+    "8 bits not announced": in_8_bits(set_card(precision="float32")),
+    "an unknown precision": set_card(precision="int4"),
+    "a precision of the wrong kind": set_card(precision=["int8"]),
+    "8 bits without magnitudes": in_8_bits(lambda folder: edit_weights(folder, lambda weights: weights.pop(LARGEST))),
+    "fewer magnitudes than rows": in_8_bits(set_weights(LARGEST, lambda x: x[:-1].copy())),
+    "magnitudes in a square": in_8_bits(set_weights(LARGEST, lambda x: x[:, None].copy())),
+    "magnitudes in 8 bits": in_8_bits(set_weights(LARGEST, lambda x: x.astype(np.int8))),
+    "magnitudes of a matrix that is none": in_8_bits(
+        lambda folder: edit_weights(folder, lambda weights: weights.update({"x.largest": np.zeros(3, np.float32)}))
+    ),
+    "NaN magnitudes": set_largest(np.nan),
+    "infinite magnitudes": set_largest(np.inf),
+    "magnitudes beyond float32": in_8_bits(set_weights(LARGEST, lambda x: x.astype(np.float64) * 1e300)),
+    "one matrix in 16 bits": in_8_bits(set_weights(EMBEDDING, lambda x: x.astype(np.int16))),
+    "one matrix in float32": in_8_bits(set_weights(EMBEDDING, lambda x: x.astype(np.float32))),
+    "a bias in 8 bits": in_8_bits(set_weights("encoder.0.self_attention.out.bias", lambda x: x.astype(np.int8))),
+    "8 bits of the wrong shape": in_8_bits(set_weights(EMBEDDING, lambda x: x.T.copy())),
+    "8 bits that unfold beyond the memory": in_8_bits(sparse_8_bits),
+    "absurd width in 8 bits": in_8_bits(set_sizes(d_model=10**12, num_heads=1)),
 }  # fmt: skip
 
 # Each folder is loaded in a fork of its own, so that time and memory are those of one refusal.
@@ -205,3 +261,11 @@ def test_the_command_line_says_so_in_one_line(transduce: Any, trained: Any, tmp_
     assert outcome.out == ""
     assert outcome.err.count("\n") == 1
     assert str(model) in outcome.err
+
+
+def test_notes_without_end_are_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    model = shutil.copytree(trained.run / "model", tmp_path / "model")
+    (model / "README.md").symlink_to("/dev/zero")
+    outcome = transduce("info", "-m", model, cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"transduce: {model / 'README.md'}: not a plain file\n"

@@ -23,7 +23,8 @@ from trouble import times
 from transduce.config import build, read_toml, to_toml
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.models.card import read_card, weight_shapes
+from transduce.models.card import read_card
+from transduce.models.header import PRECISIONS, Precision, weight_shapes
 from transduce.text.files import MAX_LINE_BYTES, raw_lines
 from transduce.text.pairs import ReadReport, read_pairs
 from transduce.text.tokenizer import Tokenizer
@@ -206,7 +207,7 @@ header = st.dictionaries(
     words,
     st.fixed_dictionaries(
         {
-            "dtype": st.sampled_from(["F32", "BF16", "I64", "F7"]),
+            "dtype": st.sampled_from(["F32", "BF16", "I8", "I64", "F7"]),
             "shape": st.lists(numbers, max_size=3),
             "data_offsets": st.lists(numbers, min_size=2, max_size=2),
         }
@@ -220,15 +221,18 @@ header = st.dictionaries(
     st.one_of(st.binary(max_size=60), header.map(lambda table: json.dumps(table).encode())),
     st.binary(max_size=40),
     st.booleans(),
+    st.sampled_from(PRECISIONS),
 )
-def test_any_weights_file_has_shapes_or_is_refused(content: bytes, tail: bytes, honest: bool) -> None:
+def test_any_weights_file_has_shapes_or_is_refused(
+    content: bytes, tail: bytes, honest: bool, precision: Precision
+) -> None:
     path = written("model.safetensors", (len(content).to_bytes(8, "little") if honest else b"") + content + tail)
     try:
-        shapes = weight_shapes(path)
+        shapes = weight_shapes(path, precision)
     except ModelError as error:
         assert str(path) in str(error)
         return
-    assert sum(map(math.prod, shapes.values())) * 2 <= len(tail)
+    assert sum(map(math.prod, shapes.values())) * (1 if precision == "int8" else 2) <= len(tail)
 
 
 card = st.dictionaries(

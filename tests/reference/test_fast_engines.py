@@ -31,7 +31,7 @@ LEARNED = ModelConfig(**SIZES, positions="learned", max_positions=18)
 
 
 def make(config: ModelConfig, vocab_size: int = V) -> EncoderDecoder:
-    torch.manual_seed(0)
+    torch.manual_seed(2)  # with others, one activation lies so close to x.5 that float32 may round it either way
     model = EncoderDecoder(config, vocab_size).eval()
     for parameter in model.parameters():  # louder than they start, so that outputs differ
         parameter.data *= 2.0
@@ -62,7 +62,7 @@ def in_whole_numbers(x_ND: torch.Tensor) -> torch.Tensor:
 
 
 def quantised(model: EncoderDecoder) -> EncoderDecoder:
-    """The same model with every matrix product of weights in whole numbers: the definition of `native`."""
+    """The same model with every matrix of weights in whole numbers: the definition of `native`."""
 
     def product(x_ND: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return (in_whole_numbers(x_ND) @ in_whole_numbers(weight).T).float()
@@ -77,6 +77,7 @@ def quantised(model: EncoderDecoder) -> EncoderDecoder:
             return product(hidden_MD, self.weight_VD)
 
     found = copy.deepcopy(model)
+    found.embedding.weight_VD.data = in_whole_numbers(model.embedding.weight_VD.data).float()
     found.embedding.__class__ = WholeEmbedding
     for module in found.modules():
         if isinstance(module, Linear):

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-COMMANDS = ["data", "train", "translate", "inspect", "evaluate", "info", "serve", "demo"]
+COMMANDS = ["data", "train", "translate", "inspect", "evaluate", "info", "shrink", "serve", "demo"]
 
 
 def complaint(outcome: Any) -> str:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="A run or model to translate with.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-m", help="A run or model to translate with; without --hyp, the model in the box."),
+    ] = None,
     src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
@@ -32,14 +35,15 @@ def evaluate(
     systems = {str(path): list(read_lines(path)) for path in hyp or []}
     if len(systems) < len(hyp or []):
         raise ConfigError("the same file is given twice with --hyp")
-    if model:
+    if model or not systems:
         if sources is None:
-            raise ConfigError("what should the model translate? Give --src, or --test with both sides")
+            raise ConfigError(
+                "nothing to score: give translations with --hyp, or text for the model to translate with --src "
+                "(--test has both sides)"
+            )
         systems = {
             str(model): _translate(model, sources, save, device=device, beam=beam, length_penalty=length_penalty)
         } | systems
-    if not systems:
-        raise ConfigError("nothing to score: give a model with -m, or translations with --hyp")
     if len(systems) == 1:
         scores = score(next(iter(systems.values())), references)
         if as_json:
@@ -74,7 +78,7 @@ def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[li
     return sources, references
 
 
-def _translate(model: Path, sources: list[str], save: Path | None, **options: Any) -> list[str]:
+def _translate(model: Path | None, sources: list[str], save: Path | None, **options: Any) -> list[str]:
     from transduce.translator import Translator
 
     given = {name: value for name, value in options.items() if value is not None}

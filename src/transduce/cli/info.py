@@ -1,26 +1,29 @@
 """`transduce info`."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from transduce.cli.options import ModelOption
+
 
 def info(
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run, or a model folder.")],
+    model: ModelOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what a model is: sizes, parameters, data, scores."""
-    from transduce.models.card import count_parameters, find_model, read_card
+    """Say what a model is: sizes, parameters, data, scores, and what its README.md says."""
+    from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
+    from transduce.models.header import count_parameters
 
     folder = find_model(model)
-    card = read_card(folder)
+    card, notes = read_card(folder), read_notes(folder)
     facts = card.get("facts", {})
     table: dict[str, Any] = {
         "folder": str(folder),
         "architecture": card["architecture"],
-        "parameters": count_parameters(folder),
+        "parameters": count_parameters(folder / WEIGHTS, card["precision"]),
+        "stored as": card["precision"],
         "vocabulary": card["vocab_size"],
         **card["model"],
         **{name: value for name, value in facts.items() if not isinstance(value, dict)},
@@ -33,6 +36,8 @@ def info(
     width = max(map(len, table))
     for name, value in table.items():
         print(f"{name:<{width}}  {_readable(value)}")
+    if notes:
+        print(f"\n{notes.strip()}")
 
 
 def _readable(value: Any) -> str:

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.options import ModelOption
+
 
 def inspect(
     text: Annotated[str, typer.Argument(help="A sentence to translate.")],
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run, or a model folder.")],
+    model: ModelOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("look.html"),
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step [4].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="More favours longer outputs [0.6].")] = None,

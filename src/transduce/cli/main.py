@@ -12,6 +12,7 @@ from transduce.cli.evaluate import evaluate
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.serve import serve
+from transduce.cli.shrink import shrink
 from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.errors import TransduceError
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (train, translate, inspect, evaluate, info, serve, demo):
+for command in (train, translate, inspect, evaluate, info, shrink, serve, demo):
     app.command()(command)
 app.add_typer(data, name="data")
 

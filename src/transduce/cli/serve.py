@@ -12,8 +12,11 @@ _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multi
 
 def serve(
     model: Annotated[
-        list[str], typer.Option("--model", "-m", help="A run, or a model folder; several as NAME=FOLDER.")
-    ],
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", help="A run, or a model folder; several as NAME=FOLDER; if none, the model in the box."
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 is every one of this machine.")
     ] = "127.0.0.1",
@@ -30,6 +33,7 @@ def serve(
 
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
+    from transduce.models.card import find_model
     from transduce.serve.app import make_app
     from transduce.serve.catalogue import Catalogue, split_name
     from transduce.serve.keys import Keys
@@ -39,7 +43,7 @@ def serve(
 
     limits = build(Limits, apply_sets({}, limit or []), "--limit")
     known = Keys.read(keys)
-    named = [split_name(words) for words in model]
+    named = [split_name(words) for words in model or [str(find_model(None))]]
     catalogue = Catalogue([(name, Translator.load(folder, device=device)) for name, folder in named])
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]

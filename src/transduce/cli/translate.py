@@ -6,19 +6,24 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
+
+from transduce.cli.options import ModelOption
 
 if TYPE_CHECKING:
     from transduce.translator import Translation, Translator
 
 
 def translate(
-    files: Annotated[list[Path] | None, typer.Argument(help="Text to translate; standard input if none.")] = None,
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run, or a model folder.")] = ...,  # type: ignore[assignment]
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files to translate, or text in quotes; standard input if none.", metavar="FILE|TEXT"),
+    ] = None,
+    model: ModelOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last complete line of --output.")] = False,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy [4].")] = None,
@@ -46,7 +51,11 @@ def translate(
         int | None, typer.Option(help="Source tokens times beam worked on at once; as many as fit.", min=1)
     ] = None,
 ) -> None:
-    """Translate text, line by line: one line out for each line in, in order."""
+    """Translate text, line by line: one line out for each line in, in order.
+
+    An argument that names a file is read; any other is text, unless it looks like the path of a file that is not there.
+    """
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
@@ -54,8 +63,10 @@ def translate(
 
     if nbest is not None and nbest > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
-    if resume and not (output and files):
+    if resume and not (output and words):
         raise ConfigError("--resume needs --output and files to read: it goes on where the output file ends")
+    inputs = [as_input(word) for word in words or []] or [STANDARD_INPUT]
+    typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     found = find_model(model)
     if found.parent.name == "checkpoints" and found != model:
         _say(f"{model} is not finished; using its newest checkpoint, {found.name}")
@@ -77,10 +88,10 @@ def translate(
         out: TextIO = sys.stdout
         if output:
             out = stack.enter_context(output.open("a" if resume else "w", encoding="utf-8"))
-        progress = stack.enter_context(Progress(files, done))
-        lines = islice(_lines(files or []), done, None)
+        progress = stack.enter_context(Progress(inputs, done, typed))
+        lines = islice(lines_of(inputs), done, None)
         common: dict[str, Any] = {"align": jsonl, "long": long}
-        for text, best in _translated(translator, lines, prefix, done + 1, not files and sys.stdin.isatty(), common):
+        for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
             out.write((_record(translator, text, best) if jsonl else best[0].text.replace("\n", " ")) + "\n")
             if progress.line_done():
                 out.flush()
@@ -126,12 +137,6 @@ def _complete_lines(output: Path) -> int:
                 lines, end = lines + 1, end + len(line)
         file.truncate(end)
     return lines
-
-
-def _lines(files: list[Path]) -> Iterator[str]:
-    from transduce.text.files import read_lines
-
-    yield from chain.from_iterable(read_lines(path) for path in files or [Path("-")])
 
 
 def _say(line: str) -> None:

@@ -2,10 +2,12 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from transduce.cli.inputs import Input
 from transduce.text.files import raw_lines
 
 _EVERY_SECONDS = 0.5
@@ -14,21 +16,21 @@ _EVERY_SECONDS = 0.5
 class Progress:
     """Counts lines; in a terminal it shows their number, their speed and the time left."""
 
-    def __init__(self, files: list[Path] | None, done: int) -> None:
-        self._files, self._done = files, done
+    def __init__(self, inputs: Sequence[Input], done: int, typed: bool) -> None:
+        self._inputs, self._done = inputs, done
+        self._hidden = typed or not sys.stderr.isatty() or not any(isinstance(one, Path) for one in inputs)
         self._shown = 0.0
         self._live: Any = None
 
     def __enter__(self) -> "Progress":
-        if sys.stderr.isatty() and not (sys.stdin.isatty() and not self._files):
+        if not self._hidden:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Live
 
-            total = sum(sum(1 for _ in raw_lines(path)) for path in self._files) if self._files else None
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
             self._live = Live(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self._task = self._live.add_task("", total=total, completed=self._done)
+            self._task = self._live.add_task("", total=_count_lines(self._inputs), completed=self._done)
             self._live.start()
         self._first, self._began = self._done, time.monotonic()
         return self
@@ -48,3 +50,10 @@ class Progress:
             speed = (self._done - self._first) / max(now - self._began, 1e-9)
             self._live.update(self._task, completed=self._done, description=f"lines  {speed:,.0f} sentences/s")
         return True
+
+
+def _count_lines(inputs: Sequence[Input]) -> int | None:
+    """How many lines there are to translate; None where they can be read but once."""
+    if any(isinstance(one, Path) and not one.is_file() for one in inputs):
+        return None
+    return sum(sum(1 for _ in raw_lines(one)) if isinstance(one, Path) else 1 for one in inputs)

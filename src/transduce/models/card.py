@@ -1,29 +1,38 @@
 """What a model folder says of itself, readable without torch.
 
-A folder holds `model.json` (the card), `model.safetensors` (weights) and `tokenizer.model`.
+A folder holds `model.json` (the card), `model.safetensors` (weights) and `tokenizer.model`; and `README.md` where
+somebody wrote down, for people, its data, licence, scores and weaknesses.
 """
 
 import json
-import math
-import os
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from transduce.errors import ModelError
+from transduce.models.header import PRECISIONS, require_file
 
-CARD, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.model"
+CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
+MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, NOTES)
 FORMAT = 1
+BOX = Path(__file__).parents[1] / "box" / "en-de"
+"""The model that ships with the package."""
 
 # A folder may come from anywhere, so nothing in it is read, allocated or computed before its size is known to be sane.
-_CARD_BYTES, _HEADER_BYTES = 1 << 22, 1 << 23
+_CARD_BYTES = 1 << 22
 _LONGEST = 1 << 16
-_DTYPES = ("F16", "BF16", "F32", "F64")
 
 
-def find_model(path: Path) -> Path:
-    """The folder to load for a run (its finished model, else its newest checkpoint) or for a model folder."""
+def find_model(path: Path | None) -> Path:
+    """The folder to load for a run (its finished model, else its newest checkpoint) or a model folder.
+
+    None is the model in the box.
+    """
+    if path is None:
+        if not BOX.exists():
+            raise ModelError(
+                "no model named, and this installation has no model in the box; name a run or a model (-m)"
+            )
+        return BOX
     if (path / CARD).exists():
         return path
     if (path / "model" / CARD).exists():
@@ -37,7 +46,7 @@ def find_model(path: Path) -> Path:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What `model.json` says."""
+    """What `model.json` says; `precision` is float32 where it says nothing of it."""
     path = folder / CARD
     if not path.exists():
         raise ModelError(f"{folder}: no model here (it has no {CARD})")
@@ -53,6 +62,8 @@ def read_card(folder: Path) -> dict[str, Any]:
     for name, kind in (("architecture", str), ("vocab_size", int), ("model", dict), ("facts", dict)):
         if not isinstance(card.get(name), kind):
             raise ModelError(f"{path}: {name} is missing or of the wrong kind")
+    if card.setdefault("precision", "float32") not in PRECISIONS:
+        raise ModelError(f"{path}: precision must be one of {', '.join(PRECISIONS)}, not {card['precision']!r:.40}")
     facts = card["facts"]
     max_length = facts.get("max_length", 1)
     if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
@@ -63,37 +74,10 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def require_file(path: Path, most_bytes: int, limit: str) -> None:
-    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
-    if not path.is_file():
-        raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
-    if (size := path.stat().st_size) > most_bytes:
-        raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
-
-
-def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the tensors in a weights file, from its header alone."""
-    require_file(path, physical_memory(), "the memory of this machine")
-    try:
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if header > _HEADER_BYTES:
-            raise ModelError(f"{path}: not safetensors, or damaged: its header would have {header:,} bytes")
-        with safe_open(path, framework="np") as weights:
-            slices = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118
-            for name, tensor in slices.items():
-                if tensor.get_dtype() not in _DTYPES:
-                    raise ModelError(f"{path}: {name[:80]} is of type {tensor.get_dtype()}, not of real numbers")
-            return {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
-
-
-def physical_memory() -> int:
-    """Bytes of memory this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def count_parameters(folder: Path) -> int:
-    """Numbers in the weights file, from its header alone."""
-    return sum(math.prod(shape) for shape in weight_shapes(folder / WEIGHTS).values())
+def read_notes(folder: Path) -> str:
+    """What `README.md` says of the model; nothing where there is none."""
+    path = folder / NOTES
+    if not path.exists():
+        return ""
+    require_file(path, _CARD_BYTES, "any card has")
+    return path.read_text(encoding="utf-8", errors="replace")

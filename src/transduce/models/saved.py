@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from transduce.config import build, to_table
+from transduce.disk import flush_folder
 from transduce.errors import ConfigError, ModelError
-from transduce.models.card import CARD, FORMAT, TOKENIZER, WEIGHTS, read_card, weight_shapes
+from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.header import Precision, stored_shapes, weight_shapes
+from transduce.models.int8 import from_int8, to_int8
+from transduce.nn.unfilled import Unfilled
 from transduce.text.tokenizer import Tokenizer
 
 
@@ -28,17 +33,21 @@ class SavedModel:
     """What is known of it beside its sizes: data, steps, scores, the longest input it was trained on."""
 
 
-def save_model(folder: Path, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+def save_model(
+    folder: Path, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any], precision: Precision = "float32"
+) -> None:
     """Write a model folder."""
     folder.mkdir(parents=True, exist_ok=True)
     card = {
         "format": FORMAT,
         "architecture": "encoder_decoder",
         "vocab_size": model.vocab_size,
+        "precision": precision,
         "model": to_table(model.config),
         "facts": facts,
     }
-    save_tensors({name: x.detach() for name, x in model.state_dict().items()}, folder / WEIGHTS)
+    weights = {name: x.detach() for name, x in model.state_dict().items()}
+    save_tensors(to_int8(weights) if precision == "int8" else weights, folder / WEIGHTS)
     tokenizer.save(folder / TOKENIZER)
     (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -54,7 +63,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Read a model folder, which may come from anywhere: what does not fit together is refused before it is built."""
     card = read_card(folder)
-    shapes = weight_shapes(folder / WEIGHTS)
+    shapes = weight_shapes(folder / WEIGHTS, card["precision"])
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if card["vocab_size"] != tokenizer.vocab_size:
         there, here = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
@@ -68,23 +77,44 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         raise ModelError(
             f"{folder / WEIGHTS}: does not fit {CARD}: {held:,} numbers there, {_count(asked)} here at least"
         )
-    model = EncoderDecoder(config, tokenizer.vocab_size)
-    model.load_state_dict(read_weights(folder / WEIGHTS, model.state_dict()))
+    with Unfilled():
+        model = EncoderDecoder(config, tokenizer.vocab_size)
+    model.load_state_dict(read_weights(folder / WEIGHTS, model.state_dict(), card["precision"]))
     return SavedModel(model.to(device).eval(), tokenizer, card["facts"])
 
 
-def read_weights(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, which must be those expected, and finite."""
-    found, wanted = weight_shapes(path), {name: tuple(x.shape) for name, x in expected.items()}
+def read_weights(
+    path: Path, expected: Mapping[str, torch.Tensor], precision: Precision = "float32"
+) -> dict[str, torch.Tensor]:
+    """The weights in a safetensors file, which must be those expected, and finite."""
+    found = weight_shapes(path, precision)
+    wanted = stored_shapes({name: tuple(x.shape) for name, x in expected.items()}, precision)
     if found != wanted:
         name = min(set(wanted.items()) ^ set(found.items()))[0]
         there, here = found.get(name, "missing"), wanted.get(name, "not expected")
         raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {there} there, {here} here")
-    weights = load_file(path)
+    weights = from_int8(load_file(path)) if precision == "int8" else load_file(path)
     for name, x in weights.items():
-        if not x.isfinite().all():
+        if not all(edge.isfinite() for edge in x.aminmax()):
             raise ModelError(f"{path}: {name} holds values that are not finite numbers")
     return weights
+
+
+def shrink_model(folder: Path, out: Path) -> None:
+    """Write the 8-bit form of a model folder, with what was said of it, as a new folder that is whole or not there."""
+    if out.exists():
+        raise ModelError(f"{out} exists already; name a folder that does not")
+    saved = load_model(folder)
+    work = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        save_model(work, saved.model, saved.tokenizer, saved.facts, precision="int8")
+        if notes := read_notes(folder):
+            (work / NOTES).write_text(notes, encoding="utf-8")
+        flush_folder(work)
+        work.rename(out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # there only if something went wrong
 
 
 def _count(number: int) -> str:

@@ -117,6 +117,11 @@ static void multiply_panels(const Linear *linear, int first, int last, const int
     }
 }
 
+/* Weight k of output channel n, before its scale. */
+static inline int8_t weight_at(const Linear *linear, int n, int k) {
+    return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
+}
+
 /* One row in whole numbers; the scale that leads back. */
 static float quantise_row(const float *x, int width, int padded, int8_t *q) {
     float largest = 0;

@@ -16,10 +16,10 @@ typedef struct {
 
 typedef struct {
     int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
-    const float *embedding, *positions;
+    const float *positions;
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used where the norm comes first */
-    Linear projection;
+    Linear projection; /* and embedding: one matrix (section 3.4) */
 } Model;
 
 typedef struct { float log_prob; int32_t token; } Candidate;
@@ -117,10 +117,9 @@ static void residual(Team team, Rows *rows, const float *y, const Norm *after, c
 }
 
 static void embed(const Model *model, int token, int position, float *x) {
-    float scale = sqrtf(model->width);
-    const float *word = model->embedding + (size_t)token * model->width;
+    float scale = model->projection.scale[token] * sqrtf(model->width);
     const float *place = model->positions + (size_t)position * model->width;
-    for (int d = 0; d < model->width; d++) x[d] = word[d] * scale + place[d];
+    for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->projection, token, d) * scale + place[d];
 }
 
 static float dot(const float *a, const float *b, int width) {

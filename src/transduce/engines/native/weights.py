@@ -45,7 +45,7 @@ class Model(ctypes.Structure):
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
         )),
-        ("embedding", c_void_p), ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
+        ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
     )  # fmt: skip
 
@@ -83,13 +83,12 @@ class Weights(Memory):
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
         super().__init__(library)
         config, (d_k, d_v) = model.config, model.config.head_widths
-        embedding_VD = _array(model.embedding.weight_VD)
         self.model = Model(
             model.vocab_size, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
         )  # fmt: skip
-        self.model.embedding = self.keep(embedding_VD)
-        self.model.projection = self.linear(embedding_VD, np.zeros(model.vocab_size, np.float32))
+        no_bias = np.zeros(model.vocab_size, np.float32)
+        self.model.projection = self.linear(_array(model.embedding.weight_VD), no_bias)
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))

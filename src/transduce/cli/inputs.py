@@ -1,0 +1,42 @@
+"""What `transduce translate` is to translate: files, or text given in its place."""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from transduce.errors import DataError
+from transduce.text.files import read_lines
+
+Input = Path | str
+"""A file, or a text."""
+
+STANDARD_INPUT = Path("-")
+
+
+def as_input(word: str) -> Input:
+    """What exists is a file; what has spaces, or neither a slash nor a suffix, is text; the rest is a slip."""
+    path = Path(word)
+    if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises where a text is too long for a name
+        return path
+    if any(map(str.isspace, word)) or not ("/" in word or path.suffix.strip(".")):
+        return _require_utf8(word)
+    hint = f"echo {shlex.quote(word)} | transduce translate"
+    raise DataError(f"{word}: no such file; if it is text to translate, pipe it in: {hint}")
+
+
+def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
+    """Every line of every input, in order; a text is one line."""
+    for one in inputs:
+        if isinstance(one, Path):
+            yield from read_lines(one)
+        else:
+            yield one
+
+
+def _require_utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{text!a} is not UTF-8; is the terminal's encoding another?") from None
+    return text

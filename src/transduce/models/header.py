@@ -1,0 +1,74 @@
+"""What a weights file holds, from its header alone and without torch."""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+from safetensors import SafetensorError, safe_open
+
+from transduce.errors import ModelError
+
+Precision = Literal["float32", "int8"]
+"""How the matrices of a model are stored; all else is float32."""
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+LARGEST = ".largest"
+"""Ends the name of what stands beside an int8 matrix: the largest magnitude of each of its rows."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+_HEADER_BYTES = 1 << 23
+_REAL = ("F16", "BF16", "F32", "F64")
+
+
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether this is the matrix of a linear layer or the embedding; learnt positions are none."""
+    return len(shape) == 2 and name.endswith(("weight", "weight_VD"))
+
+
+def stored_shapes(weights: Mapping[str, tuple[int, ...]], precision: Precision) -> Shapes:
+    """The shapes of all that is stored for weights of these shapes."""
+    matrices = {name: shape for name, shape in weights.items() if precision == "int8" and is_matrix(name, shape)}
+    return {**weights, **{name + LARGEST: shape[:1] for name, shape in matrices.items()}}
+
+
+def weight_shapes(path: Path, precision: Precision = "float32") -> Shapes:
+    """The shapes of the tensors in a weights file; each must be of the type that belongs to this precision."""
+    # In memory, all numbers have four bytes.
+    require_file(path, physical_memory() // (4 if precision == "int8" else 1), "this machine has memory for")
+    try:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if header > _HEADER_BYTES:
+            raise ModelError(f"{path}: not safetensors, or damaged: its header would have {header:,} bytes")
+        with safe_open(path, framework="np") as weights:
+            slices = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118
+            shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
+            for name, tensor in slices.items():
+                whole = precision == "int8" and is_matrix(name, shapes[name])
+                if tensor.get_dtype() not in (("I8",) if whole else _REAL):
+                    wanted = "int8" if whole else "real numbers"
+                    raise ModelError(f"{path}: {name[:80]} is of type {tensor.get_dtype()}, not of {wanted}")
+            return shapes
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from None
+
+
+def count_parameters(path: Path, precision: Precision) -> int:
+    """Trained numbers in a weights file."""
+    shapes = weight_shapes(path, precision)
+    return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(LARGEST))
+
+
+def require_file(path: Path, most_bytes: int, limit: str) -> None:
+    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
+    if not path.is_file():
+        raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
+    if (size := path.stat().st_size) > most_bytes:
+        raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
+
+
+def physical_memory() -> int:
+    """Bytes of memory this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

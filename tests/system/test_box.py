@@ -1,0 +1,54 @@
+"""The model in the box: English to German, small, quick to load, and honest about itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from transduce import Translator
+from transduce.models.card import BOX, read_card, read_notes
+from transduce.models.header import is_matrix
+
+pytestmark = pytest.mark.skipif(not BOX.exists(), reason="this checkout has no model in the box")
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+QUESTION = "Where is the station?"
+
+
+def test_it_asks_for_the_station_in_german(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", QUESTION, cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Bahnhof" in outcome.out
+    assert f"`{outcome.out.strip()}`" in README  # which says what it answers
+
+
+@pytest.mark.parametrize("engine", ["auto", "plain"])
+@pytest.mark.parametrize(
+    ("text", "word"), [("The dog is sleeping.", "Hund"), ("I am very tired today.", "müde"), ("Thank you!", "Dank")]
+)
+def test_it_knows_everyday_words(engine: str, text: str, word: str) -> None:
+    assert word in Translator.load(engine=engine).translate(text)
+
+
+def test_it_is_small() -> None:
+    files = {path.name: path.stat().st_size for path in BOX.iterdir()}
+    assert files.keys() == {"README.md", "model.json", "model.safetensors", "tokenizer.model"}
+    assert sum(files.values()) <= 16_000_000
+
+
+def test_its_matrices_are_stored_in_8_bits() -> None:
+    weights = load_file(BOX / "model.safetensors")
+    assert {str(x.dtype) for name, x in weights.items() if is_matrix(name, x.shape)} == {"int8"}
+    assert read_card(BOX)["precision"] == "int8"
+
+
+def test_its_card_says_what_it_is_made_of_and_worth(transduce: Any, tmp_path: Path) -> None:
+    notes = read_notes(BOX)
+    for heading in ("## Data and licence", "## Scores", "## Weaknesses"):
+        assert f"\n{heading}\n" in notes
+    for source in ("tatoeba.org", "CC BY 2.0 FR", "European Parliament", "Apache"):
+        assert source in notes
+    for test_set in ("Tatoeba", "Europarl", "newstest2014", "nrefs:1|"):
+        assert test_set in notes.partition("## Scores")[2]
+    assert notes.strip() in transduce("info", cwd=tmp_path).out

@@ -1,0 +1,97 @@
+"""The 8-bit form of a model is, to the native engine, the model itself."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import random_sentences, small_model
+
+from transduce.engines.engine import Job, search_all
+from transduce.engines.native.library import load_library
+from transduce.engines.native.native import NativeEngine
+from transduce.engines.native.weights import Memory
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.header import LARGEST, is_matrix
+from transduce.models.int8 import from_int8, to_int8
+from transduce.models.saved import load_model, save_model
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import Tokenizer
+
+
+def searched(model: EncoderDecoder) -> list[list[Hypothesis]]:
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    jobs = [Job(tokens, []) for tokens in random_sentences([1, 4, 9, 14], model.vocab_size, seed=3)]
+    return search_all(NativeEngine(model, library, threads=2), jobs, SearchConfig(beam=4, nbest=4, max_extra=3))
+
+
+@pytest.mark.parametrize("kind", [{}, {"positions": "learned"}, {"norm": "pre", "d_k": 5, "d_v": 3}])
+def test_the_native_engine_finds_the_same_to_the_last_bit(kind: Any, toy_tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = small_model(vocab_size=toy_tokenizer.vocab_size, **kind)
+    save_model(tmp_path / "float", model, toy_tokenizer, {})
+    save_model(tmp_path / "int8", model, toy_tokenizer, {}, precision="int8")
+    whole, small = (load_model(tmp_path / name).model for name in ("float", "int8"))
+    assert not torch.equal(whole.embedding.weight_VD, small.embedding.weight_VD)  # or this would show nothing
+    assert searched(whole) == searched(small)
+
+
+def rows_of_all_sizes() -> torch.Tensor:
+    """Thousands of rows of any magnitude, since one in 128 would be off if largest / 127 were stored."""
+    generator = torch.Generator().manual_seed(1)
+    sizes_N1 = torch.exp(20 * torch.randn(5000, 1, generator=generator).clamp(-3, 3))
+    x_ND = torch.randn(5000, 33, generator=generator) * sizes_N1
+    x_ND[7] = 0
+    return x_ND
+
+
+def test_what_is_read_back_is_stored_as_the_same_whole_numbers() -> None:
+    stored = to_int8({"a.weight": rows_of_all_sizes()})
+    again = to_int8(from_int8(stored))
+    assert stored.keys() == again.keys() == {"a.weight", "a.weight" + LARGEST}
+    assert all(torch.equal(stored[name], again[name]) for name in stored)
+    assert stored["a.weight"].abs().max() == 127
+
+
+def test_no_weight_moves_by_more_than_half_a_step() -> None:
+    x_ND = rows_of_all_sizes()
+    step_N1 = x_ND.abs().amax(dim=1, keepdim=True).double() / 127
+    moved_ND = (from_int8(to_int8({"a.weight": x_ND}))["a.weight"].double() - x_ND).abs()
+    assert (moved_ND <= step_N1 * 0.50001).all()
+
+
+def test_the_native_engine_makes_the_same_of_a_matrix_and_of_its_8_bit_form() -> None:
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    x_ND = rows_of_all_sizes()
+    memory, no_bias = Memory(library), np.zeros(len(x_ND), np.float32)
+
+    def packed(weight_ND: torch.Tensor) -> tuple[bytes, bytes]:
+        made = memory.linear(weight_ND.numpy(), no_bias)
+        rows = made.panels * 16
+        return ctypes.string_at(made.weight, rows * made.padded_in), ctypes.string_at(made.scale, rows * 4)
+
+    assert packed(x_ND) == packed(from_int8(to_int8({"a.weight": x_ND}))["a.weight"])
+
+
+def test_only_matrices_are_rounded() -> None:
+    weights = small_model(positions="learned").state_dict()
+    back = from_int8(to_int8(weights))
+    assert back.keys() == weights.keys()
+    for name, x in weights.items():
+        assert torch.equal(back[name], x) != is_matrix(name, tuple(x.shape)), name
+    assert not is_matrix("embedding.positions.table_TD", (64, 16))
+
+
+def test_loading_draws_nothing_at_random(toy_tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = small_model(vocab_size=toy_tokenizer.vocab_size, positions="learned")
+    save_model(tmp_path / "model", model, toy_tokenizer, {})
+    before = torch.get_rng_state()
+    loaded = load_model(tmp_path / "model").model
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(x, loaded.state_dict()[name]) for name, x in model.state_dict().items())
