@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from transduce.cli import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.info import info
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (train, translate, inspect, evaluate, info, serve, demo):
     app.command()(command)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

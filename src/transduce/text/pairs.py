@@ -24,7 +24,6 @@ class PlacedPair(NamedTuple):
     line: int
 
 
-
 JSONL = (".jsonl", ".ndjson")
 
 # The ways a line can be unusable, as the report words them.

@@ -1,0 +1,80 @@
+"""`check`: two walks through a corpus, one to learn what it is like, one to judge its pairs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from transduce.data.check.findings import Findings
+from transduce.data.check.judge import ENOUGH, Judge
+from transduce.data.check.lengths import IMPROBABLE, LengthModel
+from transduce.data.check.repeats import came_before, find_leaks, of_pairs
+from transduce.data.check.report import Report, make_report
+from transduce.data.check.shifts import Shift, find_shifts
+from transduce.data.check.survey import Survey, survey
+from transduce.text.pairs import Corpus, PlacedPair, ReadReport, read_placed_pairs
+from transduce.text.write_pairs import pair_writer
+
+_AT_ONCE = 5_000  # pairs that are judged together
+
+
+def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Report:
+    """Look for what spoils a corpus; write the pairs that pass to `output`, if one is named.
+
+    `unseen` is the text that must not be in the corpus, as models are judged by it.
+    """
+    say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
+    surveyed = survey(corpus)
+    kept_out = survey(unseen) if unseen else None
+    findings = Findings(len(surveyed))
+    _find_repeats(surveyed, kept_out, findings)
+    shifts = _find_by_lengths(surveyed, findings)
+    say(f"data: learning from {len(surveyed.sample):,} of {len(surveyed):,} pairs")
+    judge = Judge([pair for pair in surveyed.sample if not findings.flags["shifted"][pair[0]]])
+    say(f"data: judging {len(surveyed):,} pairs")
+    with ExitStack() as stack:
+        write = stack.enter_context(pair_writer(output)) if output else None
+        for first, pairs in _chunks(corpus):
+            sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
+            if write:
+                spoilt = findings.spoilt(first, len(pairs))
+                for pair in (pair for pair, is_spoilt in zip(pairs, spoilt, strict=True) if not is_spoilt):
+                    write(pair.source, pair.target)
+    return make_report(surveyed, kept_out, findings, shifts, judge.notes)
+
+
+def _chunks(corpus: Corpus) -> Iterator[tuple[int, list[PlacedPair]]]:
+    pairs, first = read_placed_pairs(corpus, ReadReport()), 0
+    while chunk := list(islice(pairs, _AT_ONCE)):
+        yield first, chunk
+        first += len(chunk)
+
+
+def _find_repeats(surveyed: Survey, unseen: Survey | None, findings: Findings) -> None:
+    flags = findings.flags
+    both = of_pairs(surveyed.src, surveyed.tgt)
+    flags["duplicate"] = came_before(surveyed.exact)
+    flags["near_duplicate"] = came_before(both) & ~flags["duplicate"]
+    flags["other_translation"] = came_before(surveyed.src) & ~came_before(both)
+    if unseen:
+        leaks = find_leaks(surveyed.src, surveyed.tgt, unseen.src, unseen.tgt)
+        flags["leaked_pair"], flags["leaked_source"], flags["leaked_target"] = leaks
+
+
+def _find_by_lengths(surveyed: Survey, findings: Findings) -> list[Shift]:
+    """Flag what the lengths show; the shifts, by which each file has slipped."""
+    if len(surveyed) < ENOUGH:
+        return []
+    src, tgt = surveyed.src_lengths, surveyed.tgt_lengths
+    model = LengthModel.fit(src, tgt)
+    findings.flags["length"] = np.abs(model.deviations(src, tgt)) > IMPROBABLE
+    shifts: list[Shift] = []
+    for entry in range(len(surveyed.corpus)):
+        first, end = np.searchsorted(surveyed.entries, [entry, entry + 1])
+        shifts += [shift.moved(int(first)) for shift in find_shifts(src[first:end], tgt[first:end], model)]
+    for shift in shifts:
+        findings.flags["shifted"][shift.first : shift.end] = True
+    return shifts
