@@ -1,5 +1,9 @@
-"""How likely a text is as text of one side of the corpus, by trigrams of characters learnt from that side."""
+"""How likely a text is as text of one side of the corpus, by trigrams of characters learnt from that side.
 
+A text here is words in lower case with a space between them, less the words that the other side has too.
+"""
+
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +14,7 @@ from transduce.data.check.robust import Flags, Floats, spread
 
 OTHER = 12.0
 """Nats by which a text must be likelier as text of the other side to be called that."""
-FOREIGN = 7.0
+FOREIGN = 6.0
 """Standard deviations by which a text must be less likely than its side's usual text to be in neither language."""
 FOREIGN_LENGTH = 20
 """Characters from which on that is asked: a shorter text may well be a name."""
@@ -22,7 +26,8 @@ _BLOCK = 7  # rarer characters share a symbol with 2 ** 7 neighbours in Unicode:
 _EDGE = "\n\n"  # comes before each text, so that its first character has two before it
 _CAUTION = 5.0  # sightings of a context that the guess by a shorter context is worth
 _PLAUSIBLE = -4.0  # standard deviations down to which a text may well be in a language
-_USUAL = -3.0  # standard deviations below which a text is not learnt from a second time
+_USUAL = -2.0  # standard deviations below which a text is not learnt from again
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -52,25 +57,24 @@ class Alphabet:
     """Symbols for characters: frequent ones have their own, rare ones share one with their neighbours in Unicode."""
 
     def __init__(self, sample: Sequence[str]) -> None:
-        counts = np.bincount(_characters(_folded(sample)), minlength=0x110000)
-        shared = _FREQUENT + (np.arange(0x110000) >> _BLOCK) % (_SYMBOLS - _FREQUENT)
-        self._symbols = shared.astype(np.int32)
+        codes = np.arange(sys.maxunicode + 1)
+        counts = np.bincount(_characters(_edged(sample)), minlength=len(codes))
+        self._symbols = (_FREQUENT + (codes >> _BLOCK) % (_SYMBOLS - _FREQUENT)).astype(np.int32)
         self._symbols[np.argsort(-counts, kind="stable")[:_FREQUENT]] = np.arange(_FREQUENT)
-        self._symbols[ord("0") : ord("9") + 1] = self._symbols[ord("0")]  # which number it is tells no languages apart
 
     def trigrams(self, texts: Sequence[str]) -> Trigrams:
-        """The trigrams of these texts in lower case."""
-        folded = _folded(texts)
-        symbols = self._symbols[_characters(folded)]
+        """The trigrams of these texts."""
+        edged = _edged(texts)
+        symbols = self._symbols[_characters(edged)]
         numbers = symbols.copy()
         numbers[1:] += symbols[:-1] * _SYMBOLS
         numbers[2:] += symbols[:-2] * _SYMBOLS**2
-        lengths = np.fromiter(map(len, folded), np.int64, len(folded))
+        lengths = np.fromiter(map(len, edged), np.int64, len(edged))
         return Trigrams(numbers, np.cumsum(lengths) - lengths, lengths - len(_EDGE))
 
 
-def _folded(texts: Sequence[str]) -> list[str]:
-    return [_EDGE + text[:_READ].casefold() for text in texts]
+def _edged(texts: Sequence[str]) -> list[str]:
+    return [_EDGE + text[:_READ] for text in texts]
 
 
 def _characters(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -81,15 +85,15 @@ class LanguageModel:
     """The chance of a character after two others, and how much the likelihood of usual text varies."""
 
     def __init__(self, alphabet: Alphabet, sample: Sequence[str]) -> None:
-        usual = list(sample)
-        for _ in range(2):  # the second time without the texts that were improbable: they may be what we look for
-            trigrams = alphabet.trigrams(usual)
-            self._logs = _conditional_logs(trigrams.counts())
-            log_likelihood = trigrams.sums(self._logs)
-            self._rate = float(np.median(log_likelihood / trigrams.lengths))
-            self._spread = spread(self._raw_deviations(trigrams, log_likelihood), least=0.1)
-            kept = self.deviations(trigrams) > _USUAL
-            usual = [text for text, keep in zip(usual, kept, strict=True) if keep]
+        everything = alphabet.trigrams(sample)
+        usual = everything
+        for _ in range(_ROUNDS):  # after the first without improbable texts: they may be what we look for
+            self._logs = _conditional_logs(usual.counts())
+            log_likelihood = everything.sums(self._logs)
+            self._rate = float(np.median(log_likelihood / np.maximum(everything.lengths, 1)))
+            self._spread = spread(self._raw_deviations(everything, log_likelihood), least=0.1)
+            kept = self.deviations(everything) > _USUAL
+            usual = alphabet.trigrams([text for text, keep in zip(sample, kept, strict=True) if keep])
 
     def log_likelihood(self, trigrams: Trigrams) -> Floats:
         """Of each text, in nats."""
@@ -100,7 +104,7 @@ class LanguageModel:
         return self._raw_deviations(trigrams, self.log_likelihood(trigrams)) / self._spread
 
     def _raw_deviations(self, trigrams: Trigrams, log_likelihood: Floats) -> Floats:
-        return (log_likelihood - self._rate * trigrams.lengths) / np.sqrt(trigrams.lengths)
+        return (log_likelihood - self._rate * trigrams.lengths) / np.sqrt(np.maximum(trigrams.lengths, 1))
 
 
 def _conditional_logs(counts: Floats) -> NDArray[np.float32]:
@@ -122,6 +126,10 @@ class WrongLanguage:
     tgt_is_src: Flags
     src_is_foreign: Flags
     tgt_is_foreign: Flags
+
+    def any(self) -> Flags:
+        """Pairs with something wrong."""
+        return self.src_is_tgt | self.tgt_is_src | self.src_is_foreign | self.tgt_is_foreign
 
 
 class Languages:

@@ -9,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.check.robust import Flags, Floats
-from transduce.data.check.words import Numbers, Vocabulary
+from transduce.data.check.robust import Floats
+from transduce.data.check.words import Numbers, Vocabulary, Words
 
 UNRELATED = -5.0
 """Nats by which a source must make its target less likely than it is by itself for the two to be called unrelated."""
+RELATED = 0.5
+"""Nats a target word by which a source must make its target likelier for the two to be surely related."""
 CREDIBLE = 0.5
 """Share of random pairings that must be found unrelated, or the corpus is too small or too free to be judged so."""
 
@@ -22,9 +24,6 @@ _CELLS = 5_000_000  # pairs of words that are learnt from: a few seconds, and le
 _ROUNDS = 4  # of expectation maximisation
 _TRIED = 2000  # random pairings by which a lexicon is judged in turn
 _DOUBT = 0.1  # the chance we give a word to come from nowhere, so that no word alone condemns a pair
-
-NumberedPair = tuple[int, str, str]
-"""The number of a pair in the corpus, its source and its target."""
 
 
 class Cells(NamedTuple):
@@ -71,7 +70,7 @@ def learn(cells: Cells, src_words: int, tgt_words: int) -> NDArray[np.float32]:
 class Lexicon:
     """How much likelier each target word is beside each source word than by itself."""
 
-    def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[Words], targets: Sequence[Words]) -> None:
         self._src, self._tgt = Vocabulary(sources, _VOCABULARY), Vocabulary(targets, _VOCABULARY)
         src, tgt = self._src.numbers(sources), self._tgt.numbers(targets)
         enough = int(np.searchsorted(np.cumsum(src[1] * tgt[1]), _CELLS))
@@ -79,7 +78,7 @@ class Lexicon:
         alone = np.bincount(tgt[0], minlength=len(self._tgt)) / len(tgt[0])
         self._gain = learn(cells, len(self._src), len(self._tgt)) / alone.astype(np.float32)
 
-    def log_gains(self, sources: Sequence[str], targets: Sequence[str]) -> Floats:
+    def log_gains(self, sources: Sequence[Words], targets: Sequence[Words]) -> Floats:
         """For each pair, the log of how much likelier the target's words are given the source than by themselves."""
         cells = lay_out(self._src.numbers(sources), self._tgt.numbers(targets))
         if not len(cells.starts):
@@ -97,21 +96,19 @@ def _first(numbers: Numbers, texts: int) -> Numbers:
 class HalvedLexicon:
     """Judges every pair by what the other half of the corpus says: no pair speaks for itself."""
 
-    def __init__(self, sample: Sequence[NumberedPair]) -> None:
+    def __init__(self, numbers: NDArray[np.int64], sources: Sequence[Words], targets: Sequence[Words]) -> None:
         self._judges: list[Lexicon] = []
         for half in (1, 0):
-            learnt_from = [pair for pair in sample if pair[0] % 2 == half]
-            self._judges.append(Lexicon([pair[1] for pair in learnt_from], [pair[2] for pair in learnt_from]))
-        numbers, sources, targets = zip(*sample[:_TRIED], strict=True)
-        turned = targets[len(targets) // 2 :] + targets[: len(targets) // 2]
-        self.finds = float(self.unrelated(np.array(numbers), sources, turned).mean())
+            chosen = np.flatnonzero(numbers % 2 == half).tolist()
+            self._judges.append(Lexicon([sources[n] for n in chosen], [targets[n] for n in chosen]))
+        turned = [*targets[_TRIED // 2 : _TRIED], *targets[: _TRIED // 2]]
+        self.finds = float((self.log_gains(numbers[:_TRIED], sources[:_TRIED], turned) < UNRELATED).mean())
         """The share of random pairings that are found unrelated."""
 
-    def unrelated(self, numbers: NDArray[np.int64], sources: Sequence[str], targets: Sequence[str]) -> Flags:
-        """Pairs, with their numbers in the corpus, whose words do not translate each other."""
-        flags = np.zeros(len(numbers), np.bool_)
+    def log_gains(self, numbers: NDArray[np.int64], sources: Sequence[Words], targets: Sequence[Words]) -> Floats:
+        """Of pairs with these numbers in the corpus."""
+        gains = np.zeros(len(numbers))
         for half, judge in enumerate(self._judges):
             chosen = np.flatnonzero(numbers % 2 == half).tolist()
-            gains = judge.log_gains([sources[n] for n in chosen], [targets[n] for n in chosen])
-            flags[chosen] = gains < UNRELATED
-        return flags
+            gains[chosen] = judge.log_gains([sources[n] for n in chosen], [targets[n] for n in chosen])
+        return gains

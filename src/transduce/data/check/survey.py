@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.check.keys import hashed, normalised
-from transduce.data.check.lexicon import NumberedPair
 from transduce.data.check.repeats import Keys
 from transduce.data.check.robust import Floats
 from transduce.text.pairs import Corpus, ReadReport, read_placed_pairs
 from transduce.text.sample import Reservoir
 
+NumberedPair = tuple[int, str, str]
+"""The number of a pair in the corpus, its source and its target."""
 SAMPLE = 50_000
 """Pairs that languages and words are learnt from."""
 
