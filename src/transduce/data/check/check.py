@@ -31,26 +31,8 @@ def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[st
     findings = Findings(len(surveyed))
     _find_repeats(surveyed, kept_out, findings)
     shifts = _find_by_lengths(surveyed, findings)
-    say(f"data: learning from {len(surveyed.sample):,} of {len(surveyed):,} pairs")
-    judge = Judge([pair for pair in surveyed.sample if not findings.flags["shifted"][pair[0]]])
-    say(f"data: judging {len(surveyed):,} pairs")
-    with ExitStack() as stack:
-        write = stack.enter_context(pair_writer(output)) if output else None
-        for first, pairs in _chunks(corpus):
-            sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-            findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
-            if write:
-                spoilt = findings.spoilt(first, len(pairs))
-                for pair in (pair for pair, is_spoilt in zip(pairs, spoilt, strict=True) if not is_spoilt):
-                    write(pair.source, pair.target)
-    return make_report(surveyed, kept_out, findings, shifts, judge.notes)
-
-
-def _chunks(corpus: Corpus) -> Iterator[tuple[int, list[PlacedPair]]]:
-    pairs, first = read_placed_pairs(corpus, ReadReport()), 0
-    while chunk := list(islice(pairs, _AT_ONCE)):
-        yield first, chunk
-        first += len(chunk)
+    notes = _find_by_text(surveyed, findings, output, say)
+    return make_report(surveyed, kept_out, findings, shifts, notes)
 
 
 def _find_repeats(surveyed: Survey, unseen: Survey | None, findings: Findings) -> None:
@@ -78,3 +60,26 @@ def _find_by_lengths(surveyed: Survey, findings: Findings) -> list[Shift]:
     for shift in shifts:
         findings.flags["shifted"][shift.first : shift.end] = True
     return shifts
+
+
+def _find_by_text(surveyed: Survey, findings: Findings, output: Path | None, say: Callable[[str], None]) -> list[str]:
+    """Flag what the text shows, and write what has no flag; how sure the checks are."""
+    say(f"data: learning from {len(surveyed.sample):,} of {len(surveyed):,} pairs")
+    judge = Judge([pair for pair in surveyed.sample if not findings.flags["shifted"][pair[0]]])
+    say(f"data: judging {len(surveyed):,} pairs")
+    with ExitStack() as stack:
+        write = stack.enter_context(pair_writer(output)) if output else None
+        for first, pairs in _chunks(surveyed.corpus):
+            sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
+            if write:
+                for n in np.flatnonzero(~findings.spoilt(first, len(pairs))):
+                    write(sources[n], targets[n])
+    return judge.notes
+
+
+def _chunks(corpus: Corpus) -> Iterator[tuple[int, list[PlacedPair]]]:
+    pairs, first = read_placed_pairs(corpus, ReadReport()), 0
+    while chunk := list(islice(pairs, _AT_ONCE)):
+        yield first, chunk
+        first += len(chunk)

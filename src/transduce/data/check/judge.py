@@ -60,7 +60,7 @@ class Judge:
             found["swapped"] = wrong.src_is_tgt & wrong.tgt_is_src
             found["source_in_target_language"] = wrong.src_is_tgt
             found["target_in_source_language"] = wrong.tgt_is_src
-            # Rare words are as improbable as foreign ones, but a text that translates the other is not foreign.
+            # Rare words are as improbable as foreign ones, but a text that translates the other side is not foreign.
             found["foreign_source"] = wrong.src_is_foreign & ~related
             found["foreign_target"] = wrong.tgt_is_foreign & ~related
         return found

@@ -57,7 +57,9 @@ def lay_out(sources: Numbers, targets: Numbers) -> Cells:
 
 def learn(cells: Cells, src_words: int, tgt_words: int) -> NDArray[np.float32]:
     """p(target word | source word), by expectation maximisation from a uniform start."""
-    chance = np.full((src_words, tgt_words), 1 / tgt_words, np.float32)
+    chance = np.ones((src_words, tgt_words), np.float32)  # any constant is uniform: only shares of it count
+    if not len(cells.starts):
+        return chance
     index = cells.source.astype(np.int64) * tgt_words + cells.target
     for _ in range(_ROUNDS):
         share = chance.ravel()[index]
@@ -75,7 +77,7 @@ class Lexicon:
         src, tgt = self._src.numbers(sources), self._tgt.numbers(targets)
         enough = int(np.searchsorted(np.cumsum(src[1] * tgt[1]), _CELLS))
         cells = lay_out(_first(src, enough), _first(tgt, enough))
-        alone = np.bincount(tgt[0], minlength=len(self._tgt)) / len(tgt[0])
+        alone = np.bincount(tgt[0], minlength=len(self._tgt)) / max(len(tgt[0]), 1)
         self._gain = learn(cells, len(self._src), len(self._tgt)) / alone.astype(np.float32)
 
     def log_gains(self, sources: Sequence[Words], targets: Sequence[Words]) -> Floats:

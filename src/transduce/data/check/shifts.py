@@ -36,6 +36,8 @@ class Shift:
 
 def find_shifts(src: Floats, tgt: Floats, model: LengthModel) -> list[Shift]:
     """The shifted stretches of a file with these lengths."""
+    if not len(src):
+        return []
     shifts = np.arange(-FARTHEST, FARTHEST + 1)
     costs = np.stack([_block_costs(src, tgt, model, int(by)) for by in shifts], axis=1)
     costs += np.where(shifts == 0, 0, _DOUBT * BLOCK)
