@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -20,11 +21,28 @@ from transduce.text.write_pairs import pair_writer
 _AT_ONCE = 5_000  # pairs that are judged together
 
 
+@dataclass(frozen=True)
+class Examined:
+    """All that two walks through a corpus have shown."""
+
+    surveyed: Survey
+    unseen: Survey | None
+    findings: Findings
+    shifts: list[Shift]
+    notes: list[str]
+
+
 def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Report:
     """Look for what spoils a corpus; write the pairs that pass to `output`, if one is named.
 
     `unseen` is the text that must not be in the corpus, as models are judged by it.
     """
+    seen = examine(corpus, unseen, output, say)
+    return make_report(seen.surveyed, seen.unseen, seen.findings, seen.shifts, seen.notes)
+
+
+def examine(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Examined:
+    """The same with a flag for every pair instead of a report."""
     say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
     surveyed = survey(corpus)
     kept_out = survey(unseen) if unseen else None
@@ -32,7 +50,7 @@ def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[st
     _find_repeats(surveyed, kept_out, findings)
     shifts = _find_by_lengths(surveyed, findings)
     notes = _find_by_text(surveyed, findings, output, say)
-    return make_report(surveyed, kept_out, findings, shifts, notes)
+    return Examined(surveyed, kept_out, findings, shifts, notes)
 
 
 def _find_repeats(surveyed: Survey, unseen: Survey | None, findings: Findings) -> None:
