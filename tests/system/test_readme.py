@@ -61,7 +61,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_readme_shows_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    assert shown == {"train", "translate", "inspect", "evaluate", "info", "serve"}
+    assert shown == {"train", "translate", "inspect", "evaluate", "info", "serve", "data"}
 
 
 def test_the_server_of_the_readme_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look for leaks, repeats, misaligned pairs and wrong languages in training text.
+    """Look for leaks, repeats, misaligned pairs and wrong languages.
 
     Files may be plain or end in .gz, .xz or .zst. The exit code is 1 where the text is not fit to train on.
     """

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from transduce.cli import data
+from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.info import info
@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 for command in (train, translate, inspect, evaluate, info, serve, demo):
     app.command()(command)
-app.add_typer(data.app, name="data")
+app.add_typer(data, name="data")
 
 
 def main() -> None:
