@@ -15,6 +15,7 @@ from transduce.data.check.repeats import came_before, find_leaks, of_pairs
 from transduce.data.check.report import Report, make_report
 from transduce.data.check.shifts import Shift, find_shifts
 from transduce.data.check.survey import Survey, survey
+from transduce.errors import DataError
 from transduce.text.pairs import Corpus, PlacedPair, ReadReport, read_placed_pairs
 from transduce.text.write_pairs import pair_writer
 
@@ -43,6 +44,7 @@ def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[st
 
 def examine(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Examined:
     """The same with a flag for every pair instead of a report."""
+    _refuse_pipes(corpus)
     say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
     surveyed = survey(corpus)
     kept_out = survey(unseen) if unseen else None
@@ -51,6 +53,12 @@ def examine(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[
     shifts = _find_by_lengths(surveyed, findings)
     notes = _find_by_text(surveyed, findings, output, say)
     return Examined(surveyed, kept_out, findings, shifts, notes)
+
+
+def _refuse_pipes(corpus: Corpus) -> None:
+    for name in (name for files in corpus for name in files):
+        if name == "-" or Path(name).is_fifo():
+            raise DataError(f"{name}: the text is read twice, so it cannot come from a pipe; give a file")
 
 
 def _find_repeats(surveyed: Survey, unseen: Survey | None, findings: Findings) -> None:
@@ -87,7 +95,7 @@ def _find_by_text(surveyed: Survey, findings: Findings, output: Path | None, say
     say(f"data: judging {len(surveyed):,} pairs")
     with ExitStack() as stack:
         write = stack.enter_context(pair_writer(output)) if output else None
-        for first, pairs in _chunks(surveyed.corpus):
+        for first, pairs in _chunks(surveyed):
             sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
             findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
             if write:
@@ -96,8 +104,13 @@ def _find_by_text(surveyed: Survey, findings: Findings, output: Path | None, say
     return judge.notes
 
 
-def _chunks(corpus: Corpus) -> Iterator[tuple[int, list[PlacedPair]]]:
-    pairs, first = read_placed_pairs(corpus, ReadReport()), 0
+def _chunks(surveyed: Survey) -> Iterator[tuple[int, list[PlacedPair]]]:
+    """The corpus once more, in parts, each with the number of its first pair."""
+    pairs, first = read_placed_pairs(surveyed.corpus, ReadReport()), 0
     while chunk := list(islice(pairs, _AT_ONCE)):
-        yield first, chunk
+        if first + len(chunk) <= len(surveyed):
+            yield first, chunk
         first += len(chunk)
+    if first != len(surveyed):
+        names = ", ".join(" + ".join(files) for files in surveyed.corpus)
+        raise DataError(f"{names}: changed while it was being read; run the same command again")

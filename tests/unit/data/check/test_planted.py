@@ -9,6 +9,7 @@ import pytest
 from transduce.data.check.check import check
 from transduce.data.check.report import Report
 from transduce.data.demo import DemoCorpus
+from transduce.errors import DataError
 from transduce.text.pairs import Pair
 
 EVERY = 40
@@ -138,3 +139,16 @@ def test_many_wrong_pairs_make_a_corpus_unfit(tmp_path: Path, demo: DemoCorpus) 
     report = run(tmp_path, pairs)
     assert counts(report)["swapped"] > 0.9 * len(pairs) / 5
     assert report.verdict.startswith("not fit to train on: ")
+
+
+@pytest.mark.parametrize("pairs_then", [600, 800])
+def test_text_that_changes_meanwhile_is_noticed(tmp_path: Path, demo: DemoCorpus, pairs_then: int) -> None:
+    path = write(tmp_path / "train.tsv", demo.train[:700])
+
+    def change(line: str) -> None:
+        if line.startswith("data: judging"):
+            write(path, demo.train[:pairs_then])
+
+    with pytest.raises(DataError, match="changed while it was being read"):
+        check([(str(path),)], [], tmp_path / "clean.tsv", change)
+    assert not (tmp_path / "clean.tsv").exists()
