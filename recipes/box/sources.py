@@ -24,6 +24,7 @@ def letters(text: str) -> str:
 
 
 def main() -> None:
+    """Write the sentences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--europarl", nargs="+", required=True, metavar=("N", "FILE"))

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
+DATA_CHECK = ["data", "check", "--src", "train.src", "--tgt", "train.tgt"]
 COMMANDS = ["data", "train", "translate", "inspect", "evaluate", "info", "shrink", "serve", "demo"]
 
 
@@ -544,7 +545,7 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
         assert f" {command} " in outcome.out.splitlines()[0]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["info", "-m", "run"]])
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["info", "-m", "run"], DATA_CHECK])
 def test_commands_that_compute_nothing_do_not_import_torch(transduce: Any, trained: Any, words: list[str]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "transduce", *words]
     done = subprocess.run(command, cwd=trained.folder, env=transduce.environment, capture_output=True, text=True)

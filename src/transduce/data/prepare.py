@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
@@ -159,15 +159,11 @@ def _tokenizer(
 
 
 def _sample(data: DataConfig, size: int, report: ReadReport) -> list[Pair]:
-    """An even sample of the pairs (reservoir sampling)."""
-    chance = random.Random(1)
-    sample: list[Pair] = []
-    for number, pair in enumerate(read_pairs(data.train, report, reverse=data.reverse)):
-        if number < size:
-            sample.append(pair)
-        elif (place := chance.randrange(number + 1)) < size:
-            sample[place] = pair
-    return sample
+    """An even sample of the pairs."""
+    sample = Reservoir[Pair](size)
+    for pair in read_pairs(data.train, report, reverse=data.reverse):
+        sample.offer(pair)
+    return sample.kept
 
 
 def _encode(folder: Path, data: DataConfig, pairs: int) -> int:

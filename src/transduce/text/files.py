@@ -26,7 +26,8 @@ def open_binary(path: Path) -> BufferedReader:
         if path.suffix == ".xz":
             return cast(BufferedReader, lzma.open(path, "rb"))
         if path.suffix == ".zst":
-            return _open_zst(path)
+            zstandard = zstandard_for(path)
+            return cast(BufferedReader, _ZstReader(path.open("rb"), zstandard))
         return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -84,12 +85,13 @@ def read_lines(path: Path) -> Iterator[str]:
             raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
 
 
-def _open_zst(path: Path) -> BufferedReader:
+def zstandard_for(path: Path) -> Any:
+    """The package that knows .zst, which not everybody has."""
     try:
         import zstandard
     except ImportError:
-        raise DataError(f"{path}: reading .zst needs the zstandard package: pip install zstandard") from None
-    return cast(BufferedReader, _ZstReader(path.open("rb"), zstandard))
+        raise DataError(f"{path}: a .zst file needs the zstandard package: pip install zstandard") from None
+    return zstandard
 
 
 class _ZstReader:

@@ -5,11 +5,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.text.files import COMPRESSIONS, MAX_LINE_BYTES, raw_lines
 
 Pair = tuple[str, str]
+Corpus = Sequence[tuple[str, ...]]
+"""Files of pairs: each entry is one file that holds both sides (.tsv or .jsonl) or two files with one side each."""
+
+
+class PlacedPair(NamedTuple):
+    """A pair, and where it stands: the line of an entry of the corpus."""
+
+    source: str
+    target: str
+    entry: int
+    line: int
+
+
+JSONL = (".jsonl", ".ndjson")
 
 # The ways a line can be unusable, as the report words them.
 BAD_UTF8 = "not UTF-8"
@@ -41,39 +56,59 @@ class ReadReport:
         ]
 
 
-def read_pairs(corpus: Sequence[tuple[str, ...]], report: ReadReport, *, reverse: bool = False) -> Iterator[Pair]:
-    """The usable (source, target) pairs of a corpus, in order.
+def corpus_of(
+    both: Sequence[str | Path], sources: Sequence[str | Path], targets: Sequence[str | Path], key: str
+) -> list[tuple[str, ...]]:
+    """A corpus of files that hold both sides and of source files, each with its target file."""
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{key}: {len(sources)} source files but {len(targets)} target files; give one target for each source"
+        )
+    return [*((str(path),) for path in both), *((str(a), str(b)) for a, b in zip(sources, targets, strict=True))]
 
-    Each entry of the corpus is one file that holds both sides (.tsv or .jsonl) or two files with one side each;
-    any may be compressed. Unusable lines are left out on both sides and noted in the report.
+
+def read_pairs(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[Pair]:
+    """The usable (source, target) pairs of a corpus, in order, as `read_placed_pairs` finds them."""
+    for source, target, _, _ in read_placed_pairs(corpus, report):
+        yield (target, source) if reverse else (source, target)
+
+
+def read_placed_pairs(corpus: Corpus, report: ReadReport) -> Iterator[PlacedPair]:
+    """The usable pairs of a corpus, in order, with their places.
+
+    Any file may be compressed. Unusable lines are left out on both sides and noted in the report.
     """
-    for files in corpus:
-        for source, target in _entry_pairs(files, report):
+    for entry, files in enumerate(corpus):
+        for line, (source, target) in _entry_pairs(files, report):
             report.pairs += 1
-            yield (target, source) if reverse else (source, target)
+            yield PlacedPair(source, target, entry, line)
     if report.pairs == 0:
         names = ", ".join(" + ".join(files) for files in corpus)
         raise DataError("; ".join([f"{names}: no usable sentence pair", *report.lines()]))
 
 
-def _entry_pairs(files: tuple[str, ...], report: ReadReport) -> Iterator[Pair]:
+def _entry_pairs(files: tuple[str, ...], report: ReadReport) -> Iterator[tuple[int, Pair]]:
     if len(files) == 2:
         return _from_two_files(*files, report)
     if len(files) != 1:
         raise DataError(f"{', '.join(files)}: a corpus entry is one file or a pair of files, not {len(files)}")
-    path = Path(files[0])
-    kind = path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
+    kind = kind_of(Path(files[0]))
     if kind == ".tsv":
         return _from_tsv(files[0], report)
-    if kind in (".jsonl", ".ndjson"):
+    if kind in JSONL:
         return _from_jsonl(files[0], report)
     raise DataError(
-        f"{path}: cannot tell its format; end its name in .tsv (source, tab, target) or .jsonl, "
+        f"{files[0]}: cannot tell its format; end its name in .tsv (source, tab, target) or .jsonl, "
         "or give a source file and a target file"
     )
 
 
-def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[Pair]:
+def kind_of(path: Path) -> str:
+    """The ending that says how a file holds its text, less that of its compression."""
+    return path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
+
+
+def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     end = object()
     lines = zip_longest(raw_lines(Path(src)), raw_lines(Path(tgt)), fillvalue=end)
     for number, (src_raw, tgt_raw) in enumerate(lines, start=1):
@@ -90,10 +125,10 @@ def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[Pair]:
         elif problem := target.problem:
             report.note(problem, tgt, number)
         else:
-            yield source.text, target.text
+            yield number, (source.text, target.text)
 
 
-def _from_tsv(name: str, report: ReadReport) -> Iterator[Pair]:
+def _from_tsv(name: str, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     for number, raw in enumerate(raw_lines(Path(name)), start=1):
         columns = [raw] if raw is None else raw.split(b"\t")
         sides = [_text(column) for column in columns[:2]]
@@ -103,17 +138,17 @@ def _from_tsv(name: str, report: ReadReport) -> Iterator[Pair]:
         if problem:
             report.note(problem, name, number)
         else:
-            yield sides[0].text, sides[1].text
+            yield number, (sides[0].text, sides[1].text)
 
 
-def _from_jsonl(name: str, report: ReadReport) -> Iterator[Pair]:
+def _from_jsonl(name: str, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     for number, raw in enumerate(raw_lines(Path(name)), start=1):
         line = _text(raw)
         sides = [line] if line.problem else _json_sides(line.text)
         if problem := next((side.problem for side in sides if side.problem), ""):
             report.note(problem, name, number)
         else:
-            yield sides[0].text, sides[1].text
+            yield number, (sides[0].text, sides[1].text)
 
 
 def _json_sides(line: str) -> "list[_Side]":

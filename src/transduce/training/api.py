@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
-from transduce.errors import ConfigError
+from transduce.text.pairs import corpus_of
 from transduce.training.display import Display
 from transduce.training.loop import Outcome, run_training
 from transduce.training.processes import join_processes
@@ -40,7 +40,7 @@ def train(
         with processes.first_before_others():
             flags: Table = {}
             for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
-                if corpus := [*((str(path),) for path in _list(both)), *_pair_up(_list(sources), _list(targets), key)]:
+                if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
                     flags.setdefault("data", {})[key] = corpus
             for name, value in (settings or {}).items():
                 section, _, key = name.partition(".")
@@ -52,11 +52,3 @@ def train(
 
 def _list(paths: Paths) -> list[str | Path]:
     return [paths] if isinstance(paths, str | Path) else list(paths)
-
-
-def _pair_up(sources: list[str | Path], targets: list[str | Path], key: str) -> list[tuple[str, str]]:
-    if len(sources) != len(targets):
-        raise ConfigError(
-            f"{key}: {len(sources)} source files but {len(targets)} target files; give one target for each source"
-        )
-    return [(str(src), str(tgt)) for src, tgt in zip(sources, targets, strict=True)]

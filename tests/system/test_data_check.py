@@ -1,0 +1,127 @@
+"""`transduce data check` as a user meets it: files, report, exit codes, complaints."""
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_lines
+
+from transduce.data.demo import demo_corpus
+from transduce.text.pairs import Pair
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a clean corpus as .tsv and as two files, one that leaks, and one that has slipped."""
+    desk = tmp_path_factory.mktemp("desk")
+    demo = demo_corpus(train=2_000, valid=50, test=50)
+    write_tsv(desk / "train.tsv", demo.train)
+    write_tsv(desk / "valid.tsv", demo.valid)
+    write_tsv(desk / "leaky.tsv", [*demo.train, demo.valid[4]])
+    for name, pairs in (("train", demo.train), ("valid", demo.valid)):
+        for side, language in enumerate(("en", "de")):
+            write_lines(desk / f"{name}.{language}", [pair[side] for pair in pairs])
+    write_lines(desk / "slipped.de", [pair[1] for n, pair in enumerate(demo.train) if n != 800] + ["Ende."])
+    return desk
+
+
+def write_tsv(path: Path, pairs: list[Pair]) -> None:
+    write_lines(path, ["\t".join(pair) for pair in pairs])
+
+
+def test_a_clean_corpus_is_fit(transduce: Any, desk: Path) -> None:
+    outcome = transduce("data", "check", "train.tsv", "--against", "valid.tsv", cwd=desk)
+    assert outcome.code == 0, outcome.err
+    lines = outcome.out.splitlines()
+    assert lines[:2] == [
+        "train.tsv: 2,000 pairs",
+        "valid.tsv: 0 of 50 pairs have a side that is in the corpus too",
+    ]
+    assert lines[-1].startswith("fit to train on")
+
+
+def test_a_leak_is_shown_with_both_places_and_ends_with_1(transduce: Any, desk: Path) -> None:
+    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", cwd=desk)
+    assert outcome.code == 1
+    assert "1 pair (0.05%) whose source and translation are a pair of the --against text\n" in outcome.out
+    assert "  leaky.tsv, line 2001 (as valid.tsv, line 5)\n" in outcome.out
+    assert outcome.out.splitlines()[-1].startswith(
+        "not fit to train on: text of the --against set is in 1 of its pairs"
+    )
+
+
+def test_a_shift_of_two_files_is_said(transduce: Any, desk: Path) -> None:
+    outcome = transduce("data", "check", "--src", "train.en", "--tgt", "slipped.de", cwd=desk)
+    assert outcome.code == 1
+    (line,) = [line for line in outcome.out.splitlines() if "from about line" in line]
+    assert line.startswith("  train.en: from about line ")
+    assert line.endswith("to line 2,000, source n belongs to target n - 1")
+    assert abs(int(line.split("line ")[1].split()[0].replace(",", "")) - 801) <= 20
+    assert "leaks were not looked for" in outcome.out
+
+
+def test_json_says_the_same_for_programs(transduce: Any, desk: Path) -> None:
+    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", "--json", cwd=desk)
+    assert outcome.code == 1
+    report = json.loads(outcome.out)
+    assert (report["pairs"], report["fit"], report["slips"]) == (2001, False, [])
+    assert report["against"] == [{"file": "valid.tsv", "pairs": 50, "leaked": 1}]
+    (leak,) = [finding for finding in report["findings"] if finding["kind"] == "leaked_pair"]
+    assert (leak["pairs"], leak["left_out"]) == (1, True)
+    assert leak["examples"][0]["line"] == 2001
+
+
+def test_what_passes_is_written_in_order(transduce: Any, desk: Path) -> None:
+    words = ["--src", "train.en", "--tgt", "train.de", "--against-src", "valid.en", "--against-tgt", "valid.de"]
+    outcome = transduce("data", "check", *words, "leaky.tsv", "--output", "clean.tsv.xz", cwd=desk)
+    assert outcome.code == 1
+    rows = lzma.decompress((desk / "clean.tsv.xz").read_bytes()).decode().splitlines()
+    leaky = (desk / "leaky.tsv").read_text(encoding="utf-8").splitlines()
+    assert set(rows) <= set(leaky[:-1])
+    assert len(rows) >= 1_990
+    assert rows == [row for row in leaky if row in set(rows)]
+    again = transduce("data", "check", "clean.tsv.xz", "--against", "valid.tsv", cwd=desk)
+    assert again.code == 0
+
+
+def test_unusable_lines_are_counted_and_few_pairs_are_not_judged(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes("eins\tone\n\tnone\nzwei\ttwo\nohne\n\xff\tx\n".encode("latin-1"))
+    outcome = transduce("data", "check", "a.tsv", cwd=tmp_path)
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "a.tsv: 2 pairs",
+        "left out 1 pair with an empty side (first: a.tsv, line 2)",
+        "left out 1 pair without a tab (first: a.tsv, line 4)",
+        "left out 1 pair not UTF-8 (first: a.tsv, line 5)",
+        "",
+        "leaks were not looked for: name the validation and test text with --against",
+        "fewer than 500 pairs to learn from: languages and words were not checked",
+        "fit to train on",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "what should be checked? Give a .tsv or .jsonl file, or --src and --tgt"),
+        (["missing.tsv"], "missing.tsv: no such file"),
+        (["a.tsv", "--against", "missing.tsv"], "missing.tsv: no such file"),
+        (["a.txt"], "a.txt: cannot tell its format"),
+        (["--src", "-", "--tgt", "a.tsv"], "-: the text is read twice, so it cannot come from a pipe"),
+        (["--src", "a.tsv"], "text to check: 1 source files but 0 target files"),
+        (["a.tsv", "--against-tgt", "a.tsv"], "--against: 0 source files but 1 target files"),
+        (["a.tsv", "-o", "a.tsv"], "--output would overwrite a.tsv"),
+        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell how to write it"),
+        (["a.tsv", "-o", "no/b.tsv"], "no/b.tsv: cannot be written: No such file or directory"),
+    ],
+)
+def test_a_mistake_is_one_line(transduce: Any, tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "a.tsv").write_text("eins\tone\n")
+    outcome = transduce("data", "check", *words, cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    *before, last = outcome.err.splitlines()
+    assert last.startswith(f"transduce: {says}")
+    assert all(line.startswith("data: ") for line in before)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
