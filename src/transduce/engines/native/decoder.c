@@ -21,7 +21,7 @@ static void encode_some(Team team, const Model *model, Job **jobs, int count, co
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
             embed(model, tokens[i], i - offsets[b], rows->x + (size_t)(i - base) * D);
-    meet();
+    meet(team);
     residual(team, rows, NULL, NULL, model->norm_first ? &layers[0].norms[0] : NULL, &layers[0].qkv);
     for (int l = 0; l < model->encoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->encoder_layers ? layer + 1 : NULL;
@@ -36,7 +36,7 @@ static void encode_some(Team team, const Model *model, Job **jobs, int count, co
                 ATTEND(q, o, length, own + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v);
             }
         }
-        meet();
+        meet(team);
         quantise(team, rows->y, &layer->out, rows);
         linear(team, &layer->out, rows, rows->y, 0);
         int post = !model->norm_first;
@@ -54,24 +54,29 @@ static void encode_some(Team team, const Model *model, Job **jobs, int count, co
         for (int b = first; b < last; b++)
             memcpy(jobs[b]->cross_kv + (size_t)l * jobs[b]->source * line, rows->wide + (size_t)(offsets[b] - base) * line,
                    (size_t)jobs[b]->source * line * sizeof(float));
-        meet();
+        meet(team);
+    }
+}
+
+typedef struct { const Model *model; Job **jobs; int count; const int32_t *tokens, *offsets; Rows *rows; } Reading;
+
+static void read_sources(Team team, void *arguments) {
+    const Reading *all = arguments;
+    const int32_t *offsets = all->offsets;
+    for (int b = 0, end; b < all->count; b = end) { /* a few at a time, so that they stay in the cache */
+        end = b + 1;
+        while (end < all->count && offsets[end + 1] - offsets[b] <= ENCODED_AT_ONCE) end++;
+        if (team.id == 0) all->rows->rows = offsets[end] - offsets[b];
+        meet(team);
+        encode_some(team, all->model, all->jobs + b, end - b, all->tokens, offsets + b, all->rows);
     }
 }
 
 /* Read the sources of these jobs: job b's tokens are offsets[b]..offsets[b + 1], its end marker among them. */
 void encode(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets, Rows *rows,
             int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        Team team = team_here();
-        for (int b = 0, end; b < count; b = end) { /* a few at a time, so that they stay in the cache */
-            end = b + 1;
-            while (end < count && offsets[end + 1] - offsets[b] <= ENCODED_AT_ONCE) end++;
-            if (team.id == 0) rows->rows = offsets[end] - offsets[b];
-            meet();
-            encode_some(team, model, jobs + b, end - b, tokens, offsets + b, rows);
-        }
-    }
+    Reading all = {model, jobs, count, tokens, offsets, rows};
+    together(threads, read_sources, &all);
 }
 
 /* ---- decoder: one new token for each row ---- */
@@ -94,7 +99,7 @@ static void attend_self(Team team, const Model *model, int l, Rows *rows) {
         float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
         ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->places + p) * line, apart);
     }
-    meet();
+    meet(team);
 }
 
 static void attend_cross(Team team, const Model *model, int l, Rows *rows) {
@@ -109,54 +114,60 @@ static void attend_cross(Team team, const Model *model, int l, Rows *rows) {
         float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
         ATTEND(q, o, job->source, cache + (size_t)p * line, H * d_k - h * d_k + h * d_v);
     }
-    meet();
+    meet(team);
+}
+
+typedef struct { const Model *model; Rows *rows; float alpha; int nbest; } Writing;
+
+static void write_words(Team team, void *arguments) {
+    const Writing *all = arguments;
+    const Model *model = all->model;
+    Rows *rows = all->rows;
+    const Row *which = rows->which;
+    int D = model->width, post = !model->norm_first, first, last;
+    const Layer *layers = model->decoder;
+    int most = which[0].job->beam > 1 ? 2 * which[0].job->beam : 1; /* of 2W at most W end, so W live ones remain */
+    share(team, rows->rows, &first, &last);
+    for (int r = first; r < last; r++) {
+        const Job *job = which[r].job;
+        int token = job->position ? job->said[which[r].row * job->places + job->position - 1] : EOS - 1;
+        embed(model, token, job->position, rows->x + (size_t)r * D);
+    }
+    meet(team);
+    residual(team, rows, NULL, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
+    for (int l = 0; l < model->decoder_layers; l++) {
+        const Layer *layer = &layers[l], *next = l + 1 < model->decoder_layers ? layer + 1 : NULL;
+        linear(team, &layer->qkv, rows, rows->wide, 0);
+        attend_self(team, model, l, rows);
+        quantise(team, rows->y, &layer->out, rows);
+        linear(team, &layer->out, rows, rows->y, 0);
+        residual(team, rows, rows->y, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
+        linear(team, &layer->q, rows, rows->wide, 0);
+        attend_cross(team, model, l, rows);
+        quantise(team, rows->y, &layer->cross_out, rows);
+        linear(team, &layer->cross_out, rows, rows->y, 0);
+        residual(team, rows, rows->y, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
+        linear(team, &layer->inner, rows, rows->wide, 1);
+        quantise(team, rows->wide, &layer->outer, rows);
+        linear(team, &layer->outer, rows, rows->y, 0);
+        const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
+        residual(team, rows, rows->y, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
+    }
+    next_words(team, model, rows, most);
+    for (int r = 0, end, job = 0; r < rows->rows; r = end, job++) {
+        for (end = r + 1; end < rows->rows && which[end].job == which[r].job; end++);
+        if (job % team.size == team.id) advance(which[r].job, r, rows, team.size, most, all->alpha, all->nbest);
+    }
 }
 
 /* One step of all jobs, which all have the same beam. */
 void step(const Model *model, Job **jobs, int count, Rows *rows, float alpha, int nbest, int threads) {
-    const Row *which = rows->which;
     rows->rows = 0;
     for (int j = 0; j < count; j++)
         for (int w = 0; w < jobs[j]->beam; w++)
             if (jobs[j]->alive[w] > -INFINITY) rows->which[rows->rows++] = (Row){jobs[j], w};
-#pragma omp parallel num_threads(threads)
-    {
-        Team team = team_here();
-        int D = model->width, post = !model->norm_first, first, last;
-        const Layer *layers = model->decoder;
-        int most = which[0].job->beam > 1 ? 2 * which[0].job->beam : 1; /* of 2W at most W end, so W live ones remain */
-        share(team, rows->rows, &first, &last);
-        for (int r = first; r < last; r++) {
-            const Job *job = which[r].job;
-            int token = job->position ? job->said[which[r].row * job->places + job->position - 1] : EOS - 1;
-            embed(model, token, job->position, rows->x + (size_t)r * D);
-        }
-        meet();
-        residual(team, rows, NULL, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
-        for (int l = 0; l < model->decoder_layers; l++) {
-            const Layer *layer = &layers[l], *next = l + 1 < model->decoder_layers ? layer + 1 : NULL;
-            linear(team, &layer->qkv, rows, rows->wide, 0);
-            attend_self(team, model, l, rows);
-            quantise(team, rows->y, &layer->out, rows);
-            linear(team, &layer->out, rows, rows->y, 0);
-            residual(team, rows, rows->y, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
-            linear(team, &layer->q, rows, rows->wide, 0);
-            attend_cross(team, model, l, rows);
-            quantise(team, rows->y, &layer->cross_out, rows);
-            linear(team, &layer->cross_out, rows, rows->y, 0);
-            residual(team, rows, rows->y, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-            linear(team, &layer->inner, rows, rows->wide, 1);
-            quantise(team, rows->wide, &layer->outer, rows);
-            linear(team, &layer->outer, rows, rows->y, 0);
-            const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
-            residual(team, rows, rows->y, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
-        }
-        next_words(team, model, rows, most);
-        for (int r = 0, end, job = 0; r < rows->rows; r = end, job++) {
-            for (end = r + 1; end < rows->rows && which[end].job == which[r].job; end++);
-            if (job % team.size == team.id) advance(which[r].job, r, rows, team.size, most, alpha, nbest);
-        }
-    }
+    Writing all = {model, rows, alpha, nbest};
+    together(threads, write_words, &all);
 }
 
 /* Weights to whole numbers in panels: `packed` has room for all panels, `scale` and `sum` for all their channels. */

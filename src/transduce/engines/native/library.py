@@ -15,9 +15,12 @@ import numpy as np
 from transduce.cache_folder import cache_folder
 
 _HERE = Path(__file__).parent
-_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "parts.h", "int8.h")]
+_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "parts.h", "team.h", "int8.h")]
 # Sums may be taken in another order, so that loops become vector instructions; infinities keep their meaning.
-_FLAGS = ["-O3", "-shared", "-fPIC", "-fno-math-errno", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"]
+_FLAGS = [
+    *("-O3", "-shared", "-fPIC", "-pthread"),
+    *("-fno-math-errno", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"),
+]
 _SECONDS = 120
 
 
@@ -54,20 +57,18 @@ def _multiplies(library: ctypes.CDLL) -> bool:
 
 
 def _compile(compiler: str, path: Path) -> bool:
-    """Whether it went well; with several threads where the compiler knows OpenMP."""
+    """Whether it went well."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    for threads in (["-fopenmp"], []):
-        try:  # a file system may be read-only, too
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-                made = Path(folder) / path.name
-                command = [compiler, *_FLAGS, tune, *threads, str(_SOURCES[0]), "-o", str(made), "-lm"]
-                subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-                made.replace(path)  # all at once: another process may be loading it
-                return True
-        except (OSError, subprocess.SubprocessError):
-            continue
-    return False
+    try:  # a file system may be read-only, too
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            command = [compiler, *_FLAGS, tune, str(_SOURCES[0]), "-o", str(made), "-lm"]
+            subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
+            made.replace(path)  # all at once: another process may be loading it
+            return True
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def _processor() -> str:

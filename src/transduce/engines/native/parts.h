@@ -1,11 +1,8 @@
-/* What a model is made of, and its parts: norms, products, attention. Every function below `Team` is run by all threads at
- * once, each doing its share; `meet` lets them wait for each other.
+/* What a model is made of, and its parts: norms, products, attention. Functions that take a `Team` are run by all its threads
+ * at once, each doing its share.
  */
 #include "int8.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "team.h"
 
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
 
@@ -45,22 +42,6 @@ typedef struct {
     Candidate *best;    /* [thread][row][2 beam] */
 } Rows;
 
-typedef struct { int id, size; } Team;
-
-static void meet(void) {
-#ifdef _OPENMP
-#pragma omp barrier
-#endif
-}
-
-static Team team_here(void) {
-#ifdef _OPENMP
-    return (Team){omp_get_thread_num(), omp_get_num_threads()};
-#else
-    return (Team){0, 1};
-#endif
-}
-
 static void share(Team team, int all, int *first, int *last) {
     *first = (int)((int64_t)all * team.id / team.size);
     *last = (int)((int64_t)all * (team.id + 1) / team.size);
@@ -79,7 +60,7 @@ static void linear(Team team, const Linear *layer, const Rows *rows, float *y, i
     int first, last;
     share(team, layer->panels, &first, &last);
     multiply_panels(layer, first, last, rows->q, rows->scale, rows->rows, y + first * PANEL, layer->width_out, relu);
-    meet();
+    meet(team);
 }
 
 static void quantise(Team team, const float *x, const Linear *next, Rows *rows) {
@@ -88,7 +69,7 @@ static void quantise(Team team, const float *x, const Linear *next, Rows *rows) 
     for (int r = first; r < last; r++)
         rows->scale[r] = quantise_row(x + (size_t)r * next->width_in, next->width_in, next->padded_in,
                                       rows->q + (size_t)r * next->padded_in);
-    meet();
+    meet(team);
 }
 
 static void normalise(const Norm *norm, const float *x, float *y) {
@@ -113,7 +94,7 @@ static void residual(Team team, Rows *rows, const float *y, const Norm *after, c
         if (before) normalise(before, x, normed);
         rows->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, rows->q + (size_t)r * next->padded_in);
     }
-    meet();
+    meet(team);
 }
 
 static void embed(const Model *model, int token, int position, float *x) {

@@ -40,7 +40,7 @@ static void next_words(Team team, const Model *model, Rows *rows, int most) {
                 if (row[i] > best[r * most + most - 1].log_prob) consider(best + r * most, most, row[i], start + i);
         }
     }
-    meet();
+    meet(team);
 }
 
 static float penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }

@@ -1,0 +1,52 @@
+"""The native engine's threads: any number of them, callers at the same time, and forks."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from transduce.engines.engine import Job, search_all
+from transduce.engines.native.library import load_library
+from transduce.engines.native.native import NativeEngine
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.search.options import SearchConfig
+
+JOBS = [Job(list(range(4, 5 + n)), []) for n in range(12)]
+
+
+def engine(threads: int) -> NativeEngine:
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    torch.manual_seed(1)
+    model = EncoderDecoder(ModelConfig(encoder_layers=1, decoder_layers=1, d_model=32, d_ff=40, num_heads=2), 100)
+    return NativeEngine(model.eval(), library, threads)
+
+
+def outputs(engine: NativeEngine) -> list[list[int]]:
+    """The tokens found; scores are sums, whose order depends on the number of threads."""
+    return [best[0].tokens for best in search_all(engine, JOBS, SearchConfig(beam=3, max_extra=10))]
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    alone = outputs(engine(1))
+    assert outputs(engine(2)) == alone
+    assert outputs(engine(5)) == alone
+    assert outputs(engine(3)) == alone  # fewer than have been hired
+
+
+def test_callers_at_the_same_time_take_turns() -> None:
+    alone = outputs(engine(1))
+    engines = [engine(threads) for threads in [1, 2, 3, 2] * 3]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(outputs, engines)) == [alone] * 12
+
+
+def test_a_fork_hires_its_own() -> None:
+    both = engine(2)
+    expected = outputs(both)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if outputs(both) == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
