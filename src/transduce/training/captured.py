@@ -39,7 +39,7 @@ class Captured:
         spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), torch.random.fork_rng([device]):  # the first replay draws what this drew
             function(self._inputs)
         torch.cuda.current_stream().wait_stream(stream)
         del spare
