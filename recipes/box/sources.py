@@ -1,13 +1,12 @@
 """English sentences for the teacher to translate: every one once, none from a validation or test set.
 
-    python recipes/box/sources.py OUT --europarl N FILE... --everyday FILE... --without FILE...
+    python recipes/box/sources.py OUT --europarl FILE... --everyday FILE... --without FILE...
 
-Files are .tsv with English first, plain or compressed. Of Europarl the first N sentences are taken.
+Files are .tsv with English first, plain or compressed.
 """
 
 import argparse
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from transduce.text.pairs import ReadReport, read_pairs
@@ -27,19 +26,16 @@ def main() -> None:
     """Write the sentences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--europarl", nargs="+", required=True, metavar=("N", "FILE"))
-    parser.add_argument("--everyday", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--without", nargs="+", required=True, metavar="FILE")
+    for name in ("--europarl", "--everyday", "--without"):
+        parser.add_argument(name, nargs="+", required=True, metavar="FILE")
     words = parser.parse_args()
     seen = {letters(text) for text in english(words.without)}
-    count, *debates = words.europarl
     words.out.parent.mkdir(parents=True, exist_ok=True)
     with words.out.open("w", encoding="utf-8") as file:
-        for texts in (english(words.everyday), islice(english(debates), int(count))):
-            for text in texts:
-                if (key := letters(text)) not in seen:
-                    seen.add(key)
-                    file.write(text.strip() + "\n")
+        for text in english(words.everyday + words.europarl):
+            if (key := letters(text)) not in seen:
+                seen.add(key)
+                file.write(text.strip() + "\n")
 
 
 if __name__ == "__main__":

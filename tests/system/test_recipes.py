@@ -1,0 +1,84 @@
+"""Recipes: each can be read and says what it gave; the one of the model in the box runs from text to 8 bits."""
+
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE
+
+from transduce.training.recipe import load_recipe
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+SMALL = """
+[tokenizer]
+vocab_size = 350
+
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 16
+d_ff = 24
+num_heads = 2
+
+[train]
+steps = 2
+batch_tokens = 256
+save_every = 1
+valid_sentences = 2
+"""
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_valid_and_its_header_says_what_it_gave(path: Path) -> None:
+    load_recipe(path, None, {}, [])
+    header = path.read_text(encoding="utf-8").partition("\npreset")[0]
+    for word in ("data", "run", "hardware", "result"):
+        assert re.search(f"^# {word}  ", header, re.MULTILINE)
+    assert f"transduce train {path.relative_to(ROOT)}" in header
+
+
+def small(recipe: str) -> str:
+    """A recipe with sizes for a test; the start, the text and the rest stay."""
+    kept = re.sub(r"\[(tokenizer|model)\]\n(.+\n)+", "", recipe)
+    lines = re.search(r"\[train\]\n((?:.+\n)+)", kept)
+    assert lines
+    own = [line for line in lines[1].splitlines() if line.startswith(("start_from", "average", "label_smoothing"))]
+    return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
+
+
+def test_the_model_in_the_box_is_made_by_one_command(tmp_path: Path, toy_pairs: Any) -> None:
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    for path in (tmp_path / "recipes").rglob("*.toml"):
+        path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
+    script = tmp_path / "recipes" / "box" / "make.sh"
+    words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", script.read_text(encoding="utf-8"))
+    named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
+    for recipe in ("europarl-en-de-base", "box/teacher", "box/student"):
+        named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (tmp_path / f"recipes/{recipe}.toml").read_text()))
+    for number, name in enumerate(sorted(named)):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [f"{source} {number}\t{target} {number}\n" for source, target in toy_pairs[:40]]
+        path.write_bytes(lzma.compress("".join(rows).encode()))
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRANSDUCE_CACHE": str(tmp_path / "cache")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    made = subprocess.run(
+        ["sh", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    sources = (tmp_path / "data/box/sources.en").read_text(encoding="utf-8").splitlines()
+    assert len(sources) == len(set(sources)) > 0
+    assert len((tmp_path / "data/box/distilled.de").read_text(encoding="utf-8").splitlines()) == len(sources)
+    assert {path.name for path in (tmp_path / "runs/box").iterdir()} == {
+        "model.json",
+        "model.safetensors",
+        "tokenizer.model",
+    }
