@@ -13,8 +13,6 @@ import pytest
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
 from serving import ServerProcess
 
-from transduce.models.card import BOX
-
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"(?:^|`)((?:echo [^\n`|]*\| )?transduce [a-z][^\n`]*)", README, re.MULTILINE)
@@ -81,8 +79,6 @@ def test_the_server_of_the_readme_serves(transduce: Any, desk: Path, tmp_path: P
     "command", sorted({command for command in COMMANDS if not re.search("train |serve |data get", command)})
 )
 def test_a_command_of_the_readme_works(transduce: Any, desk: Path, command: str) -> None:
-    if not BOX.exists() and not re.search(" -m | --hyp ", command):
-        pytest.skip("this checkout has no model in the box")
     outcome = run(transduce, command, desk)
     if "< in.en" in command or "--jsonl" in command:
         assert outcome.out.count("\n") == 50

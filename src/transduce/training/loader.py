@@ -153,7 +153,7 @@ class Loader:
 
     def _with_dropout(self, pairs: list[tuple[Ids, Ids]], number: int) -> list[tuple[Sentence, Sentence]]:
         """The pairs segmented anew. Shards hold ids alone; the text comes back from them exactly."""
-        texts = [self.tokenizer.decode(side.tolist()) for pair in pairs for side in pair]
+        texts = self.tokenizer.decode_all([side.tolist() for pair in pairs for side in pair])
         sampled = self.tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed=self.plan.seed + 1_000_003 * number)
         room = [self.plan.batch_tokens - sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
         result: list[tuple[Sentence, Sentence]] = []
@@ -174,7 +174,7 @@ def dropout_growth(shards: TokenShards, tokenizer: Tokenizer, dropout: float) ->
     growths = []
     for side in (0, 1):
         sentences = [pair[side].tolist() for pair in pairs]
-        cut = tokenizer.encode_with_dropout([tokenizer.decode(ids) for ids in sentences], dropout, seed=0)
+        cut = tokenizer.encode_with_dropout(tokenizer.decode_all(sentences), dropout, seed=0)
         growths.append(sum(len(ids) + 1 for ids in cut) / sum(len(ids) + 1 for ids in sentences))
     return 1.03 * max(growths)
 
