@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.check.keys import hashed, normalised
 from transduce.data.check.repeats import Keys
 from transduce.data.check.robust import Floats
+from transduce.text.keys import hashed, normalised
 from transduce.text.pairs import Corpus, ReadReport, read_placed_pairs
 from transduce.text.sample import Reservoir
 

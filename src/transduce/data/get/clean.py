@@ -1,8 +1,8 @@
 """Which pairs of a public corpus are learnt from: what is left out, and why, is counted."""
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 
+from transduce.text.keys import hashed, normalised
 from transduce.text.pairs import Pair
 
 MAX_WORDS = 250
@@ -20,8 +20,8 @@ class Cleaner:
     def __init__(self, held_out: Iterable[Pair]) -> None:
         self.kept = 0
         self.left_out = dict.fromkeys((TOO_LONG, UNEVEN, HELD_OUT, REPEATED), 0)
-        self._held_out = {sentence for pair in held_out for sentence in pair}
-        self._seen: set[bytes] = set()
+        self._held_out = {normalised(sentence) for pair in held_out for sentence in pair}
+        self._seen: set[int] = set()
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs that stay, in order, tidied."""
@@ -47,10 +47,9 @@ class Cleaner:
             return TOO_LONG
         if longer > MAX_RATIO * shorter:
             return UNEVEN
-        if not self._held_out.isdisjoint(pair):
+        if not self._held_out.isdisjoint(map(normalised, pair)):
             return HELD_OUT
-        # Digests, as millions of pairs of sentences would take gigabytes.
-        key = blake2b("\t".join(pair).encode(), digest_size=16).digest()
+        key = hashed("\t".join(pair))  # millions of pairs of sentences would take gigabytes
         if key in self._seen:
             return REPEATED
         self._seen.add(key)
