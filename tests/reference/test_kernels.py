@@ -20,6 +20,7 @@ from transduce.nn.attention import attend
 from transduce.nn.heads import split_heads
 from transduce.nn.segments import TILE, Segments, group_segments, most_groups, pack_tokens
 from transduce.text.tokenizer import PAD
+from transduce.training.learner import begin_moments
 from transduce.training.loss import smoothed_cross_entropy
 
 pytest.importorskip("triton")
@@ -229,6 +230,7 @@ def test_adam(clip_norm: float) -> None:
     for copy in copies:
         copy.grad = torch.zeros_like(copy)
     optimizer, theirs = (torch.optim.Adam(x, betas=(0.9, 0.98), eps=1e-9) for x in (ours, torchs))
+    begin_moments(optimizer)
     fused = FusedAdam(optimizer, copies)
     for number in range(1, 6):
         for copy, weight in zip(copies, torchs, strict=True):
@@ -255,6 +257,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
     for copy in copies:
         copy.grad = torch.ones_like(copy)
     optimizer = torch.optim.Adam(weights)
+    begin_moments(optimizer)
     fused = FusedAdam(optimizer, copies)
     assert copies[0].grad is not None
     copies[0].grad[1, 1] = math.nan

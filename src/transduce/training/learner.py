@@ -43,7 +43,7 @@ class Learner:
         self.r_drop = r_drop
         self._processes, self._sharded = processes, is_sharded(model)
         self._weights: list[Tensor] = list(model.parameters())
-        _begin_moments(optimizer)
+        begin_moments(optimizer)
         self._worker = copy.deepcopy(model) if half else model
         self._half, self._capture = half, capture
         if half:
@@ -157,7 +157,7 @@ def _gradients(weights: Iterable[Tensor]) -> list[Tensor]:
     return [local(weight.grad) for weight in weights if weight.grad is not None]
 
 
-def _begin_moments(optimizer: torch.optim.Adam) -> None:
+def begin_moments(optimizer: torch.optim.Adam) -> None:
     """Give Adam its moments before the first update, so that a checkpoint always finds them."""
     for group in optimizer.param_groups:
         for weight in group["params"]:

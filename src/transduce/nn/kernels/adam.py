@@ -61,16 +61,12 @@ def _adam(
 
 
 class FusedAdam:
-    """The updates of `optimizer`, from the gradients of `halves`, the copies of its weights."""
+    """The updates of `optimizer`, which has its moments, from the gradients of `halves`, the copies of its weights."""
 
     def __init__(self, optimizer: torch.optim.Adam, halves: Sequence[Tensor]) -> None:
         (group,) = optimizer.param_groups
         weights, device = group["params"], halves[0].device
         (self._beta1, self._beta2), self._epsilon = group["betas"], group["eps"]
-        for weight in weights:
-            if not optimizer.state[weight]:
-                fresh = {name: torch.zeros_like(weight) for name in _MOMENTS}
-                optimizer.state[weight] = {"step": torch.zeros((), device=device), **fresh}
         moments = ([optimizer.state[weight][name] for name in _MOMENTS] for weight in weights)
         addresses = [
             [x.data_ptr() for x in (weight, *both, _grad(half), half)]
