@@ -141,7 +141,9 @@ def test_a_command_that_gave_up_goes_on_where_it_was(desk: Desk) -> None:
     assert "Run the same command again" in message
     assert not desk.out.exists()
     desk.mirror.requests.clear()
-    (desk.folder / "data" / "wmt14-en-de.tmp" / "raw").mkdir(parents=True)  # as if it had been killed while unpacking
+    (desk.folder / "data" / "wmt14-en-de-archives" / ".work" / "raw").mkdir(
+        parents=True
+    )  # as if it had been killed while unpacking
     assert desk.get_again().code == 0
     assert sorted(path.name for path in desk.out.parent.iterdir()) == ["wmt14-en-de", "wmt14-en-de-archives"]
     assert desk.mirror.requests[0] == (COMMON_CRAWL, "bytes=100-")

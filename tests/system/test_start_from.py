@@ -1,5 +1,6 @@
 """Fine-tuning, that is `train.start_from`, through the command line."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ def test_training_starts_from_the_weights_and_vocabulary_of_a_model(
     start, end = (load_file(run / "model" / "model.safetensors") for run in (trained.run, tuned))
     for name, weight in start.items():
         torch.testing.assert_close(end[name], weight, atol=1e-6, rtol=0)
+
+
+def test_a_run_goes_on_without_the_model_it_started_from(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    start = shutil.copytree(trained.run / "model", tmp_path / "start")
+    words = ["--set", "train.start_from=start", *ONE_SMALL_STEP]
+    assert fine_tune(transduce, tmp_path, *words).code == 0
+    shutil.rmtree(start)
     again = fine_tune(transduce, tmp_path, *words, "--set", "train.steps=2")
     assert again.code == 0, again.err
     assert "resuming from" in again.err

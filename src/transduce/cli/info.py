@@ -15,6 +15,7 @@ def info(
     """Say what a model is: sizes, parameters, data, scores, and what its README.md says."""
     from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.header import count_parameters
+    from transduce.text.printable import printable
 
     folder = find_model(model)
     card, notes = read_card(folder), read_notes(folder)
@@ -35,9 +36,9 @@ def info(
         return
     width = max(map(len, table))
     for name, value in table.items():
-        print(f"{name:<{width}}  {_readable(value)}")
+        print(printable(f"{name:<{width}}  {_readable(value)}"))
     if notes:
-        print(f"\n{notes.strip()}")
+        print(printable(f"\n{notes.strip()}"))
 
 
 def _readable(value: Any) -> str:

@@ -67,9 +67,9 @@ def _train(
 ) -> Outcome:
     with stop.interrupting():
         with processes.first_before_others():
-            prepared = prepare(recipe.data, vocabulary_of(recipe), display.say)
+            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say)
         device = processes.device(pick_device(recipe.train.device))
-        model = new_model(recipe, prepared, device, processes)
+        model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from transduce.text.tokenizer import PAD
 
-_LOGITS_AT_ONCE = 1 << 26
+_NEAR_A_CACHE, _FILL_A_GPU = 1 << 22, 1 << 26
+"""Logits of one pass at once: on a CPU, and on a GPU."""
 
 
 def disagreement(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
@@ -24,7 +25,8 @@ class _Disagreement(torch.autograd.Function):
         total = torch.zeros((), device=first_MD.device)
         grads = [torch.empty_like(first_MD), torch.empty_like(second_MD)]
         grad_weight_VD = torch.zeros_like(weight_VD)
-        rows = max(1, _LOGITS_AT_ONCE // len(weight_VD))
+        at_once = _NEAR_A_CACHE if first_MD.device.type == "cpu" else _FILL_A_GPU
+        rows = max(1, at_once // len(weight_VD))
         for start in range(0, len(labels_M), rows):
             part = slice(start, start + rows)
             hidden = first_MD[part], second_MD[part]

@@ -16,6 +16,7 @@ from transduce.models.card import CARD, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import Tokenizer
+from transduce.training.checkpoint import list_checkpoints
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe, differences
 
@@ -51,6 +52,11 @@ class RunFolder:
         """Whether a run that was killed before it had begun may have left this."""
         return name in (LOCK, self.checkpoints.name) or (name.startswith(".") and name.endswith(".tmp"))
 
+    @property
+    def begun(self) -> bool:
+        """Whether it has anything learnt to go on from."""
+        return bool(list_checkpoints(self.checkpoints))
+
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
         """Write down the recipe and the vocabulary."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -64,7 +70,7 @@ class RunFolder:
         with (self.path / LOCK).open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 file.seek(0)
                 raise RunError(f"{self.path} is being trained already, by process {file.read().strip()}") from None
             file.truncate(0)

@@ -23,18 +23,22 @@ from transduce.training.sharded import shard
 from transduce.training.steps import use_bfloat16
 
 
-def vocabulary_of(recipe: Recipe) -> TokenizerConfig | Tokenizer:
+def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
     """How to learn a vocabulary; or, where training starts from a model, that model's."""
     start = recipe.train.start_from
-    return Tokenizer.load(find_model(Path(start)) / TOKENIZER) if start else recipe.tokenizer
+    if not start:
+        return recipe.tokenizer
+    return Tokenizer.load(run.tokenizer if run.begun else find_model(Path(start)) / TOKENIZER)
 
 
-def new_model(recipe: Recipe, prepared: Prepared, device: torch.device, processes: Processes) -> EncoderDecoder:
+def new_model(
+    recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes
+) -> EncoderDecoder:
     """The model with its first weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
     model = EncoderDecoder(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.embedding.positions.require(recipe.data.max_length + 1)
-    if recipe.train.start_from:
+    if recipe.train.start_from and not run.begun:  # then it has weights of its own, and the other may be gone
         _start_from(model, Path(recipe.train.start_from))
     if recipe.train.shard:
         require(processes.count > 1, "train.shard spreads a model over processes: start them with torchrun")

@@ -29,7 +29,7 @@ def torchs_disagreement(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, e
 
 @pytest.mark.parametrize("logits_at_once", [V * 4, 1 << 20])
 def test_value_and_gradients_are_torchs(logits_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(r_drop, "_LOGITS_AT_ONCE", logits_at_once)
+    monkeypatch.setattr(r_drop, "_NEAR_A_CACHE", logits_at_once)
     torch.manual_seed(1)
     labels_M = torch.randint(4, V, (M,))
     labels_M[[2, 12]] = PAD
@@ -68,6 +68,9 @@ def test_a_step_pays_for_two_passes_that_disagree(
     for hidden_MD in hidden:
         losses.append(F.cross_entropy(hidden_MD @ weight_VD.T, batch.labels_M, label_smoothing=0.1, reduction="sum"))
     apart = torchs_disagreement(hidden[0], hidden[1], batch.labels_M, weight_VD)
-    torch.testing.assert_close(loss, ((sum(losses) + 4 * apart / 2) / 2).detach(), rtol=1e-5, atol=1e-4)
+    expected = (sum(losses) + 4 * apart / 2) / 2
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-4)
+    for weight, gradient in zip(model.parameters(), torch.autograd.grad(expected, model.parameters()), strict=True):
+        torch.testing.assert_close(weight.grad, gradient, rtol=1e-4, atol=1e-4)
     assert (apart.item() > 1) == extra
     assert nll < loss or not extra

@@ -1,7 +1,7 @@
 """`check`: two walks through a corpus, one to learn what it is like, one to judge its pairs."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -45,13 +45,14 @@ def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[st
 def examine(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Examined:
     """The same with a flag for every pair instead of a report."""
     _refuse_pipes(corpus)
-    say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
-    surveyed = survey(corpus)
-    kept_out = survey(unseen) if unseen else None
-    findings = Findings(len(surveyed))
-    _find_repeats(surveyed, kept_out, findings)
-    shifts = _find_by_lengths(surveyed, findings)
-    notes = _find_by_text(surveyed, findings, output, say)
+    with pair_writer(output) if output else nullcontext() as write:
+        say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
+        surveyed = survey(corpus)
+        kept_out = survey(unseen) if unseen else None
+        findings = Findings(len(surveyed))
+        _find_repeats(surveyed, kept_out, findings)
+        shifts = _find_by_lengths(surveyed, findings)
+        notes = _find_by_text(surveyed, findings, write, say)
     return Examined(surveyed, kept_out, findings, shifts, notes)
 
 
@@ -88,19 +89,19 @@ def _find_by_lengths(surveyed: Survey, findings: Findings) -> list[Shift]:
     return shifts
 
 
-def _find_by_text(surveyed: Survey, findings: Findings, output: Path | None, say: Callable[[str], None]) -> list[str]:
+def _find_by_text(
+    surveyed: Survey, findings: Findings, write: Callable[[str, str], None] | None, say: Callable[[str], None]
+) -> list[str]:
     """Flag what the text shows, and write what has no flag; how sure the checks are."""
     say(f"data: learning from {len(surveyed.sample):,} of {len(surveyed):,} pairs")
     judge = Judge([pair for pair in surveyed.sample if not findings.flags["shifted"][pair[0]]])
     say(f"data: judging {len(surveyed):,} pairs")
-    with ExitStack() as stack:
-        write = stack.enter_context(pair_writer(output)) if output else None
-        for first, pairs in _chunks(surveyed):
-            sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-            findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
-            if write:
-                for n in np.flatnonzero(~findings.spoilt(first, len(pairs))):
-                    write(sources[n], targets[n])
+    for first, pairs in _chunks(surveyed):
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
+        if write:
+            for n in np.flatnonzero(~findings.spoilt(first, len(pairs))):
+                write(sources[n], targets[n])
     return judge.notes
 
 

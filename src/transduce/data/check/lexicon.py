@@ -77,7 +77,8 @@ class Lexicon:
         src, tgt = self._src.numbers(sources), self._tgt.numbers(targets)
         enough = int(np.searchsorted(np.cumsum(src[1] * tgt[1]), _CELLS))
         cells = lay_out(_first(src, enough), _first(tgt, enough))
-        alone = np.bincount(tgt[0], minlength=len(self._tgt)) / max(len(tgt[0]), 1)
+        counts = np.bincount(tgt[0], minlength=len(self._tgt))  # of texts cut short: some words may be cut off
+        alone = np.maximum(counts, 1) / max(len(tgt[0]), 1)
         self._gain = learn(cells, len(self._src), len(self._tgt)) / alone.astype(np.float32)
 
     def log_gains(self, sources: Sequence[Words], targets: Sequence[Words]) -> Floats:
@@ -103,7 +104,8 @@ class HalvedLexicon:
         for half in (1, 0):
             chosen = np.flatnonzero(numbers % 2 == half).tolist()
             self._judges.append(Lexicon([sources[n] for n in chosen], [targets[n] for n in chosen]))
-        turned = [*targets[_TRIED // 2 : _TRIED], *targets[: _TRIED // 2]]
+        tried, half_way = targets[:_TRIED], len(targets[:_TRIED]) // 2
+        turned = [*tried[half_way:], *tried[:half_way]]
         self.finds = float((self.log_gains(numbers[:_TRIED], sources[:_TRIED], turned) < UNRELATED).mean())
         """The share of random pairings that are found unrelated."""
 

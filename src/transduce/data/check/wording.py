@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from transduce.data.check.report import Finding, Report, Slip
+from transduce.text.printable import printable
 
 _WIDTH = 100  # characters of a text that are shown
 
@@ -43,5 +44,5 @@ def _percent(share: float) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -48,7 +48,7 @@ def _lock(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise DataError(f"{folder}: another process is fetching into it; wait, or choose another --out") from None
         yield
 

@@ -39,8 +39,8 @@ def check_made(corpus: Corpus, out: Path) -> None:
 
 
 def make(corpus: Corpus, archives: Path, out: Path, say: Callable[[str], None]) -> None:
-    """Unpack, clean and write in a folder of another name, which then gets the right one."""
-    work = out.with_name(f"{out.name}.tmp")
+    """Unpack, clean and write beside the archives; what is finished then gets its place."""
+    work = archives / ".work"
     shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
     raw, text = work / "raw", work / "text"
     try:

@@ -28,10 +28,11 @@ static void look_again(int looks) {
 }
 
 static void meet(Team team) {
+    if (team.size == 1) return;
     int before = atomic_load(&crew.met);
     if (atomic_fetch_add(&crew.arrived, 1) + 1 == team.size) {
         atomic_store(&crew.arrived, 0);
-        atomic_store(&crew.met, before + 1);
+        atomic_fetch_add(&crew.met, 1);
     } else
         for (int looks = 0; atomic_load(&crew.met) == before; looks++) look_again(looks);
 }
@@ -77,6 +78,10 @@ static int hire(int wanted) {
 
 /* Have so many threads do the work, the caller's among them; returns when all are done. */
 static void together(int threads, Work *work, void *arguments) {
+    if (threads <= 1) { /* such callers need not take turns */
+        work((Team){0, 1}, arguments);
+        return;
+    }
     pthread_mutex_lock(&crew.used);
     int others = hire((threads < MOST_THREADS ? threads : MOST_THREADS) - 1);
     Team team = {0, others + 1};

@@ -1,6 +1,7 @@
 """Errors planted into the demo corpus are found, each under its name, and nothing else is."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,6 +122,13 @@ def test_leaks_and_repeats_are_found_where_they_are(tmp_path: Path, demo: DemoCo
     left = (tmp_path / "clean.tsv").read_text(encoding="utf-8").splitlines()
     assert left[-1] == "\t".join(planted[-1])
     assert len(left) == report.passing
+
+
+@pytest.mark.parametrize("pairs", [600, 1000, 1001])
+def test_words_are_judged_in_small_corpora_too(tmp_path: Path, demo: DemoCorpus, pairs: int) -> None:
+    report = run(tmp_path, demo.train[:pairs])
+    (share,) = (int(percent) for note in report.notes for percent in re.findall(r"(\d+)% are noticed", note))
+    assert share > 70
 
 
 def test_where_words_cannot_be_learnt_they_are_not_judged(tmp_path: Path) -> None:
