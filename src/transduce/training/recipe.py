@@ -100,7 +100,7 @@ class Recipe:
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
 
 
-# Settings that may change when a run is resumed: they decide what is shown and kept, and for how long is learnt, not how.
+# Settings that may change when a run is resumed: they decide what is shown and kept, and how long is learnt, not how.
 # Training text may move to other files, of which a run knows the content; and so may the model that it started from.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),

@@ -13,8 +13,6 @@ class Kind:
     remedy: str
     spoils: bool = True
     """Whether such pairs are better left out, as --output does."""
-    grave: bool = False
-    """Whether one is enough to say that the corpus is not fit to train on."""
 
 
 _LEAK = "leave them out: the score on that set would be flattered"
@@ -23,12 +21,13 @@ _LANGUAGE = "leave them out: the model would learn to write the wrong language"
 _ALIGNMENT = "leave them out; if there are many, look at how the sides were aligned"
 
 LEAKS = (
-    Kind("leaked_pair", "whose source and translation are a pair of the --against text", _LEAK, grave=True),
-    Kind("leaked_source", "whose source is in the --against text", _LEAK, grave=True),
-    Kind("leaked_target", "whose target is in the --against text", _LEAK, grave=True),
+    Kind("leaked_pair", "whose source and translation are a pair of the --against text", _LEAK),
+    Kind("leaked_source", "whose source is in the --against text", _LEAK),
+    Kind("leaked_target", "whose target is in the --against text", _LEAK),
 )
+SHIFTED = Kind("shifted", "where one side has slipped by some lines", "put the lost line back, or cut one out")
 WRONG = (
-    Kind("shifted", "where one side has slipped by some lines", "put the lost line back, or cut one out", grave=True),
+    SHIFTED,
     Kind("copied", "whose target is a copy of the source", _LANGUAGE),
     Kind("swapped", "whose source and target are swapped, by their language", _SWAP),
     Kind("source_in_target_language", "whose source is in the target's language", _LANGUAGE),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transduce.data.check.findings import Example, Findings
-from transduce.data.check.kinds import KINDS, LEAKS, WRONG, Kind
+from transduce.data.check.kinds import KINDS, LEAKS, SHIFTED, WRONG, Kind
 from transduce.data.check.repeats import Keys, of_pairs
 from transduce.data.check.robust import Flags
 from transduce.data.check.shifts import Shift
@@ -100,7 +100,7 @@ def make_report(
 def _faults(findings: Findings) -> list[str]:
     """Why a corpus is not fit to train on."""
     leaked = sum(findings.count(kind) for kind in LEAKS)
-    shifted = sum(findings.count(kind) for kind in WRONG if kind.grave)
+    shifted = findings.count(SHIFTED)
     wrong = sum(findings.count(kind) for kind in WRONG)
     return [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),
