@@ -44,8 +44,8 @@ def write_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(_layout(digests), encoding="utf-8")
 
 
-def damaged_file(folder: Path, needed: Collection[str]) -> tuple[Path, str] | None:
-    """The first file that is not what the manifest says, and how; None where all are, the needed ones among them."""
+def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) -> tuple[Path, str] | None:
+    """The first file that is not what the manifest says, and how; None where the needed ones are, and the others."""
     manifest = folder / MANIFEST
     try:
         text = manifest.read_bytes().decode()
@@ -58,9 +58,9 @@ def damaged_file(folder: Path, needed: Collection[str]) -> tuple[Path, str] | No
         return manifest, f"cannot be read: {error}"
     if missing := set(needed) - noted.keys():
         return manifest, f"is incomplete, without {min(missing)}"
-    for name, expected in noted.items():
+    for name in noted if others else needed:
         try:
-            if digest(folder / name) != expected:
+            if digest(folder / name) != noted[name]:
                 return folder / name, "is damaged"
         except FileNotFoundError:
             return folder / name, "is missing"

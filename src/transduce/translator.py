@@ -22,6 +22,7 @@ from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.pieces import split_long
+from transduce.text.sentences import split_sentences
 from transduce.text.tokenizer import Tokenizer
 
 LongInput = Literal["split", "refuse"]
@@ -67,6 +68,7 @@ class Translator:
         config: SearchConfig | None = None,
         max_length: int = 256,
         engine: Engine | None = None,
+        by_sentence: bool = False,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self._plain = PlainEngine(model)
@@ -75,6 +77,8 @@ class Translator:
         self.config = config or SearchConfig()
         self.max_length = min(max_length, model.longest or max_length)
         """Source tokens the model takes at once."""
+        self.by_sentence = by_sentence
+        """Whether the model knows single sentences alone: a text of several is translated one by one."""
 
     @classmethod
     def load(
@@ -98,7 +102,10 @@ class Translator:
         max_length = saved.facts.get("max_length", 256)
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
-        return cls(saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen)
+        by_sentence = bool(saved.facts.get("by_sentence"))
+        return cls(
+            saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen, by_sentence=by_sentence
+        )
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -188,15 +195,19 @@ class Translator:
         if not text.strip():
             return []
         forced = self.tokenizer.encode(prefix) if prefix else []
-        if len(tokens) <= self.max_length:
+        sentences = split_sentences(text) if self.by_sentence else [text]
+        if len(tokens) <= self.max_length and len(sentences) == 1:
             return [Job(tokens, forced)]
-        if long == "refuse":
+        if long == "refuse" and len(tokens) > self.max_length:
             raise DataError(
                 f"line {line} has {len(tokens):,} tokens, more than the {self.max_length} this model "
                 "takes at once; shorten it or have it split"
             )
-        parts = split_long(text, lambda part: len(self.tokenizer.encode(part)) <= self.max_length)
+        parts = [part for sentence in sentences for part in split_long(sentence, self._fits)]
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
+
+    def _fits(self, text: str) -> bool:
+        return len(self.tokenizer.encode(text)) <= self.max_length
 
     def translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
         """The outputs of jobs as text."""

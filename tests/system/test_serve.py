@@ -66,6 +66,16 @@ def test_a_text_is_translated(client: httpx.Client, translator: Translator) -> N
     assert client.post("/translate", files={name: (None, value) for name, value in wanted.items()}).json() == expected
 
 
+@pytest.mark.parametrize(("body", "status"), [("q=Müller, é &source=en&target=de".encode(), 200), (b"q=\xff", 400)])
+def test_a_form_is_utf8_as_it_is_or_percent_encoded(client: Any, body: bytes, status: int) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    answer = client.post("/translate", content=body, headers=headers)
+    assert answer.status_code == status
+    if status == 200:
+        expected = client.post("/translate", json={"q": "Müller, é ", "source": "en", "target": "de"})
+        assert answer.json() == expected.json()
+
+
 def test_a_list_is_answered_by_a_list(client: httpx.Client, translator: Translator) -> None:
     answer = client.post("/translate", json={"q": TEXTS, "source": "en", "target": "de"}).json()
     assert answer == {"translatedText": translator.translate(TEXTS)}

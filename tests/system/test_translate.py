@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,33 @@ def test_compressed_files_are_read(transduce: Any, trained: Any, many: Path) -> 
     packed = many.with_suffix(".txt.gz")
     packed.write_bytes(gzip.compress(many.read_bytes()))
     assert run(transduce, trained, packed).out == run(transduce, trained, many).out
+
+
+@pytest.mark.parametrize("name", ["many.txt", "link.txt"])
+@pytest.mark.parametrize("more", [[], ["--resume"]])
+def test_a_file_is_not_translated_into_itself(
+    transduce: Any, trained: Any, many: Path, name: str, more: list[str]
+) -> None:
+    before = many.read_bytes()
+    (many.parent / "link.txt").symlink_to(many)
+    outcome = run(transduce, trained, many, "--output", many.parent / name, *more)
+    assert outcome.code == 2
+    assert f"--output would overwrite {many.parent / name}, which is being read" in outcome.err
+    assert many.read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_not_used(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    checkpoints = shutil.copytree(trained.run / "checkpoints", tmp_path / "run" / "checkpoints", symlinks=True)
+    weights = checkpoints / "step-60" / "model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-1] ^= 1
+    weights.write_bytes(damaged)
+    outcome = transduce("translate", "-m", tmp_path / "run", "ba be", cwd=tmp_path)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1].startswith(f"transduce: {weights} is damaged")
+
+
+def test_others_may_read_a_model(trained: Any) -> None:
+    assert {oct(path.stat().st_mode) for path in (trained.run / "model").iterdir()} == {
+        oct((trained.run / "config.toml").stat().st_mode)
+    }

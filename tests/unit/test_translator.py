@@ -259,3 +259,13 @@ def test_scores_that_are_no_numbers_are_an_error_in_one_line(make: Callable[...,
 
     with pytest.raises(ModelError, match="not finite numbers"):
         make(engine=Lost(make().model)).translate("ba be")
+
+
+def test_a_text_of_several_sentences_goes_sentence_by_sentence_where_the_model_knows_no_other(
+    make: Callable[..., Translator],
+) -> None:
+    translator = make(by_sentence=True)
+    sentences = ["Ba be.", "Gugu dada!", "Bibo baba?"]
+    assert translator.translate(" ".join(sentences)) == " ".join(translator.translate(sentences))
+    assert translator.translate("\n".join(sentences)) == " ".join(translator.translate(sentences))
+    assert make().translate(" ".join(sentences)) != translator.translate(" ".join(sentences))

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -17,12 +19,29 @@ from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.errors import TransduceError
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"transduce {version('transduce')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
-    help="Train your own translator: two text files in, a Transformer out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def about(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Train your own translator: two text files in, a Transformer out."""
+
+
 for command in (train, translate, inspect, evaluate, info, shrink, serve, demo):
     app.command()(command)
 app.add_typer(data, name="data")
@@ -38,8 +57,11 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (TransduceError, OSError) as error:
+    except TransduceError as error:
         _complain(str(error))
+        sys.exit(2)
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(2)
     except Exception as error:
         if os.environ.get("TRANSDUCE_DEBUG"):

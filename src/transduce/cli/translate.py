@@ -66,6 +66,12 @@ def translate(
     if resume and not (output and words):
         raise ConfigError("--resume needs --output and files to read: it goes on where the output file ends")
     inputs = [as_input(word) for word in words or []] or [STANDARD_INPUT]
+    if (
+        output
+        and output.exists()
+        and any(isinstance(one, Path) and one != STANDARD_INPUT and output.samefile(one) for one in inputs)
+    ):
+        raise ConfigError(f"--output would overwrite {output}, which is being read; name another file")
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     found = find_model(model)
     if found.parent.name == "checkpoints" and found != model:

@@ -35,6 +35,8 @@ class DataConfig:
     """Training pairs, e.g. "pairs.tsv", ["a.tsv", "b.jsonl"] or [["source.txt", "target.txt"]]."""
     valid: tuple[tuple[str, ...], ...] = ()
     """Validation pairs, likewise; without them training goes on unjudged."""
+    by_sentence: bool = False
+    """Every text is one sentence. Then a text of several is translated sentence by sentence."""
     reverse: bool = False
     """Read the second side of every pair as the source."""
     max_length: int = 256

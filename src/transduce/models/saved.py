@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from transduce.config import build, to_table
-from transduce.disk import flush_folder
+from transduce.disk import MANIFEST, damaged_file, flush_folder
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
@@ -54,14 +54,20 @@ def save_model(
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
     """Write tensors by their names; OSError where the disk does not take them."""
+    path.touch()
+    mode = path.stat().st_mode  # as others have it; safetensors would let nobody else read the file
     try:
         save_file({name: x.contiguous() for name, x in tensors.items()}, path)
+        path.chmod(mode)
     except SafetensorError as error:
         raise OSError(f"{path}: {error}") from None
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Read a model folder, which may come from anywhere: what does not fit together is refused before it is built."""
+    is_checkpoint = (folder / MANIFEST).exists()
+    if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, TOKENIZER), others=False)):
+        raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or train it further")
     card = read_card(folder)
     shapes = weight_shapes(folder / WEIGHTS, card["precision"])
     tokenizer = Tokenizer.load(folder / TOKENIZER)

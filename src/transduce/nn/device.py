@@ -12,5 +12,7 @@ def pick_device(name: str) -> torch.device:
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {name} cannot be used: {str(error).splitlines()[0]}") from None
+        known = name.partition(":")[0] in ("cpu", "cuda", "mps")
+        reason = str(error).splitlines()[0] if known else "there are auto, cpu, cuda, cuda:1 ..."
+        raise ConfigError(f"device {name} cannot be used: {reason}") from None
     return torch.device(name)

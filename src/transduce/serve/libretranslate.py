@@ -1,6 +1,7 @@
 """The interface of LibreTranslate, so that its clients work unchanged: POST /translate, GET /languages."""
 
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -12,7 +13,8 @@ from transduce.serve.keys import Keys
 from transduce.serve.markup import Markup
 from transduce.serve.refusals import Refusal
 
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_URLENCODED = "application/x-www-form-urlencoded"
+_FORMS = (_URLENCODED, "multipart/form-data")
 _MOST_FIELDS = 1000
 
 
@@ -113,14 +115,28 @@ async def _read(request: Request) -> TranslateRequest:
         return await read_json(TranslateRequest, request)
     if kind not in _FORMS:
         raise Refusal(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
-    async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=2**31) as form:
-        fields: dict[str, Any] = {name: form[name] for name in form}
-        if len(form.getlist("q")) > 1:
-            fields["q"] = form.getlist("q")
+    pairs = await _urlencoded(request) if kind == _URLENCODED else await _multipart(request)
+    fields: dict[str, Any] = dict(pairs)
+    if len(several := [value for name, value in pairs if name == "q"]) > 1:
+        fields["q"] = several
     try:
         return TranslateRequest.model_validate(fields)
     except ValidationError as error:
         raise Refusal(400, complaint(error)) from None
+
+
+async def _urlencoded(request: Request) -> list[tuple[str, Any]]:
+    """The fields of a form. Many send UTF-8 as it is (`curl -d`), which Starlette would read as Latin-1."""
+    try:
+        text = (await request.body()).decode()
+        return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise Refusal(400, f"the form is not UTF-8, or has more than {_MOST_FIELDS:,} fields") from None
+
+
+async def _multipart(request: Request) -> list[tuple[str, Any]]:
+    async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=2**31) as form:
+        return form.multi_items()
 
 
 def _filled(pages: list[Markup], found: list[list[str]]) -> list[list[str]]:

@@ -91,7 +91,7 @@ def _train(
         run.begin(recipe, tokenizer)
         run.metrics.start_at(progress.step)
     if progress.step >= config.steps and (scores := run.finished_scores(progress.step)) is not None:
-        display.say(f"{run.model} is finished; raise train.steps above {config.steps:,} to train it further")
+        display.say(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
         return Outcome(run.path, progress.step, True, None, scores)
 
     facts = facts_of(recipe, prepared)

@@ -73,6 +73,7 @@ class TrainConfig:
             require(getattr(self, name) >= 1, f"{name} must be at least 1")
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
+        require(self.cooldown <= self.steps, "cooldown must be at most steps")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
@@ -105,6 +106,7 @@ class Recipe:
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.cooldown", "train.start_from", "data.train", "data.valid"),
+    "data.by_sentence",
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from transduce.config import require, to_table
 from transduce.data.prepare import Prepared
 from transduce.errors import ConfigError, RunError
-from transduce.models.card import TOKENIZER, find_model
+from transduce.models.card import TOKENIZER, find_model, read_card
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -28,7 +28,18 @@ def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer
     start = recipe.train.start_from
     if not start:
         return recipe.tokenizer
-    return Tokenizer.load(run.tokenizer if run.begun else find_model(Path(start)) / TOKENIZER)
+    if run.begun:
+        return Tokenizer.load(run.tokenizer)
+    folder = find_model(Path(start))
+    _require_sizes(recipe, folder)  # before all text is read
+    return Tokenizer.load(folder / TOKENIZER)
+
+
+def _require_sizes(recipe: Recipe, folder: Path) -> None:
+    there = {**read_card(folder)["model"], "dropout": None}
+    here = {**to_table(recipe.model), "dropout": None}
+    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
+        raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(unequal)}; set the same here")
 
 
 def new_model(
@@ -39,20 +50,12 @@ def new_model(
     model = EncoderDecoder(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.embedding.positions.require(recipe.data.max_length + 1)
     if recipe.train.start_from and not run.begun:  # then it has weights of its own, and the other may be gone
-        _start_from(model, Path(recipe.train.start_from))
+        start = load_model(find_model(Path(recipe.train.start_from)), device)
+        model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
         require(processes.count > 1, "train.shard spreads a model over processes: start them with torchrun")
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
-
-
-def _start_from(model: EncoderDecoder, path: Path) -> None:
-    """Give the model the weights of another of the same sizes."""
-    start = load_model(find_model(path), model.embedding.weight_VD.device).model
-    there, here = (to_table(replace(config, dropout=0.0)) for config in (start.config, model.config))
-    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
-        raise ConfigError(f"train.start_from: {path} has other sizes: {', '.join(unequal)}; set the same here")
-    model.load_state_dict(start.state_dict())
 
 
 def settle_batch_tokens(
@@ -92,6 +95,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     src_tokens, tgt_tokens = prepared.train.index["tokens"]
     return {
         "max_length": recipe.data.max_length,
+        "by_sentence": recipe.data.by_sentence,
         "search": to_table(recipe.search),
         "data": {
             "train": [list(files) for files in recipe.data.train],
