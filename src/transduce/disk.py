@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Collection
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -21,6 +23,20 @@ def write_whole(path: Path, content: bytes) -> None:
         work.replace(path)
     finally:
         work.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name when the block is left without an error, and is gone otherwise."""
+    work = path.with_name(f".{path.name}.tmp")
+    shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
+    try:
+        work.mkdir(parents=True)
+        yield work
+        flush_folder(work)
+        work.rename(path)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def flush_folder(folder: Path) -> None:

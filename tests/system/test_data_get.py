@@ -141,13 +141,13 @@ def test_a_command_that_gave_up_goes_on_where_it_was(desk: Desk) -> None:
     assert "Run the same command again" in message
     assert not desk.out.exists()
     desk.mirror.requests.clear()
-    (desk.folder / "data" / "wmt14-en-de-archives" / ".work" / "raw").mkdir(
-        parents=True
-    )  # as if it had been killed while unpacking
+    killed = desk.folder / "data" / "wmt14-en-de-archives" / ".unpacked"  # while it was unpacking
+    killed.mkdir(parents=True)
     assert desk.get_again().code == 0
     assert sorted(path.name for path in desk.out.parent.iterdir()) == ["wmt14-en-de", "wmt14-en-de-archives"]
     assert desk.mirror.requests[0] == (COMMON_CRAWL, "bytes=100-")
     assert len(desk.mirror.requests) == 3
+    assert not killed.exists()
 
 
 def test_a_wrong_byte_is_never_unpacked(desk: Desk) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from transduce.config import build, to_table
-from transduce.disk import MANIFEST, damaged_file, flush_folder
+from transduce.disk import MANIFEST, damaged_file, whole_folder
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
@@ -111,16 +110,10 @@ def shrink_model(folder: Path, out: Path) -> None:
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     saved = load_model(folder)
-    work = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    try:
+    with whole_folder(out) as work:
         save_model(work, saved.model, saved.tokenizer, saved.facts, precision="int8")
         if notes := read_notes(folder):
             (work / NOTES).write_text(notes, encoding="utf-8")
-        flush_folder(work)
-        work.rename(out)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)  # there only if something went wrong
 
 
 def _count(number: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from transduce.data.get.catalogue import Corpus
 from transduce.data.get.clean import Cleaner, tidy
 from transduce.data.get.unpack import unpack
-from transduce.disk import MANIFEST, damaged_file, flush_folder, write_manifest
+from transduce.disk import MANIFEST, damaged_file, whole_folder, write_manifest
 from transduce.errors import DataError
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 
@@ -39,24 +39,21 @@ def check_made(corpus: Corpus, out: Path) -> None:
 
 
 def make(corpus: Corpus, archives: Path, out: Path, say: Callable[[str], None]) -> None:
-    """Unpack, clean and write beside the archives; what is finished then gets its place."""
-    work = archives / ".work"
-    shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
-    raw, text = work / "raw", work / "text"
+    """Unpack beside the archives, then clean and write."""
+    raw = archives / ".unpacked"
+    shutil.rmtree(raw, ignore_errors=True)  # left by a process that was killed
     try:
         say("unpacking")
         for archive in corpus.archives:
             members = [member for pair in (*archive.train, *archive.valid, *archive.test) for member in pair]
             unpack(archives / archive.name, {member: raw / archive.name / member for member in members})
-        text.mkdir()
-        _write_text(corpus, raw, text, say)
-        write_manifest(text)
-        flush_folder(text)
-        text.rename(out)
+        with whole_folder(out) as text:
+            _write_text(corpus, raw, text, say)
+            write_manifest(text)
     except DataError as error:  # lines are told by their archive, as the unpacked files are gone when this is read
         raise DataError(str(error).replace(f"{raw}/", "")) from None
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(raw, ignore_errors=True)
 
 
 def _write_text(corpus: Corpus, raw: Path, text: Path, say: Callable[[str], None]) -> None:
