@@ -29,6 +29,14 @@ def test_it_knows_everyday_words(engine: str, text: str, word: str) -> None:
     assert word in Translator.load(engine=engine).translate(text)
 
 
+def test_it_leaves_no_sentence_of_a_paragraph_out() -> None:
+    text = "My name is Tom. I live in Boston. We have a dog. He is very old. On Sundays we visit our grandmother. I am happy."
+    german = Translator.load().translate(text)
+    assert german.count(".") == text.count(".")
+    for word in ("Tom", "Boston", "Hund", "alt", "Großmutter", "glücklich"):
+        assert word in german
+
+
 def test_it_is_small() -> None:
     files = {path.name: path.stat().st_size for path in BOX.iterdir()}
     assert files.keys() == {"README.md", "model.json", "model.safetensors", "tokenizer.model"}

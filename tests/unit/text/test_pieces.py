@@ -67,3 +67,15 @@ def test_no_piece_is_white_space_alone() -> None:
 
 def test_what_can_never_fit_comes_in_single_characters() -> None:
     assert split_long("abc", lambda part: False) == ["a", "b", "c"]
+
+
+def test_a_text_without_end_is_looked_at_a_few_times_only() -> None:
+    read = 0
+
+    def fits(text: str) -> bool:
+        nonlocal read
+        read += len(text)
+        return len(text) <= 100
+
+    assert split_long("x" * 20_000, fits) == ["x" * 100] * 200
+    assert read < 50 * 20_000
