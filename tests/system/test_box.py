@@ -30,7 +30,9 @@ def test_it_knows_everyday_words(engine: str, text: str, word: str) -> None:
 
 
 def test_it_leaves_no_sentence_of_a_paragraph_out() -> None:
-    text = "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."
+    text = (
+        "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."
+    )
     german = Translator.load().translate(text)
     assert german.count(".") == text.count(".")
     for word in ("Tom", "Boston", "Hund", "alt", "Großmutter", "glücklich"):
