@@ -53,11 +53,11 @@ def _jsonl_row(source: str, target: str) -> str:
 
 def _open(path: Path, compression: str) -> BinaryIO:
     if compression == ".gz":
-        return cast(BinaryIO, gzip.open(path, "wb"))
+        # Level 3 takes less than half the time of 6, for a tenth more bytes; without a time, files are alike.
+        return cast(BinaryIO, gzip.GzipFile(path, "wb", 3, mtime=0))
     if compression == ".xz":
-        return cast(
-            BinaryIO, lzma.open(path, "wb", preset=1)
-        )  # the default is ten times slower, for a fifth of the size
+        # The default is ten times slower, for a fifth of the size.
+        return cast(BinaryIO, lzma.open(path, "wb", preset=1))
     if compression == ".zst":
         return cast(BinaryIO, zstandard_for(path).open(path, "wb"))
     return path.open("wb")
