@@ -1,0 +1,122 @@
+"""What a user does wrong: one line that says what and where, and exit code 2."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "words_of_message"),
+    [
+        (["--src", "nothing.src", "--tgt", "valid.tgt"], ["nothing.src", "o such file"]),
+        (["--src", "train.src", "--tgt", "valid.tgt"], ["train.src has 300 lines", "valid.tgt has 20"]),
+        (["--src", "train.src"], ["1 source files but 0 target files"]),
+        (["--train", "valid.src"], ["valid.src: cannot tell its format", ".tsv"]),
+        ([], ["no training text", "--src"]),
+        (["--src", "valid.src", "--tgt", "valid.tgt", "--preset", "tinny"], ["no preset tinny", "did you mean tiny?"]),
+        (["--set", "train.stepz=5"], ["unknown key stepz", "did you mean steps?", "valid keys: accumulate"]),
+        (["--set", "train.steps=many"], ["steps must be a whole number, not 'many'"]),
+        (["--set", "train.steps=0"], ["steps must be at least 1"]),
+        (["--set", "train.steps"], ["--set train.steps: write it as section.key=value"]),
+        (["--src", "valid.src", "--tgt", "valid.tgt", "--set", "train.device=quantum"], ["device quantum"]),
+        (["nothing.toml"], ["nothing.toml: no such file"]),
+        (["valid.src"], ["valid.src: not valid TOML"]),
+    ],
+)
+def test_a_mistake_in_training_is_one_line(
+    transduce: Any, trained: Any, tmp_path: Path, words: list[str], words_of_message: list[str]
+) -> None:
+    message = complaint(transduce("train", *words, "--out", tmp_path / "run", cwd=trained.folder))
+    for part in words_of_message:
+        assert part in message
+
+
+def test_training_without_a_place_is_refused(transduce: Any, trained: Any) -> None:
+    words = ("train", "--src", "valid.src", "--tgt", "valid.tgt")
+    assert "--out" in complaint(transduce(*words, cwd=trained.folder))
+
+
+@pytest.mark.parametrize("command", ["translate", "info"])
+@pytest.mark.parametrize(
+    ("damage", "words_of_message"),
+    [
+        ("no folder", "run: no such folder"),
+        ("empty folder", "no model here yet"),
+        ("truncated weights", "model.safetensors"),
+        ("empty weights", "model.safetensors"),
+        ("no weights", "model.safetensors"),
+        ("card of garbage", "model.json"),
+        ("card of bytes", "model.json"),
+        ("card of a list", "model.json"),
+        ("card without sizes", "model.json"),
+        ("card with a number for sizes", "model.json"),
+        ("card of the future", "newer transduce"),
+    ],
+)
+def test_a_damaged_model_is_one_line(
+    transduce: Any, trained: Any, tmp_path: Path, command: str, damage: str, words_of_message: str
+) -> None:
+    model = tmp_path / "run" / "model"
+    if damage != "no folder":
+        model.mkdir(parents=True)
+    if damage not in ("no folder", "empty folder"):
+        shutil.copytree(trained.run / "model", model, dirs_exist_ok=True)
+        card, weights = model / "model.json", model / "model.safetensors"
+        whole = weights.read_bytes()
+        {
+            "truncated weights": lambda: weights.write_bytes(whole[: len(whole) // 2]),
+            "empty weights": lambda: weights.write_bytes(b""),
+            "no weights": weights.unlink,
+            "card of garbage": lambda: card.write_text("garbage"),
+            "card of bytes": lambda: card.write_bytes(b"\xff\x00"),
+            "card of a list": lambda: card.write_text("[1]"),
+            "card without sizes": lambda: card.write_text('{"format": 1}'),
+            "card with a number for sizes": lambda: card.write_text(
+                '{"format": 1, "architecture": "encoder_decoder", "vocab_size": 350, "model": 5}'
+            ),
+            "card of the future": lambda: card.write_text('{"format": 99}'),
+        }[damage]()
+    assert words_of_message in complaint(transduce(command, "-m", "run", stdin="ba\n", cwd=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "words_of_message"),
+    [
+        ({"d_model": 64}, "model.safetensors: does not fit model.json"),
+        ({"d_model": "wide"}, "d_model must be a whole number"),
+        ({"width": 64}, "unknown key width"),
+    ],
+)
+def test_weights_that_do_not_fit_the_card_are_one_line(
+    transduce: Any, trained: Any, tmp_path: Path, change: dict[str, Any], words_of_message: str
+) -> None:
+    model = shutil.copytree(trained.run / "model", tmp_path / "model")
+    card = json.loads((model / "model.json").read_text())
+    card["model"] |= change
+    (model / "model.json").write_text(json.dumps(card))
+    assert words_of_message in complaint(transduce("translate", "-m", "model", stdin="ba\n", cwd=tmp_path))
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", None])
+def test_a_damaged_vocabulary_is_one_line(transduce: Any, trained: Any, tmp_path: Path, damage: bytes | None) -> None:
+    model = shutil.copytree(trained.run / "model", tmp_path / "model")
+    if damage is None:
+        (model / "tokenizer.model").unlink()
+    else:
+        (model / "tokenizer.model").write_bytes(damage)
+    assert "tokenizer.model" in complaint(transduce("translate", "-m", "model", stdin="ba\n", cwd=tmp_path))
+
+
+def test_a_bad_device_for_translating_is_one_line(transduce: Any, trained: Any) -> None:
+    outcome = transduce("translate", "-m", "run", "--device", "quantum", stdin="ba\n", cwd=trained.folder)
+    assert "device quantum cannot be used" in complaint(outcome)
+
+
+@pytest.mark.parametrize("words", [["--beam", "0"], ["--sample", "--temperature", "0"], ["--max-extra", "-1"]])
+def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, words: list[str]) -> None:
+    outcome = transduce("translate", "-m", "run", *words, stdin="ba\n", cwd=trained.folder)
+    assert "must be" in complaint(outcome)

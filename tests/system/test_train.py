@@ -1,0 +1,263 @@
+"""`transduce train`, and the same from Python: what a run holds, and where its time goes."""
+
+import gzip
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint, content, copied, metrics, sets
+from safetensors.numpy import load_file
+
+# Training
+
+
+def test_a_run_holds_what_a_run_should_hold(trained: Any) -> None:
+    run = trained.run
+    assert sorted(path.name for path in run.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.toml",
+        "metrics.jsonl",
+        "model",
+        "report.html",
+        "tokenizer.model",
+    ]
+    assert sorted(path.name for path in (run / "model").iterdir()) == [
+        "model.json",
+        "model.safetensors",
+        "tokenizer.model",
+    ]
+    checkpoints = run / "checkpoints"
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["best", "step-20", "step-40", "step-60"]
+    assert os.readlink(checkpoints / "best") in ("step-20", "step-40", "step-60")
+    assert (run / "model" / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
+
+
+def test_every_checkpoint_is_what_its_manifest_says(trained: Any) -> None:
+    for step in (20, 40, 60):
+        folder = trained.run / "checkpoints" / f"step-{step}"
+        manifest = json.loads((folder / "manifest.json").read_text())
+        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+        assert {"model.safetensors", "optimizer.safetensors", "state.json", "model.json"} <= manifest.keys()
+        assert {name: digest for name, digest in found.items() if name != "manifest.json"} == manifest
+
+
+def test_the_resolved_settings_are_written_down(trained: Any) -> None:
+    config = tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))
+    assert config["data"]["train"] == [[str(trained.folder / "train.src"), str(trained.folder / "train.tgt")]]
+    assert (config["model"]["d_model"], config["model"]["dropout"], config["train"]["steps"]) == (32, 0.1, 60)
+
+
+def test_every_measurement_is_written_down(trained: Any) -> None:
+    records = metrics(trained.run)
+    assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 61))
+    assert [record["step"] for record in records if record["kind"] == "valid"] == [20, 40, 60]
+    assert [record["step"] for record in records if record["kind"] == "final"] == [60]
+    losses = [record["loss"] for record in records if record["kind"] == "train"]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert losses[-1] < losses[0] - 1
+
+
+def test_training_speaks_on_stderr_and_says_what_it_made(trained: Any) -> None:
+    assert trained.outcome.out == ""
+    assert "300 pairs" in trained.outcome.err
+    assert "step 60/60  loss " in trained.outcome.err
+    assert "finished: run/model (mean of 3 checkpoints" in trained.outcome.err
+
+
+def test_the_finished_model_is_the_mean_of_the_last_checkpoints(trained: Any) -> None:
+    parts = [load_file(trained.run / f"checkpoints/step-{step}/model.safetensors") for step in (20, 40, 60)]
+    for name, mean in load_file(trained.run / "model/model.safetensors").items():
+        assert mean == pytest.approx(sum(part[name].astype("float64") for part in parts) / 3, abs=1e-6)
+
+
+def test_the_same_command_again_finds_the_run_finished(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    outcome = transduce(*trained.words, "--out", run, cwd=tmp_path)
+    assert outcome.code == 0
+    assert "finished" in outcome.err
+    assert "step 60/60" not in outcome.err
+    before, after = content(trained.run), content(run)
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {"metrics.jsonl", "report.html"}
+
+
+def test_the_same_command_again_adds_nothing_to_the_record(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    transduce(*trained.words, "--out", run, cwd=tmp_path)
+    assert content(run) == content(trained.run)
+
+
+def test_a_finished_run_goes_on_when_steps_are_raised(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    outcome = transduce(*trained.words, *sets(steps=63), "--out", run, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert f"resuming from {run}/checkpoints/step-60" in outcome.err
+    assert "step 61/63" in outcome.err
+    assert "step 60/" not in outcome.err
+    steps = [record["step"] for record in metrics(run) if record["kind"] == "train"]
+    assert steps == list(range(1, 64))
+    assert json.loads((run / "model/model.json").read_text())["facts"]["steps"] == 63
+
+
+def test_a_recipe_with_a_tsv_trains_under_its_own_name(
+    transduce: Any, trained: Any, toy_pairs: Any, tmp_path: Path
+) -> None:
+    lines = "".join(f"{src}\t{tgt}\n" for src, tgt in toy_pairs[:50])
+    (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
+    model = tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))["model"]
+    (tmp_path / "backwards.toml").write_text(
+        'preset = "tiny"\n[data]\ntrain = "pairs.tsv"\nreverse = true\n[tokenizer]\nvocab_size = 320\n'
+        "[train]\nsteps = 9\nsave_every = 1\nkeep = 2\naverage = 1\nbatch_tokens = 300\n[model]\n"
+        + "".join(f"{name} = {json.dumps(value)}\n" for name, value in model.items())
+    )
+    outcome = transduce("train", "backwards.toml", *sets(steps=3), cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    run = tmp_path / "runs" / "backwards"
+    config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+    assert config["train"]["steps"] == 3
+    assert config["data"]["reverse"] is True
+    assert config["data"]["train"] == [["pairs.tsv"]]
+    checkpoints = {path.name for path in (run / "checkpoints").iterdir()}
+    assert {"step-2", "step-3"} <= checkpoints
+    assert "step-1" not in checkpoints
+    weights = [(run / folder / "model.safetensors").read_bytes() for folder in ("model", "checkpoints/step-3")]
+    assert weights[0] == weights[1]
+
+
+def test_changed_settings_are_refused_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    outcome = transduce(*trained.words, *sets(seed=5, steps=80), "--out", run, cwd=tmp_path)
+    message = complaint(outcome)
+    assert "train.seed (there 1, here 5)" in message
+    assert "train.steps" not in message
+    assert "another --out" in message
+    assert content(run) == content(trained.run)
+
+
+def test_changed_text_is_refused_in_the_same_folder(
+    transduce: Any, trained: Any, toy_pairs: Any, tmp_path: Path
+) -> None:
+    words = [word.replace(str(trained.folder), str(tmp_path)) for word in trained.words]
+    for name in ("train.src", "train.tgt", "valid.src", "valid.tgt"):
+        shutil.copy(trained.folder / name, tmp_path)
+    assert transduce(*words, *sets(steps=1), "--out", "run", cwd=tmp_path).code == 0
+    for name in ("train.src", "train.tgt"):
+        (tmp_path / name).write_text("other words entirely\n" * 300)
+    line = complaint(transduce(*words, *sets(steps=2), "--out", "run", cwd=tmp_path))
+    assert "the training text has changed" in line
+    assert str(tmp_path / "train.src") in line
+    assert str(tmp_path / "train.tgt") in line
+
+
+def test_a_folder_that_holds_other_things_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters/dear.txt").write_text("Dear")
+    outcome = transduce(*trained.words, "--out", "letters", cwd=tmp_path)
+    assert "letters holds other things and no run" in complaint(outcome)
+    assert content(tmp_path / "letters") == {"dear.txt": b"Dear"}
+
+
+def test_a_mistyped_file_name_can_be_corrected_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    mistyped = [word.replace("train.src", "trian.src") for word in trained.words]
+    assert "trian.src" in complaint(transduce(*mistyped, "--out", "run", cwd=tmp_path))
+    outcome = transduce(*trained.words, *sets(steps=1), "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+
+
+def test_training_that_diverges_says_so_and_keeps_no_ruined_checkpoint(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    changes = sets(learning_rate_scale="1e30", steps=10, log_every=10, save_every=5)
+    outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 2, outcome.err
+    assert "train.learning_rate_scale" in outcome.err.splitlines()[-1]
+    for path in (tmp_path / "run/checkpoints").glob("step-*/model.safetensors"):
+        assert all(math.isfinite(float(x.sum())) for x in load_file(path).values())
+
+
+def test_validation_text_of_overlong_pairs_alone_is_no_crash(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "long.tsv").write_text(("ba be bi " * 30 + "\t" + "x " * 40 + "\n") * 3)
+    words = trained.words[: trained.words.index("--valid-src")]
+    rest = trained.words[trained.words.index("--preset") :]
+    outcome = transduce(
+        *words,
+        "--valid",
+        "long.tsv",
+        *rest,
+        *sets(steps=1),
+        "--set",
+        "data.max_length=20",
+        "--out",
+        "run",
+        cwd=tmp_path,
+    )
+    assert outcome.code in (0, 2), outcome.err
+    assert "internal error" not in outcome.err
+
+
+def test_words_cut_anew_never_exceed_the_positions_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    positions = ["--set", "data.max_length=12", "--set", "model.max_positions=13"]
+    outcome = transduce(*trained.words, *sets(steps=3, bpe_dropout=0.9), *positions, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+
+
+# Where the time goes
+
+
+def test_a_profile_is_a_table_and_a_trace(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    outcome = transduce(
+        *trained.words, "--profile", "--set", "train.steps=16", "--out", tmp_path / "run", cwd=trained.folder
+    )
+    assert outcome.code == 0, outcome.err
+    table = (tmp_path / "run" / "profile" / "table.txt").read_text()
+    assert "ms a step on cpu" in table
+    assert "aten::addmm" in table
+    with gzip.open(tmp_path / "run" / "profile" / "trace.json.gz") as trace:
+        assert json.load(trace)["traceEvents"]
+
+
+def test_a_run_too_short_for_a_profile_says_so(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    outcome = transduce(
+        *trained.words, "--profile", "--set", "train.steps=2", "--out", tmp_path / "run", cwd=trained.folder
+    )
+    assert outcome.code == 0, outcome.err
+    assert "no profile: it takes 15 steps, and there were 2" in outcome.err
+
+
+# The same from Python
+
+
+def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    pair = {"src": trained.folder / "train.src", "tgt": trained.folder / "train.tgt"}
+    sizes = {"model.d_model": 32, "model.d_ff": 64, "train.batch_tokens": 256, "tokenizer.vocab_size": 350}
+
+    from transduce import Translator, train
+
+    outcome = train(tmp_path / "run", **pair, preset="tiny", settings={**sizes, "train.steps": 2})
+    translator = Translator.load(tmp_path / "run", beam=2)
+    outputs = translator.translate(["ba be", "gugu dada"])
+    alone = translator.translate("ba be")
+
+    assert (outcome.finished, outcome.step, outcome.stop_signal) == (True, 2, None)
+    assert len(outputs) == 2
+    assert outputs[0] == alone
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_the_public_names_are_there_and_no_others_are_promised() -> None:
+    import transduce
+
+    assert sorted(transduce.__all__) == transduce.__all__
+    assert all(getattr(transduce, name) for name in transduce.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = transduce.nonsense
