@@ -22,6 +22,7 @@ from transduce.engines.native import native
 from transduce.engines.native.library import load_library
 from transduce.engines.native.native import NativeEngine
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # there, through Triton's interpreter
 V = 300
 SIZES: dict[str, Any] = {
     "encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 1, "dropout": 0.0,
@@ -45,7 +46,7 @@ def some_jobs(number: int, longest: int = 8, vocab_size: int = V) -> list[Job]:
 
 
 def gpu_engine(model: EncoderDecoder) -> Engine:
-    return gpu.GpuEngine(model, torch.float32)
+    return gpu.GpuEngine(copy.deepcopy(model).to(DEVICE), torch.float32)
 
 
 def native_engine(model: EncoderDecoder) -> Engine:
