@@ -54,9 +54,6 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     try:
         app()
-    except BrokenPipeError:  # whoever read our output has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except TransduceError as error:
         _complain(str(error))
         sys.exit(2)
