@@ -9,7 +9,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -120,9 +120,9 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
+def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] = ()) -> Any:
     def wrong(wanted: str) -> ConfigError:
-        return ConfigError(f"{where}: {key} must be {wanted}, not {value!r}")
+        return ConfigError(f"{where}: {key} must be {' or '.join([wanted, *words])}, not {value!r}")
 
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
@@ -134,7 +134,7 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
         if value in words:
             return value
         (inner,) = (arg for arg in get_args(hint) if arg is not types.NoneType and get_origin(arg) is not Literal)
-        return _convert(inner, value, where, key)
+        return _convert(inner, value, where, key, words)
     if origin is Literal:
         if value not in get_args(hint):
             raise wrong("one of " + ", ".join(map(str, get_args(hint))))

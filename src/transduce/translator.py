@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, repeat
+from itertools import accumulate, chain, count, islice, repeat
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -132,6 +132,8 @@ class Translator:
         `prefixes` are beginnings the outputs must have. A text beyond the model's length is translated in pieces, or
         refused with its line number, counted from `first_line`. An empty text stays empty.
         """
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
         return list(self.stream(texts, prefixes=prefixes, align=align, long=long, first_line=first_line, **options))
 
     def stream(
@@ -145,10 +147,14 @@ class Translator:
         window: int = 8192,
         **options: Any,
     ) -> Iterator[list[Translation]]:
-        """The same one by one, for any number of texts: at most twice `window` of them are in memory."""
+        """The same one by one, for any number of texts: at most twice `window` of them are in memory.
+
+        There may be more prefixes than texts.
+        """
         config = replace(self.config, **options)
         session = self.engine_for(config).begin(config)
-        source = enumerate(zip(texts, prefixes or repeat(""), strict=False), start=first_line)
+        beginnings = repeat("") if prefixes is None else prefixes
+        source = enumerate(zip(texts, beginnings, strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet given back
         place_of: dict[int, tuple[_Line, int]] = {}  # of each job, by its key: its line, and which part of it
         keys, more = count(first_line), True
@@ -177,11 +183,11 @@ class Translator:
                 [job for line in done for job in line.jobs], [best for line in done for best in line.outputs], align
             )
             for line in done:
-                yield _join([next(outputs) for _ in line.jobs])
+                yield _best_with_best(line.jobs, [next(outputs) for _ in line.jobs])
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that alignments point to."""
-        return self.tokenizer.pieces(self.tokenizer.encode(text))
+        return self.tokenizer.pieces([token for job in self.jobs(text) for token in job.tokens])
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """What searches in this way: `engine`, or `plain` where that cannot."""
@@ -237,18 +243,25 @@ class Translator:
         return self.model.embedding.weight_VD.device
 
 
-def _join(parts: list[list[Translation]]) -> list[Translation]:
-    """The translations of a line from those of its pieces: best with best, second with second."""
+def _best_with_best(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:
+    """The translations of a line from those of its parts: best with best, second with second."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
-    if len(parts) == 1:
-        return parts[0]
-    return [
-        Translation(
-            text=" ".join(piece.text for piece in rank),
-            score=sum(piece.score for piece in rank),
-            log_prob=sum(piece.log_prob for piece in rank),
-            tokens=[token for piece in rank for token in piece.tokens],
-        )
-        for rank in zip(*parts, strict=False)
+    return [join(" ".join(part.text for part in rank), jobs, rank) for rank in zip(*parts, strict=False)]
+
+
+def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
+    """The translation of a text whose parts were translated as these jobs; their source tokens lie end to end."""
+    starts = accumulate((len(job.tokens) for job in jobs), initial=0)
+    aligned = [
+        [start + place for place in part.alignment]
+        for start, part in zip(starts, parts, strict=False)
+        if part.alignment is not None
     ]
+    return Translation(
+        text=text,
+        score=sum(part.score for part in parts),
+        log_prob=sum(part.log_prob for part in parts),
+        tokens=[token for part in parts for token in part.tokens],
+        alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(parts) else None,
+    )

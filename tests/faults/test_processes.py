@@ -112,7 +112,7 @@ def test_where_one_process_has_too_little_memory_all_split(transduce: Any, small
 @pytest.mark.parametrize(
     ("owner", "name", "seconds"),
     [
-        ("transduce.training.validate:Validation", "_sums", 3600),
+        ("transduce.training.validation:Validation", "_sums", 3600),
         ("transduce.training.checkpoint", "save_model", 1),
         ("transduce.training.learner:Learner", "gradients", 1),
     ],

@@ -17,7 +17,7 @@ PHASES = {
     "start-up": ("transduce.training.loop", "prepare", HOURS),
     "loading": ("transduce.training.loop", "resume", HOURS),
     "training": ("transduce.training.learner:Learner", "gradients", STEP),
-    "validation": ("transduce.training.validate:Validation", "_sums", HOURS),
+    "validation": ("transduce.training.validation:Validation", "_sums", HOURS),
     "translating": ("transduce.translator:Translator", "translate", HOURS),
     "saving": ("transduce.training.checkpoint", "save_model", STEP),
     "pruning": ("transduce.training.milestones", "prune", STEP),

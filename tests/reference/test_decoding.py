@@ -533,6 +533,16 @@ def test_no_output_repeats_itself_under_the_guard(beam: int) -> None:
         assert free == search(decoder, names, limits, SearchConfig(beam=beam, no_repeat=9))
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prefix_may_repeat_itself_under_the_guard(beam: int) -> None:
+    config, prefix = SearchConfig(beam=beam, no_repeat=1), [5, 5, 5]
+    ((best,),) = search(TableDecoder(0), ["a"], [8], config, prefixes=[prefix])
+    assert best.tokens[:3] == prefix
+    rest = best.tokens[3:]
+    assert 5 not in rest
+    assert len(rest) == len(set(rest))
+
+
 def test_the_smallest_share_still_leaves_the_likeliest_word() -> None:
     log_prob_RV = torch.tensor([[0.1, 0.7, 0.2]]).log()
     assert sampler(1.0, 0, 5e-324, 1, "cpu")(log_prob_RV).tolist() == [1]

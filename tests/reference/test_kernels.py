@@ -20,7 +20,7 @@ from transduce.nn.attention import attend
 from transduce.nn.heads import split_heads
 from transduce.nn.segments import TILE, Segments, group_segments, most_groups, pack_tokens
 from transduce.text.tokenizer import PAD
-from transduce.training.learner import begin_moments
+from transduce.training.checkpoint import begin_moments
 from transduce.training.loss import smoothed_cross_entropy
 
 pytest.importorskip("triton")

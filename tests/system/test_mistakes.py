@@ -20,6 +20,7 @@ from commands import complaint
         (["--src", "valid.src", "--tgt", "valid.tgt", "--preset", "tinny"], ["no preset tinny", "did you mean tiny?"]),
         (["--set", "train.stepz=5"], ["unknown key stepz", "did you mean steps?", "valid keys: accumulate"]),
         (["--set", "train.steps=many"], ["steps must be a whole number, not 'many'"]),
+        (["--set", "train.batch_tokens=Auto"], ["batch_tokens must be a whole number or auto, not 'Auto'"]),
         (["--set", "train.steps=0"], ["steps must be at least 1"]),
         (["--set", "train.steps"], ["--set train.steps: write it as section.key=value"]),
         (["--src", "valid.src", "--tgt", "valid.tgt", "--set", "train.device=quantum"], ["device quantum"]),

@@ -43,11 +43,15 @@ def test_a_run_goes_on_without_the_model_it_started_from(transduce: Any, trained
     again = fine_tune(transduce, tmp_path, *words, "--set", "train.steps=2")
     assert again.code == 0, again.err
     assert "resuming from" in again.err
+    without = fine_tune(transduce, tmp_path, *ONE_SMALL_STEP)
+    assert without.code == 2
+    assert "train.start_from (there start, here None)" in without.err.splitlines()[-1]
 
 
 def test_what_cannot_be_started_from_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     for words, said in (
         ([f"train.start_from={trained.run}", "model.d_ff=96"], "has other sizes: model.d_ff (there 64); set the same"),
+        ([f"train.start_from={trained.run}", "model.d_k=4"], "has other sizes: model.d_k (there "),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
     ):
         sets = [word for setting in words for word in ("--set", setting)]

@@ -1,5 +1,6 @@
 """Text to text, with a model that has learnt nothing: order, shape and independence do not depend on what it says."""
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, islice
@@ -10,6 +11,7 @@ import torch
 
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
@@ -164,12 +166,27 @@ def test_a_text_of_just_the_longest_length_is_translated_whole(make: Callable[..
     length = len(make().tokenizer.encode(text))
     exact, below = (make(max_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
     assert exact == make().hypotheses([text], align=True)[0][0]
-    assert below.alignment is None  # it came in pieces
+    assert below.alignment is not None  # it came in parts, whose tokens lie end to end
+    assert len(below.alignment) == len(below.tokens)
+    assert len(make(max_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
+
+
+def test_every_text_has_its_prefix_or_none_has_one(translator: Translator) -> None:
+    assert len(translator.hypotheses(TEXTS, prefixes=["ba"] * len(TEXTS))) == len(TEXTS)
+    with pytest.raises(DataError, match=r"2 texts but 1 prefixes"):
+        translator.hypotheses(["ba", "be"], prefixes=["ba"])
+
+
+def test_a_text_beyond_the_table_of_positions_is_aligned(make: Callable[..., Translator]) -> None:
+    translator = make(max_length=1200)
+    text = "ba " * (1100 // len(translator.tokenizer.encode("ba ")))
+    source, output = translator.tokenizer.encode(text), [5, 6]
+    assert cross_attention(copy.deepcopy(translator.model), [source], [output]).shape == (1, 3, len(source) + 1)
 
 
 def test_outputs_keep_their_limit(translator: Translator, toy_tokenizer: Tokenizer) -> None:
     for text, best in zip(TEXTS, translator.hypotheses(TEXTS, nbest=2, max_extra=1), strict=True):
-        limit = len(toy_tokenizer.encode(text)) + 1 + 1  # with the end marker
+        limit = len(toy_tokenizer.encode(text)) + 1
         assert all(len(one.tokens) <= limit for one in best)
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +20,14 @@ from transduce.data.get.catalogue import corpus_names
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, endings, read_pairs
 from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
 """Raised whenever shards made by older code must not be reused."""
+_ABANDONED = 7 * 24 * 3600
+"""Seconds after which nobody is at work on an unfinished folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +89,8 @@ def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
 
 
 def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str]) -> str:
-    content = [[(Path(name).suffixes, sources[name]) for name in files] for files in data.train]
+    # Files may get other names, but for the endings that say how to read them.
+    content = [(endings(files), [sources[name] for name in files]) for files in data.train]
     if isinstance(vocabulary, Tokenizer):
         words: Any = hashlib.sha256(vocabulary.model).hexdigest()
     else:
@@ -118,6 +122,7 @@ def _prepare_into(
     say: Callable[[str], None],
 ) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         report = ReadReport()
@@ -148,6 +153,13 @@ def _prepare_into(
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _sweep(cache: Path) -> None:
+    """Remove what processes left that were killed while they prepared text, days ago."""
+    for leftover in cache.glob("*.tmp"):
+        if time.time() - leftover.stat().st_mtime > _ABANDONED:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
 def _tokenizer(
     data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, report: ReadReport, say: Callable[[str], None]
 ) -> Tokenizer:
@@ -173,22 +185,26 @@ def _encode(folder: Path, data: DataConfig, pairs: int) -> int:
     job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
     workers = min(os.cpu_count() or 1, -(-pairs // SHARD_PAIRS))
     package_root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package_root, os.environ.get("PYTHONPATH", "")])}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "transduce.data.encode_worker", str(folder), str(n), str(workers), json.dumps(job)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        for n in range(workers)
-    ]
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # With -P, and no empty path, nothing is imported from the folder that we happen to be in.
+    command = [sys.executable, "-P", "-m", "transduce.data.encode_worker", str(folder)]
+    processes: list[subprocess.Popen[str]] = []
     try:
+        for n in range(workers):
+            processes.append(
+                subprocess.Popen(
+                    [*command, str(n), str(workers), json.dumps(job)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                    text=True,
+                )
+            )
         outcomes = [process.communicate() for process in processes]
     finally:
         for process in processes:
             process.kill()
+            process.wait()
     for process, (_, complaint) in zip(processes, outcomes, strict=True):
         if process.returncode != 0:
             reason = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {process.returncode}"

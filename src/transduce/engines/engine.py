@@ -68,5 +68,5 @@ def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> lis
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:
     """Tokens a job's output may have."""
-    limits = [len(job.tokens) + 1 + config.max_extra, config.max_length, longest]
+    limits = [len(job.tokens) + config.max_extra, config.max_length, longest]
     return max(min(limit for limit in limits if limit is not None), len(job.prefix))

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.device import send
 from transduce.nn.segments import Segments
 from transduce.nn.slot_cache import SlotCache
 from transduce.search.options import SearchConfig
-from transduce.search.slot_beam import Entry, SlotBeam, to_device
+from transduce.search.slot_beam import Entry, SlotBeam
 from transduce.text.tokenizer import PAD
 
 
@@ -75,7 +76,7 @@ class Board:
     def enter(self, slots: list[int], entries: list[Entry], sources: list[list[int]]) -> None:
         """Read these sources, and begin to translate them in these slots."""
         slot_A, lengths = np.array(slots), np.array([len(source) for source in sources])
-        slot_and_length = to_device(np.stack([slot_A, lengths]), self._device)
+        slot_and_length = send(np.stack([slot_A, lengths]), self._device)
         self.beam.enter(slot_and_length[0], entries)
         self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
 
@@ -92,7 +93,7 @@ class Board:
         # What is left of the room is filler, in segments of its own; segments left over are empty.
         filler = np.arange(tokens, room, self.source_room)
         offsets_B1[: len(starts)], offsets_B1[len(starts) : len(starts) + len(filler)] = starts, filler
-        inputs.copy_(to_device(given, self._device))
+        inputs.copy_(send(given, self._device))
         encode()
 
     def step(self) -> None:

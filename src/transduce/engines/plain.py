@@ -52,7 +52,8 @@ class PlainSession:
 
     def drop(self, keys: Sequence[int]) -> None:
         """As in `Session`."""
-        self._waiting = deque(item for item in self._waiting if item[0] not in set(keys))
+        dropped = set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
 
     @property
     def waiting(self) -> int:

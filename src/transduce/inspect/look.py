@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transduce.config import require
 from transduce.engines.engine import Job, output_limit
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.inspect.guesses import Guesses, guess
 from transduce.inspect.heads import STACKS, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.tree import Node, grow_tree
@@ -145,7 +145,7 @@ def _search(
         watch=steps.append if steps is not None else None,
     )
     if not found:
-        raise ConfigError(f"prefix: it repeats itself, which no_repeat {config.no_repeat} rules out")
+        raise ModelError("the model's scores are not finite numbers")
     return found[0]
 
 

@@ -17,10 +17,11 @@ def cross_attention(model: EncoderDecoder, sources: list[list[int]], outputs: li
     (Garg et al., 2019, "Jointly Learning to Align and Translate with Transformer Models").
     """
     device = model.embedding.weight_VD.device
-    layer = max(0, len(model.decoder) - 2)
-    with observe_attention(model) as seen:
+    layers = list(model.decoder_layers())
+    with observe_attention(layers[max(0, len(layers) - 2)].cross_attention) as seen:
         model(
             *pack_tokens([[*source, EOS] for source in sources], device),
             *pack_tokens([[BOS, *output] for output in outputs], device),
         )
-    return seen[f"decoder.{layer}.cross_attention"].mean(dim=1)
+    (weights_BHTS,) = seen.values()
+    return weights_BHTS.mean(dim=1)

@@ -99,6 +99,7 @@ class EncoderDecoder(nn.Module):
     def forward(self, src_N: Tensor, src_segments: Segments, tgt_M: Tensor, tgt_segments: Segments) -> Tensor:
         """The decoder's last hidden vectors (M, D): `embedding.logits` or the loss turns them into words."""
         memory_ND = self.encode(src_N, src_segments)
+        self.embedding.positions.require(tgt_segments.longest)
         x = self.embedding(tgt_M, tgt_segments.position_N)
         for layer in self.decoder_layers():
             x = layer(x, tgt_segments, memory_ND, src_segments)
@@ -106,6 +107,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, src_N: Tensor, src_segments: Segments) -> Tensor:
         """The source as the decoder sees it (N, D)."""
+        self.embedding.positions.require(src_segments.longest)
         x = self.embedding(src_N, src_segments.position_N)
         for layer in self.encoder:
             x = layer(x, src_segments)
@@ -114,7 +116,6 @@ class EncoderDecoder(nn.Module):
     def start(self, source: tuple[Tensor, Segments]) -> DecoderState:
         """Encode the sources; the state has one row for each."""
         src_N, segments = source
-        self.embedding.positions.require(segments.longest)
         memory_ND = self.encode(src_N, segments)
         layers, mask_B11S = [], segments.layout.real_BT[:, None, None, :]
         for layer in self.decoder_layers():

@@ -87,9 +87,7 @@ def beam_search(
     for t in range(T):
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
-        if no_repeat:
-            forbid_repeats(log_prob_BWV.flatten(0, 1), beams.alive_BWT.flatten(0, 1), t, no_repeat)
-        _allow(log_prob_BWV, t, beams, prefixes)
+        _allow(log_prob_BWV, t, beams, prefixes, no_repeat)
         row_BW = _advance(beams, log_prob_BWV, t, alpha, watch)
 
         done = _finished(beams, t, alpha, nbest)
@@ -107,19 +105,26 @@ def beam_search(
     return results
 
 
-def _allow(log_prob_BWV: Tensor, t: int, beams: BeamState, prefixes: Sequence[Sequence[int]] | None) -> None:
-    """Rule out what must not come next: markers, anything but the end at the limit, anything but the prefix."""
+def _allow(
+    log_prob_BWV: Tensor, t: int, beams: BeamState, prefixes: Sequence[Sequence[int]] | None, no_repeat: int
+) -> None:
+    """Rule out what must not come next: markers, all but the end at the limit, all but the prefix, and repeats.
+
+    A prefix may repeat itself.
+    """
     log_prob_BWV[:, :, NEVER_SAID] = -torch.inf
     at_limit_B = beams.limit_B == t
     end_BW = log_prob_BWV[:, :, EOS].clone()
     log_prob_BWV.masked_fill_(at_limit_B[:, None, None], -torch.inf)
     log_prob_BWV[:, :, EOS] = end_BW
-    for place, sentence in enumerate(beams.sentence_B if prefixes else ()):
+    for place, sentence in enumerate(beams.sentence_B if prefixes or no_repeat else ()):
         prefix = prefixes[sentence] if prefixes else ()
         if t < len(prefix):
             forced_W = log_prob_BWV[place, :, prefix[t]].clone()
             log_prob_BWV[place] = -torch.inf
             log_prob_BWV[place, :, prefix[t]] = forced_W
+        elif no_repeat:
+            forbid_repeats(log_prob_BWV[place], beams.alive_BWT[place], t, no_repeat)
 
 
 def _advance(

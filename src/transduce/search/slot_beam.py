@@ -7,14 +7,13 @@ hypotheses change rows: `ancestor[r, p]` says in which row of the slot the token
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import triton
 from torch import Tensor
 
+from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
 from transduce.search.slot_kernels import advance, begin, summarise
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
@@ -70,14 +69,14 @@ class SlotBeam:
             if entry.prefix:
                 line[2 : 2 + len(entry.prefix)] = entry.prefix
         begin[(len(entries),)](
-            to_device(table_A, self.token_R.device), slot_A, self.ticket_S, self.limit_S, self.position_R,
+            send(table_A, self.token_R.device), slot_A, self.ticket_S, self.limit_S, self.position_R,
             self.forced_SP, self.token_R, self.alive_R, self.ended_score_R, self.places,
             W=self.beam, W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.places), BOS=BOS,
         )  # fmt: skip
 
     def leave(self, slots: Sequence[int]) -> None:
         """Stop working on these slots."""
-        slot_A = to_device(np.array(slots), self.token_R.device)
+        slot_A = send(np.array(slots), self.token_R.device)
         self.ticket_S[slot_A] = 0
         self.position_R.view(-1, self.beam)[slot_A] = 0
 
@@ -100,7 +99,7 @@ class SlotBeam:
 
     def ended(self, slots: Sequence[int]) -> list[Tensor]:
         """What has ended in these slots, on the device: tokens, lengths, log-probabilities, scores."""
-        slot_A, W = to_device(np.array(slots), self.token_R.device), self.beam
+        slot_A, W = send(np.array(slots), self.token_R.device), self.beam
         tables = (self.ended_RP, self.ended_length_R, self.ended_log_prob_R, self.ended_score_R)
         return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
 
@@ -119,9 +118,3 @@ def hypotheses(ended: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
         ]
         for group in zip(tokens, *facts, strict=True)
     ]
-
-
-def to_device(x: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """An array on its way to the device; the CPU does not wait for it."""
-    found = torch.from_numpy(x)
-    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found

@@ -5,10 +5,10 @@ As everywhere in transduce a line is a sentence. One that is too long for the mo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import chain
 
 from transduce.engines.engine import Job
-from transduce.translator import Translation, Translator
+from transduce.translator import Translation, Translator, join
 
 
 @dataclass
@@ -72,17 +72,5 @@ class Passages:
 
     def _joined(self, lines: Sequence[Sentence], rank: int) -> Translation:
         chosen = [[line.outputs[job][rank] for job in line.jobs] for line in lines]
-        pieces = [piece for line in chosen for piece in line]
-        starts = accumulate((len(self.jobs[job].tokens) for line in lines for job in line.jobs), initial=0)
-        aligned = [
-            [start + place for place in piece.alignment]
-            for start, piece in zip(starts, pieces, strict=False)
-            if piece.alignment is not None
-        ]
-        return Translation(
-            text="\n".join(" ".join(piece.text for piece in line) for line in chosen),
-            score=sum(piece.score for piece in pieces),
-            log_prob=sum(piece.log_prob for piece in pieces),
-            tokens=[token for piece in pieces for token in piece.tokens],
-            alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(pieces) else None,
-        )
+        text = "\n".join(" ".join(part.text for part in line) for line in chosen)
+        return join(text, [self.jobs[job] for line in lines for job in line.jobs], [*chain.from_iterable(chosen)])

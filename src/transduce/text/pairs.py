@@ -108,6 +108,12 @@ def kind_of(path: Path) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
 
 
+def endings(files: tuple[str, ...]) -> list[str]:
+    """What of the names of an entry decides how it is read: compression and, where one file holds both sides, kind."""
+    kind = [kind_of(Path(files[0]))] if len(files) == 1 else []
+    return [*kind, *(Path(name).suffix if Path(name).suffix in COMPRESSIONS else "" for name in files)]
+
+
 def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     end = object()
     lines = zip_longest(raw_lines(Path(src)), raw_lines(Path(tgt)), fillvalue=end)

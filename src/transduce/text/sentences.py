@@ -8,25 +8,8 @@ _OPENING = "\"'“‘«„([¿¡"
 _ABBREVIATIONS = frozenset(
     {
         *("mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "gen", "gov", "rep", "sen", "col", "capt", "lt"),
-        *(
-            "inc",
-            "ltd",
-            "co",
-            "corp",
-            "dept",
-            "no",
-            "nr",
-            "vs",
-            "etc",
-            "cf",
-            "al",
-            "fig",
-            "art",
-            "approx",
-            "ca",
-            "bzw",
-            "usw",
-        ),
+        *("inc", "ltd", "co", "corp", "dept", "no", "nr", "vs", "etc", "cf", "al", "fig", "art", "approx", "ca"),
+        *("bzw", "usw"),
         *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"),
     }
 )

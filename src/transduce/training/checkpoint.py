@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from transduce.disk import damaged_file, flush, flush_folder, write_manifest
+from transduce.disk import damaged_file, flush, whole_folder, write_manifest
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -39,7 +39,7 @@ class Progress:
     best_score: float = float("-inf")
     """Of validation, higher is better."""
     best_metric: str = ""
-    """What the score is: it may change between sittings."""
+    """What the score is, and of which text: both may change between sittings."""
     corpus: str = ""
     """The key of the prepared training text."""
     sources: dict[str, str] = field(default_factory=dict)
@@ -56,21 +56,23 @@ def save_checkpoint(
 ) -> Path:
     """Write the checkpoint of this step: a whole model and its `adam_moments`."""
     final = checkpoints / f"step-{progress.step}"
-    work = checkpoints / f".step-{progress.step}.tmp"
-    shutil.rmtree(work, ignore_errors=True)
-    try:
+    with whole_folder(final) as work:
         save_model(work, model, tokenizer, facts)
         save_tensors(moments, work / OPTIMIZER)
         (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
         write_manifest(work)
-        flush_folder(work)
-        if final.exists():
-            _put_aside(final)
-        work.rename(final)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)  # there only if something went wrong
     flush(checkpoints)
     return final
+
+
+def begin_moments(optimizer: torch.optim.Optimizer) -> None:
+    """Give Adam its moments before the first update, so that a checkpoint always finds them."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            if not optimizer.state[weight]:
+                # Fused Adam keeps its step count beside the weights, plain Adam on the CPU.
+                step = torch.zeros((), device=weight.device if group["fused"] else "cpu")
+                optimizer.state[weight] = {"step": step, **{name: torch.zeros_like(weight) for name in MOMENTS}}
 
 
 def adam_moments(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -89,10 +91,12 @@ def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.
     model.load_state_dict({name: spread(x, like=before[name]) for name, x in weights.items()})
     tensors = load_file(folder / OPTIMIZER)
     progress = read_progress(folder)
+    begin_moments(optimizer)
     for name, parameter in model.named_parameters():
-        moments = {key: spread(tensors[f"{key}.{name}"], like=parameter) for key in MOMENTS}
-        step = torch.tensor(float(progress.step), device=_step_device(optimizer, parameter))
-        optimizer.state[parameter] = {"step": step, **moments}
+        state = optimizer.state[parameter]
+        state["step"].fill_(progress.step)
+        for key in MOMENTS:
+            state[key].copy_(spread(tensors[f"{key}.{name}"], like=parameter))
     return progress
 
 
@@ -143,16 +147,17 @@ def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: i
     """Delete all but the last `keep` scheduled ones, the newest and the best, and whatever an interrupted save left."""
     for leftover in checkpoints.glob(".step-*.tmp"):
         shutil.rmtree(leftover)
-    kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:]}
+    link, new_link = checkpoints / "best", checkpoints / ".best.tmp"
+    if (checkpoints / f"step-{best_step}").exists():  # or it could not be saved, and the best before it stays
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(f"step-{best_step}")
+        new_link.replace(link)
+    best = checkpoints / link.readlink().name if link.is_symlink() else None
+    kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:], best}
     for folder in list_checkpoints(checkpoints):
-        if folder not in kept and _step(folder) != best_step:
+        if folder not in kept:
             # Renamed first, or whoever is killed here would leave half a checkpoint.
             shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
-    if (checkpoints / f"step-{best_step}").exists():
-        link = checkpoints / ".best.tmp"
-        link.unlink(missing_ok=True)
-        link.symlink_to(f"step-{best_step}")
-        link.replace(checkpoints / "best")
 
 
 def _put_aside(folder: Path) -> Path:
@@ -163,8 +168,3 @@ def _put_aside(folder: Path) -> Path:
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
-
-
-def _step_device(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> torch.device:
-    """Fused Adam keeps its step count beside the weights, plain Adam on the CPU."""
-    return parameter.device if optimizer.defaults.get("fused") else torch.device("cpu")

@@ -49,8 +49,10 @@ class Display:
     def show(self, record: dict[str, Any]) -> None:
         """A measurement of training."""
         step = record["step"]
-        text = (
-            f"step {step:,}/{self._steps:,}  loss {record['loss']:.3f}  ppl {record['perplexity']:.2f}  "
+        text = f"step {step:,}/{self._steps:,}  "
+        if "loss" in record:
+            text += f"loss {record['loss']:.3f}  ppl {record['perplexity']:.2f}  "
+        text += (
             f"{record['tokens_per_second']:,.0f} tok/s  lr {record['learning_rate']:.2e}  {record['memory_gb']:.1f} GB"
         )
         if record["skipped"]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import kernels
 from transduce.training.captured import Captured
+from transduce.training.checkpoint import begin_moments
 from transduce.training.loader import Batch
 from transduce.training.loss import smoothed_cross_entropy
 from transduce.training.processes import ALONE, Processes
@@ -155,13 +156,3 @@ class Learner:
 
 def _gradients(weights: Iterable[Tensor]) -> list[Tensor]:
     return [local(weight.grad) for weight in weights if weight.grad is not None]
-
-
-def begin_moments(optimizer: torch.optim.Adam) -> None:
-    """Give Adam its moments before the first update, so that a checkpoint always finds them."""
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            if not optimizer.state[weight]:
-                step = torch.zeros((), device=weight.device if group["fused"] else "cpu")
-                moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
-                optimizer.state[weight] = {"step": step, **moments}

@@ -14,6 +14,7 @@ from torch import Tensor
 from transduce.data.batch import PackedBatch, Sentence, fill, mute, pack
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import Ids, TokenShards
+from transduce.nn.device import send
 from transduce.nn.segments import Segments, group_segments, most_groups
 from transduce.text.tokenizer import Tokenizer
 from transduce.training.processes import ALONE, Processes
@@ -181,25 +182,22 @@ def dropout_growth(shards: TokenShards, tokenizer: Tokenizer, dropout: float) ->
 
 def to_device(batch: PackedBatch, device: torch.device, longest: int | None = None) -> Batch:
     """The batch as tensors; `longest` where segments must seem equally long in every batch."""
-
-    def move(array: npt.NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(array)
-        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
     groups = None
     if longest:
         bounds = group_segments(batch.src_offsets_B1.tolist(), batch.tgt_offsets_B1.tolist())
         unused = [bounds[-1]] * (most_groups(len(batch.src_N)) + 1 - len(bounds))
-        groups = move(np.array(bounds + unused, dtype=np.int32))
+        groups = send(np.array(bounds + unused, dtype=np.int32), device)
 
     def segments(offsets: npt.NDArray[Any]) -> Segments:
-        return Segments(move(offsets), longest or int((offsets[1:] - offsets[:-1]).max()), int(offsets[-1]), groups)
+        return Segments(
+            send(offsets, device), longest or int((offsets[1:] - offsets[:-1]).max()), int(offsets[-1]), groups
+        )
 
     return Batch(
-        src_N=move(batch.src_N),
+        src_N=send(batch.src_N, device),
         src_segments=segments(batch.src_offsets_B1),
-        tgt_M=move(batch.tgt_M),
-        labels_M=move(batch.labels_M),
+        tgt_M=send(batch.tgt_M, device),
+        labels_M=send(batch.labels_M, device),
         tgt_segments=segments(batch.tgt_offsets_B1),
         target_tokens=batch.target_tokens,
     )

@@ -25,7 +25,7 @@ from transduce.training.sharded import gathered
 from transduce.training.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens, vocabulary_of
 from transduce.training.steps import Steps
-from transduce.training.validate import Validation
+from transduce.training.validation import Validation
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Steps in a row without finite gradients: so many, and no checkpoint is written; so many, and the run ends."""
@@ -74,9 +74,12 @@ def _train(
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
+        data = recipe.data
         validation = Validation(
-            prepared.valid, tokenizer, recipe.data.max_length, config.valid_sentences, processes, stop
+            prepared.valid, tokenizer, data.max_length, data.by_sentence, config.valid_sentences, processes, stop
         )
+        if validation.too_long:
+            display.say(f"validation data: the loss leaves out {validation.too_long:,} above {data.max_length} tokens")
         growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
         optimizer = torch.optim.Adam(

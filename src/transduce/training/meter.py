@@ -32,12 +32,13 @@ class Meter:
         self.tokens += tokens
 
     def read(self) -> dict[str, float]:
-        """Means since the last reading, and the steps that were skipped."""
-        loss, nll = (self._sums / self._counted.clamp(min=1)).tolist()
+        """Means since the last reading, and the steps that were skipped; no loss where all were."""
+        values: dict[str, float] = {}
+        if tokens := int(self._counted.item()):
+            loss, nll = (self._sums / tokens).tolist()
+            values = {"loss": loss, "perplexity": math.exp(min(nll, 50))}
         seconds = time.monotonic() - self.began
-        values = {
-            "loss": loss,
-            "perplexity": math.exp(min(nll, 50)),
+        values |= {
             "tokens_per_second": self.tokens / seconds,
             "memory_gb": _memory_gb(self.device),
             "skipped": int(self._skipped.item()),

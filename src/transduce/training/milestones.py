@@ -23,7 +23,7 @@ from transduce.training.recipe import Recipe
 from transduce.training.report import write_report
 from transduce.training.run_folder import RunFolder
 from transduce.training.signals import Interrupted
-from transduce.training.validate import Validation, attention_picture
+from transduce.training.validation import Validation, attention_picture
 
 
 def validate(
@@ -39,9 +39,9 @@ def validate(
     try:
         loss, perplexity = validation.loss(model, recipe.train.label_smoothing)
         values: dict[str, Any] = {"loss": loss, "perplexity": perplexity}
-        score, metric, line = -loss, "loss", f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
+        score, kind, line = -loss, "loss", f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
         if validation.sentences:
-            metric = "bleu"
+            kind = "bleu"
             score, samples = validation.translate(model, beam=1)
             values |= {"bleu": score, "samples": samples[: recipe.train.samples]}
             line += f"  BLEU {score:.1f}"
@@ -52,6 +52,7 @@ def validate(
         model.train()
     if validation.is_first:
         run.metrics.add("valid", step=progress.step, **values)
+    metric = f"{kind} of {validation.digest}"  # scores of other text do not compare
     if score > progress.best_score or metric != progress.best_metric:
         progress.best_step, progress.best_score, progress.best_metric = progress.step, score, metric
     display.say(f"step {progress.step:,}  {line}")
@@ -112,7 +113,7 @@ def finish(
             samples = samples[: recipe.train.samples]
     if not validation.is_first:
         return scores
-    if samples:
+    if scores:
         run.metrics.add("final", step=progress.step, **scores, samples=samples)
     seconds = round(progress.seconds, 1)
     facts = facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}

@@ -52,7 +52,7 @@ class TrainConfig:
     log_every: int = 50
     """Steps between lines of metrics."""
     valid_sentences: int = 500
-    """Validation pairs that are translated for BLEU, from the first on; 0 for none. The loss takes all."""
+    """Validation pairs translated for BLEU, from the first on; 0 for none. The loss takes all but the overlong."""
     samples: int = 5
     """Translations among them that the report shows; 0 keeps the text of the validation set out of the run's folder."""
     save_every: int = 1000
@@ -106,7 +106,7 @@ class Recipe:
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.cooldown", "train.start_from", "data.train", "data.valid"),
-    "data.by_sentence",
+    *("data.by_sentence", "search"),
 }
 
 
@@ -136,6 +136,9 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
     for section, values in new_table.items():
         before: dict[str, Any] = old_table[section]
         for key in sorted(values.keys() | before.keys()):
-            if values.get(key) != before.get(key) and f"{section}.{key}" not in FREE_TO_CHANGE and section != "search":
+            free = f"{section}.{key}" in FREE_TO_CHANGE or section in FREE_TO_CHANGE
+            if key == "start_from":  # the model may move, but a run that starts from one has its vocabulary
+                free = bool(values.get(key)) == bool(before.get(key))
+            if values.get(key) != before.get(key) and not free:
                 found.append(f"{section}.{key} (there {before.get(key)}, here {values.get(key)})")
     return found

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import to_table
+from transduce.disk import write_whole
 from transduce.training.charts import Point, Series, heat_map, line_chart
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
@@ -41,7 +42,8 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 
 def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
     """Draw the report anew from what has been measured so far."""
-    train, valid, final = metrics.of("train"), metrics.of("valid"), metrics.of("final")
+    train, valid = metrics.of("train"), metrics.of("valid")
+    final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
     body = [
         f"<h1>{escape(path.parent.name)}</h1>",
         f'<div class="soft">A Transformer trained by transduce on {escape(_corpus(recipe))}</div>',
@@ -67,13 +69,14 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
 <body>{"".join(body)}</body>
 </html>
 """
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page.encode())
 
 
 def _facts(train: list[Record], valid: list[Record], final: list[Record]) -> str:
     facts = []
     if train:
-        facts += [("steps", f"{train[-1]['step']:,}"), ("training loss", f"{train[-1]['loss']:.3f}")]
+        facts.append(("steps", f"{train[-1]['step']:,}"))
+        facts += [("training loss", f"{loss:.3f}") for _, loss in _points(train, "loss")[-1:]]
         facts.append(("target tokens/s", f"{train[-1]['tokens_per_second']:,.0f}"))
     if valid:
         facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))

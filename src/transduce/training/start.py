@@ -1,16 +1,16 @@
 """How a run begins: its model, the settings that are found by trial, and the checkpoint it goes on from."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from transduce.config import require, to_table
+from transduce.config import build, require, to_table
 from transduce.data.prepare import Prepared
 from transduce.errors import ConfigError, RunError
 from transduce.models.card import TOKENIZER, find_model, read_card
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.models.saved import load_model
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
@@ -36,10 +36,17 @@ def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer
 
 
 def _require_sizes(recipe: Recipe, folder: Path) -> None:
-    there = {**read_card(folder)["model"], "dropout": None}
-    here = {**to_table(recipe.model), "dropout": None}
-    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
+    there, here = (
+        _sizes(model) for model in (build(ModelConfig, read_card(folder)["model"], str(folder)), recipe.model)
+    )
+    if unequal := [f"model.{name} (there {there[name]})" for name in here if there[name] != here[name]]:
         raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(unequal)}; set the same here")
+
+
+def _sizes(model: ModelConfig) -> dict[str, Any]:
+    """All that decides the shapes and places of weights."""
+    d_k, d_v = model.head_widths
+    return asdict(replace(model, dropout=0.0, d_k=d_k, d_v=d_v))
 
 
 def new_model(
@@ -79,12 +86,12 @@ def resume(
         return Progress(corpus=corpus, sources=sources)
     before = read_progress(checkpoint)
     if before.corpus != corpus:
-        known = set(before.sources.values())
-        changed = [name for name, digest in sources.items() if digest not in known]
-        raise RunError(
-            f"the training text has changed since {run.path} was begun ({', '.join(changed) or 'other files'}); "
-            "restore it to resume, or choose another --out to start anew"
-        )
+        reason = f"the training text has changed since {run.path} was begun"
+        if changed := [name for name, digest in sources.items() if digest not in set(before.sources.values())]:
+            reason += f" ({', '.join(changed)})"
+        elif sorted(sources.values()) == sorted(before.sources.values()):
+            reason = f"{run.path} was begun with this text in another order, or by another version of transduce"
+        raise RunError(f"{reason}; restore it to resume, or choose another --out to start anew")
     progress = load_checkpoint(checkpoint, model, optimizer)
     display.say(f"resuming from {checkpoint}")
     return progress

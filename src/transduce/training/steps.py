@@ -115,7 +115,7 @@ class Steps(AbstractContextManager["Steps"]):
         self._loader = replace(self._loader, split=2 * self._loader.split)
         self.say(
             f"out of memory: from here on each batch of {whole:,} tokens is computed in {self._loader.split} parts "
-            "(the result is the same)"
+            "(without dropout, the result is the same)"
         )
 
     def _close(self) -> None:

@@ -115,10 +115,22 @@ def test_a_file_that_was_only_touched_or_moved_is_not_prepared_again(
     data = corpus(tmp_path, toy_pairs)
     run(data)
     os.utime(data.train[0][0], (1, 1))
-    shutil.copy(data.train[0][0], tmp_path / "copy.tsv")
     forbid_encoding(monkeypatch)
     run(data)
-    run(replace(data, train=((str(tmp_path / "copy.tsv"),),)))
+    for name in ("copy.tsv", "copy.2019.en-de.tsv"):
+        shutil.copy(data.train[0][0], tmp_path / name)
+        run(replace(data, train=((str(tmp_path / name),),)))
+
+
+def test_files_of_one_side_each_may_have_any_name(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.en", "b.de", "a.2019.txt", "b"):
+        side = "ab".index(name[0])
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in toy_pairs), encoding="utf-8")
+    run(DataConfig(train=((str(tmp_path / "a.en"), str(tmp_path / "b.de")),)))
+    forbid_encoding(monkeypatch)
+    run(DataConfig(train=((str(tmp_path / "a.2019.txt"), str(tmp_path / "b")),)))
 
 
 def test_validation_text_and_reporting_do_not_belong_to_the_key(
@@ -287,11 +299,24 @@ def test_a_damaged_file_of_the_cache_is_named_with_the_remedy(
 def test_a_preparation_that_was_killed_does_not_stand_in_the_way(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path
 ) -> None:
-    leftover = cache / f"{'0' * 32}.{os.getpid()}.tmp"
-    leftover.mkdir(parents=True)
-    (leftover / "0.src.npy").write_bytes(b"half")
+    fresh, old = (cache / f"{'0' * 32}.{name}.tmp" for name in ("fresh", "old"))
+    for leftover in (fresh, old):
+        leftover.mkdir(parents=True)
+        (leftover / "0.src.npy").write_bytes(b"half")
+    os.utime(old, (1, 1))
     prepared, _ = run(corpus(tmp_path, toy_pairs))
     assert len(prepared.train) == len(toy_pairs)
+    assert fresh.exists()  # somebody may be at work on it
+    assert not old.exists()
+
+
+def test_nothing_in_the_current_folder_is_run(
+    tmp_path: Path, toy_pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('code of the current folder was run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert len(run(corpus(tmp_path, toy_pairs))[0].train) == len(toy_pairs)
 
 
 @pytest.mark.parametrize("name", ["nothing.tsv", ""])

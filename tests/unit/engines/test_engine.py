@@ -13,7 +13,7 @@ from transduce.search.options import SearchConfig
 
 def test_an_output_may_be_longer_than_its_input_by_max_extra() -> None:
     config = SearchConfig(max_extra=5)
-    assert output_limit(Job([4, 5, 6], []), config, None) == 3 + 1 + 5
+    assert output_limit(Job([4, 5, 6], []), config, None) == 3 + 5
     assert output_limit(Job([4, 5, 6], []), config, 7) == 7
     assert output_limit(Job([4, 5, 6], []), SearchConfig(max_length=2), 7) == 2
 

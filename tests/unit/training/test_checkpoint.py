@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from helpers import lay_end_to_end, random_sentences, small_model
 from safetensors.torch import load_file
 from torch import Tensor
 
+from transduce import disk
 from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
@@ -239,21 +241,15 @@ def test_a_run_without_checkpoints_has_no_newest(folder: Path) -> None:
     assert newest_intact(folder, pytest.fail) is None
 
 
-def test_saving_a_step_anew_replaces_a_damaged_checkpoint(folder: Path, tokenizer: Tokenizer) -> None:
-    training = save_steps(folder, tokenizer, [1, 2])
-    flip_a_byte(folder / "step-2" / "model.safetensors")
-    saved = save(folder, tokenizer, training)
-    assert saved == folder / "step-2"
-    assert find_damage(saved) is None
-    assert names(folder) == ["step-1", "step-2"]
-
-
 # Half-written checkpoints
 
 
-@pytest.mark.parametrize("broken", ["save_model", "save_tensors", "write_manifest", "flush_folder"])
+@pytest.mark.parametrize(
+    ("module", "broken"),
+    [(checkpoint_module, name) for name in ("save_model", "save_tensors", "write_manifest")] + [(disk, "flush_folder")],
+)
 def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_next(
-    folder: Path, tokenizer: Tokenizer, broken: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tokenizer: Tokenizer, module: Any, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_steps(folder, tokenizer, [1])
     training = Training().updated(2)
@@ -262,7 +258,7 @@ def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_nex
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_module, broken, fail)
+        patch.setattr(module, broken, fail)
         with pytest.raises(OSError, match="no space"):
             save(folder, tokenizer, training)
     assert names(folder) == ["step-1"]
@@ -333,6 +329,16 @@ def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, toke
         prune(folder, keep=5, best_step=best_step, every=1, last_step=3)
         assert (folder / "best").resolve() == (folder / f"step-{best_step}").resolve()
     assert names(folder) == ["step-1", "step-2", "step-3"]
+
+
+def test_where_a_better_checkpoint_could_not_be_saved_the_best_before_it_stays(
+    folder: Path, tokenizer: Tokenizer
+) -> None:
+    save_steps(folder, tokenizer, [1, 2, 3])
+    prune(folder, keep=2, best_step=1, every=1, last_step=9)
+    prune(folder, keep=2, best_step=4, every=1, last_step=9)
+    assert names(folder) == ["step-1", "step-2", "step-3"]
+    assert (folder / "best").resolve() == (folder / "step-1").resolve()
 
 
 @pytest.mark.parametrize("keep", [1, 2])

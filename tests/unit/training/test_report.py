@@ -100,6 +100,16 @@ def test_the_score_of_the_finished_model_and_its_samples_take_precedence(tmp_pat
     assert "old source" not in text
 
 
+def test_a_run_that_goes_on_after_its_end_shows_what_is_new(tmp_path: Path) -> None:
+    metrics = measured(tmp_path, [{"source": "first source", "output": "o", "reference": "r"}])
+    metrics.add("final", step=150, valid_bleu=33.3, samples=[])
+    metrics.add("train", step=200, learning_rate=1e-3, tokens_per_second=1.0)  # a step that was skipped has no loss
+    text = Page(report(tmp_path, metrics)).text
+    assert "33.3" not in text
+    assert "first source" in text
+    assert "1.667training loss" in text
+
+
 def test_the_attention_picture_has_a_cell_for_every_weight(tmp_path: Path) -> None:
     assert Page(report(tmp_path, measured(tmp_path), PICTURE)).tags.count("rect") == 6
     assert "rect" not in Page(report(tmp_path, measured(tmp_path))).tags

@@ -1,5 +1,7 @@
 """How good the model is on text it does not learn from: loss, BLEU, and a few translations to look at."""
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -36,17 +38,22 @@ class Validation:
         pairs: list[Pair],
         tokenizer: Tokenizer,
         max_length: int,
+        by_sentence: bool,
         sentences: int,
         processes: Processes,
         stop: StopRequest,
     ) -> None:
-        self.pairs, self.tokenizer, self.max_length = pairs, tokenizer, max_length
+        self.pairs, self.tokenizer, self.max_length, self.by_sentence = pairs, tokenizer, max_length, by_sentence
         self.sentences = sentences
         """So many of the first pairs are translated."""
+        self.digest = hashlib.sha256(json.dumps([pairs, sentences]).encode()).hexdigest()[:16]
+        """Tells validation sets apart."""
         self._processes, self._stop = processes, stop
         sides = [tokenizer.encode_all([pair[side] for pair in pairs]) for side in (0, 1)]
         self._encoded = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= max_length]
         self._encoded.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
+        self.too_long = len(pairs) - len(self._encoded)
+        """Pairs that the loss leaves out."""
         if pairs and not self._encoded:
             raise DataError(f"every validation pair has more than {max_length} tokens; raise data.max_length")
 
@@ -63,7 +70,7 @@ class Validation:
 
     def translate(self, model: EncoderDecoder, **options: Any) -> tuple[float, list[dict[str, str]]]:
         """BLEU, and every translation beside source and reference."""
-        translator = Translator(model, self.tokenizer, max_length=self.max_length)
+        translator = Translator(model, self.tokenizer, max_length=self.max_length, by_sentence=self.by_sentence)
         sources, references = zip(*self.pairs[: self.sentences], strict=True)
         mine = sources[self._processes.share]
         outputs = self._processes.gather(self._together(lambda: translator.translate(mine, **options)))
