@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from transduce.errors import ModelError
+
 MANIFEST = "manifest.json"
 """Names the sha256 of every other file of its folder, so that damage is found before it is used."""
 
@@ -89,6 +91,14 @@ def digest(path: Path) -> str:
     """The sha256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_file(path: Path, most_bytes: int, limit: str) -> None:
+    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
+    if not path.is_file():
+        raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
+    if (size := path.stat().st_size) > most_bytes:
+        raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
 
 
 def _layout(digests: dict[str, str]) -> str:

@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.models.header import PRECISIONS, require_file
+from transduce.models.header import PRECISIONS
 
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
 MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, NOTES)
@@ -79,5 +80,5 @@ def read_notes(folder: Path) -> str:
     path = folder / NOTES
     if not path.exists():
         return ""
-    require_file(path, _CARD_BYTES, "any card has")
+    require_file(path, _CARD_BYTES, "notes on a model have")
     return path.read_text(encoding="utf-8", errors="replace")

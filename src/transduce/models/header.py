@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from safetensors import SafetensorError, safe_open
 
+from transduce.disk import require_file
 from transduce.errors import ModelError
 
 Precision = Literal["float32", "int8"]
@@ -59,14 +60,6 @@ def count_parameters(path: Path, precision: Precision) -> int:
     """Trained numbers in a weights file."""
     shapes = weight_shapes(path, precision)
     return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(LARGEST))
-
-
-def require_file(path: Path, most_bytes: int, limit: str) -> None:
-    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
-    if not path.is_file():
-        raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
-    if (size := path.stat().st_size) > most_bytes:
-        raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
 
 
 def physical_memory() -> int:

@@ -10,6 +10,7 @@ from typing import Literal, cast
 import sentencepiece
 
 from transduce.config import require
+from transduce.disk import require_file
 from transduce.errors import DataError, ModelError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -81,10 +82,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Read a saved vocabulary."""
-        if not path.is_file():  # a device would never end
-            raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
-        if (size := path.stat().st_size) > _MOST_BYTES:
-            raise ModelError(f"{path}: {size:,} bytes are more than a vocabulary can have")
+        require_file(path, _MOST_BYTES, "a vocabulary can have")
         try:
             return cls(path.read_bytes())
         except ModelError as error:
