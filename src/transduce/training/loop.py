@@ -16,7 +16,7 @@ from transduce.nn.device import pick_device
 from transduce.training.checkpoint import adam_moments, newest_step
 from transduce.training.display import Display
 from transduce.training.loader import dropout_growth
-from transduce.training.milestones import finish, save, validate
+from transduce.training.milestones import Milestones
 from transduce.training.processes import ALONE, Processes
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
@@ -74,12 +74,7 @@ def _train(
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        data = recipe.data
-        validation = Validation(
-            prepared.valid, tokenizer, data.max_length, data.by_sentence, config.valid_sentences, processes, stop
-        )
-        if validation.too_long:
-            display.say(f"validation data: the loss leaves out {validation.too_long:,} above {data.max_length} tokens")
+        validation = Validation(recipe, prepared, display.say, processes, stop)
         growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
         optimizer = torch.optim.Adam(
@@ -97,7 +92,7 @@ def _train(
         display.say(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
         return Outcome(run.path, progress.step, True, None, scores)
 
-    facts = facts_of(recipe, prepared)
+    milestones = Milestones(recipe, run, validation, facts_of(recipe, prepared), display)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.say(
@@ -140,12 +135,11 @@ def _train(
                 with steps.meter.paused():
                     model_now = gathered(model)
                     if prepared.valid and not stopping:
-                        validate(recipe, run, model_now, validation, progress, display)
+                        milestones.validate(model_now, progress)
                         stopping = processes.any(bool(stop))
                     moments = adam_moments(model, optimizer)
                     if processes.is_first:
-                        must = is_last or stopping
-                        save(recipe, run, model_now, moments, tokenizer, progress, facts, display, must=must)
+                        milestones.save(model_now, moments, progress, must=is_last or stopping)
                     del model_now, moments
                 if stopping:
                     saved = run.checkpoints / f"step-{progress.step}"
@@ -153,7 +147,7 @@ def _train(
 
     processes.wait()  # until the first has written the last checkpoint
     finished = progress.step >= config.steps
-    scores = finish(recipe, run, gathered(model), validation, progress, facts, display) if finished else {}
+    scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 
 

@@ -10,15 +10,16 @@ from typing import Any, TypeVar
 import torch
 
 from transduce.data.batch import pack
+from transduce.data.prepare import Prepared
 from transduce.errors import DataError
 from transduce.evaluation.scores import bleu
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.text.pairs import Pair
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.training.loader import to_device
 from transduce.training.loss import smoothed_cross_entropy
 from transduce.training.processes import Processes
+from transduce.training.recipe import Recipe
 from transduce.training.signals import Interrupted, StopRequest
 from transduce.translator import Translator
 
@@ -34,28 +35,23 @@ class Validation:
     """The validation set and how to use it, shared among the processes; a signal breaks it off."""
 
     def __init__(
-        self,
-        pairs: list[Pair],
-        tokenizer: Tokenizer,
-        max_length: int,
-        by_sentence: bool,
-        sentences: int,
-        processes: Processes,
-        stop: StopRequest,
+        self, recipe: Recipe, prepared: Prepared, say: Callable[[str], None], processes: Processes, stop: StopRequest
     ) -> None:
-        self.pairs, self.tokenizer, self.max_length, self.by_sentence = pairs, tokenizer, max_length, by_sentence
-        self.sentences = sentences
+        self.pairs, self.tokenizer = prepared.valid, prepared.tokenizer
+        self.sentences = recipe.train.valid_sentences
         """So many of the first pairs are translated."""
-        self.digest = hashlib.sha256(json.dumps([pairs, sentences]).encode()).hexdigest()[:16]
+        self.digest = hashlib.sha256(json.dumps([self.pairs, self.sentences]).encode()).hexdigest()[:16]
         """Tells validation sets apart."""
-        self._processes, self._stop = processes, stop
-        sides = [tokenizer.encode_all([pair[side] for pair in pairs]) for side in (0, 1)]
-        self._encoded = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= max_length]
+        self._data, self._processes, self._stop = recipe.data, processes, stop
+        longest = recipe.data.max_length
+        sides = [self.tokenizer.encode_all([pair[side] for pair in self.pairs]) for side in (0, 1)]
+        self._encoded = [pair for pair in zip(sides[0], sides[1], strict=True) if max(map(len, pair)) <= longest]
         self._encoded.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
-        self.too_long = len(pairs) - len(self._encoded)
-        """Pairs that the loss leaves out."""
-        if pairs and not self._encoded:
-            raise DataError(f"every validation pair has more than {max_length} tokens; raise data.max_length")
+        if self.pairs and not self._encoded:
+            raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
+        if too_long := len(self.pairs) - len(self._encoded):
+            pairs = "pair" if too_long == 1 else "pairs"
+            say(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
 
     @property
     def is_first(self) -> bool:
@@ -70,7 +66,8 @@ class Validation:
 
     def translate(self, model: EncoderDecoder, **options: Any) -> tuple[float, list[dict[str, str]]]:
         """BLEU, and every translation beside source and reference."""
-        translator = Translator(model, self.tokenizer, max_length=self.max_length, by_sentence=self.by_sentence)
+        data = self._data
+        translator = Translator(model, self.tokenizer, max_length=data.max_length, by_sentence=data.by_sentence)
         sources, references = zip(*self.pairs[: self.sentences], strict=True)
         mine = sources[self._processes.share]
         outputs = self._processes.gather(self._together(lambda: translator.translate(mine, **options)))
