@@ -153,6 +153,8 @@ class Translator:
         """
         config = replace(self.config, **options)
         session = self.engine_for(config).begin(config)
+        if isinstance(texts, str):
+            raise DataError("texts must be a list of texts; for a single one there is translate")
         beginnings = repeat("") if prefixes is None else prefixes
         source = enumerate(zip(texts, beginnings, strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet given back

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -100,7 +101,7 @@ def test_a_closed_output_pipe_ends_translation_quietly(transduce: Any, trained: 
     assert process.stdout.readline().endswith("\n")
     process.stdout.close()
     err = process.stderr.read()
-    process.wait(120)
+    assert process.wait(120) == 128 + signal.SIGPIPE
     assert err == ""
 
 

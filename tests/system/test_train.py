@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 from commands import complaint, content, copied, metrics, sets
+from conftest import TINY, as_sets
 from safetensors.numpy import load_file
+
+from transduce import train
+from transduce.training.validation import Validation
 
 # Training
 
@@ -69,13 +73,36 @@ def test_training_speaks_on_stderr_and_says_what_it_made(trained: Any) -> None:
     assert trained.outcome.out == ""
     assert "300 pairs" in trained.outcome.err
     assert "step 60/60  loss " in trained.outcome.err
-    assert "finished: run/model (mean of 3 checkpoints" in trained.outcome.err
+    assert "finished: run/model (the last checkpoint, valid loss " in trained.outcome.err
 
 
-def test_the_finished_model_is_the_mean_of_the_last_checkpoints(trained: Any) -> None:
-    parts = [load_file(trained.run / f"checkpoints/step-{step}/model.safetensors") for step in (20, 40, 60)]
-    for name, mean in load_file(trained.run / "model/model.safetensors").items():
+def test_the_finished_model_is_the_mean_of_the_last_checkpoints(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    text = ["--src", trained.folder / "train.src", "--tgt", trained.folder / "train.tgt"]
+    few = sets(steps=6, save_every=2)
+    outcome = transduce("train", *text, "--preset", "tiny", *as_sets(TINY), *few, "--out", "run", cwd=tmp_path)
+    assert "finished: run/model (mean of 3 checkpoints)" in outcome.err
+    parts = [load_file(tmp_path / f"run/checkpoints/step-{step}/model.safetensors") for step in (2, 4, 6)]
+    for name, mean in load_file(tmp_path / "run/model/model.safetensors").items():
         assert mean == pytest.approx(sum(part[name].astype("float64") for part in parts) / 3, abs=1e-6)
+
+
+def test_where_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(trained: Any) -> None:
+    assert "the mean of the last 3 checkpoints (valid loss " in trained.outcome.err
+    last = load_file(trained.run / "checkpoints/step-60/model.safetensors")
+    for name, weight in load_file(trained.run / "model/model.safetensors").items():
+        assert (weight == last[name]).all()
+
+
+@pytest.mark.parametrize(("of_mean", "of_last", "averaged"), [(2.0, 2.1, 2), (2.0, 1.95, 2), (2.0, 1.85, 1)])
+def test_the_mean_is_taken_unless_it_is_clearly_worse(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_mean: float, of_last: float, averaged: int
+) -> None:
+    losses = iter([5.0, 4.0, of_mean, of_last, 1.0])  # of two checkpoints, of both candidates, of the finished model
+    monkeypatch.setattr(Validation, "loss", lambda *_: (next(losses), 1.0))
+    text = {name: trained.folder / f"train.{name}" for name in ("src", "tgt")}
+    text |= {f"valid_{name}": trained.folder / f"valid.{name}" for name in ("src", "tgt")}
+    train(tmp_path / "run", **text, preset="tiny", settings=TINY | {"train.steps": 2, "train.save_every": 1})
+    assert json.loads((tmp_path / "run/model/model.json").read_text())["facts"]["averaged"] == averaged
 
 
 def test_the_same_command_again_finds_the_run_finished(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ app = typer.Typer(
 @app.callback()
 def about(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Train your own translator: two text files in, a Transformer out."""
@@ -54,6 +54,10 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     try:
         app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # whoever read our output has read enough
+            sys.exit(128 + signal.SIGPIPE)
+        raise
     except TransduceError as error:
         _complain(str(error))
         sys.exit(2)

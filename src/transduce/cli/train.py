@@ -17,7 +17,9 @@ def train(
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Both in one file.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; an unfinished run there is resumed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run, runs/RECIPE if not given; a run there is resumed.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE")
     ] = None,

@@ -26,6 +26,9 @@ from transduce.training.run_folder import RunFolder
 from transduce.training.signals import Interrupted
 from transduce.training.validation import Validation, attention_picture
 
+_CLEARLY_WORSE = 0.1
+"""Validation loss by which a mean of checkpoints may be above the last one's, and still be the finished model."""
+
 
 @dataclass(frozen=True)
 class Milestones:
@@ -86,9 +89,8 @@ class Milestones:
     def finish(self, model: EncoderDecoder, progress: Progress) -> dict[str, float]:
         """Average the last checkpoints, score the result as a user will meet it, and write it down."""
         recipe, run, validation = self.recipe, self.run, self.validation
-        last = self._to_average()
-        load_average(model, last)
         model.eval()
+        last = self._average(model)
         scores: dict[str, float] = {}
         samples: list[dict[str, str]] = []
         if validation.pairs:
@@ -110,12 +112,26 @@ class Milestones:
                 f"all {progress.step:,} steps are made and saved, but {run.model} could not be written: {error}. "
                 "Make room, then run the same command"
             ) from None
+        made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
-        self.display.say(f"finished: {run.model} (mean of {len(last)} checkpoints{summary}); report: {run.report}")
+        self.display.say(f"finished: {run.model} ({made}{summary}); report: {run.report}")
         return scores
 
-    def _to_average(self) -> list[Path]:
-        """The last checkpoints of the schedule that are intact; the newest, where there are none."""
+    def _average(self, model: EncoderDecoder) -> list[Path]:
+        """Give the model the mean of the last checkpoints, or the last where that is clearly better; returns which."""
         config, checkpoints = self.recipe.train, self.run.checkpoints
         intact = [p for p in scheduled(checkpoints, config.save_every, config.steps) if not find_damage(p)]
-        return intact[-config.average :] or list_checkpoints(checkpoints)[-1:]
+        last = intact[-config.average :] or list_checkpoints(checkpoints)[-1:]
+        load_average(model, last)
+        if len(last) > 1 and self.validation.pairs:  # in a short run they may be too far apart
+            of_mean, _ = self.validation.loss(model, config.label_smoothing)
+            load_average(model, last[-1:])
+            of_last, _ = self.validation.loss(model, config.label_smoothing)
+            if of_last < of_mean - _CLEARLY_WORSE:
+                self.display.say(
+                    f"the mean of the last {len(last)} checkpoints (valid loss {of_mean:.3f}) is worse than the last "
+                    f"alone ({of_last:.3f}), which is taken instead"
+                )
+                return last[-1:]
+            load_average(model, last)
+        return last

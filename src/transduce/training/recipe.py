@@ -73,7 +73,10 @@ class TrainConfig:
             require(getattr(self, name) >= 1, f"{name} must be at least 1")
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
-        require(self.cooldown <= self.steps, "cooldown must be at most steps")
+        require(
+            self.cooldown <= self.steps,
+            f"cooldown, which is {self.cooldown:,}, must be at most steps, which is {self.steps:,}; change one of them",
+        )
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")

@@ -78,10 +78,12 @@ def _facts(train: list[Record], valid: list[Record], final: list[Record]) -> str
         facts.append(("steps", f"{train[-1]['step']:,}"))
         facts += [("training loss", f"{loss:.3f}") for _, loss in _points(train, "loss")[-1:]]
         facts.append(("target tokens/s", f"{train[-1]['tokens_per_second']:,.0f}"))
-    if valid:
+    if final:
+        facts.append(("perplexity of the finished model, validation set", f"{final[-1]['valid_perplexity']:.2f}"))
+        if "valid_bleu" in final[-1]:
+            facts.append(("BLEU of the finished model, validation set", f"{final[-1]['valid_bleu']:.1f}"))
+    elif valid:
         facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))
-    if final and "valid_bleu" in final[-1]:
-        facts.append(("BLEU of the finished model, validation set", f"{final[-1]['valid_bleu']:.1f}"))
     return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
 
 

@@ -93,16 +93,18 @@ def test_curves_and_last_numbers_are_there(tmp_path: Path) -> None:
 def test_the_score_of_the_finished_model_and_its_samples_take_precedence(tmp_path: Path) -> None:
     metrics = measured(tmp_path, [{"source": "old source", "output": "o", "reference": "r"}])
     new = [{"source": "new source", "output": "o", "reference": "r"}]
-    metrics.add("final", step=150, valid_bleu=33.3, samples=new)
+    metrics.add("final", step=150, valid_bleu=33.3, valid_perplexity=7.5, samples=new)
     text = Page(report(tmp_path, metrics)).text
     assert "33.3" in text
+    assert "7.50" in text
+    assert "13.33" not in text  # the last checkpoint's perplexity
     assert "new source" in text
     assert "old source" not in text
 
 
 def test_a_run_that_goes_on_after_its_end_shows_what_is_new(tmp_path: Path) -> None:
     metrics = measured(tmp_path, [{"source": "first source", "output": "o", "reference": "r"}])
-    metrics.add("final", step=150, valid_bleu=33.3, samples=[])
+    metrics.add("final", step=150, valid_bleu=33.3, valid_perplexity=7.5, samples=[])
     metrics.add("train", step=200, learning_rate=1e-3, tokens_per_second=1.0)  # a step that was skipped has no loss
     text = Page(report(tmp_path, metrics)).text
     assert "33.3" not in text
