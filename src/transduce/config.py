@@ -38,7 +38,10 @@ def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     values = {}
     for key, value in table.items():
         if key not in fields:
-            raise ConfigError(_unknown_key(key, list(fields), where))
+            inner = [
+                f"{name}.{key}" for name, hint in hints.items() if key in getattr(hint, "__dataclass_fields__", ())
+            ]
+            raise ConfigError(_unknown_key(key, list(fields), where, inner))
         values[key] = _convert(hints[key], value, where, key)
     try:
         return cls(**values)
@@ -108,8 +111,9 @@ def suggestion(word: str, valid: list[str]) -> str:
     return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
-def _unknown_key(key: str, valid: list[str], where: str) -> str:
-    return f"{where}: unknown key {key}{suggestion(key, valid)}; valid keys: {', '.join(sorted(valid))}"
+def _unknown_key(key: str, valid: list[str], where: str, inner: list[str]) -> str:
+    hint = f" (did you mean {' or '.join(inner)}?)" if inner else suggestion(key, valid)
+    return f"{where}: unknown key {key}{hint}; valid keys: {', '.join(sorted(valid))}"
 
 
 def _parse_value(text: str) -> Any:

@@ -28,6 +28,8 @@ from transduce.text.tokenizer import Tokenizer
 LongInput = Literal["split", "refuse"]
 
 _ALIGNED_AT_ONCE = 64
+_WINDOW = {True: 8192, False: 256}
+"""Texts read ahead on a GPU, and on a CPU: as many as it takes to be no slower than with more."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,14 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        window: int = 8192,
+        window: int | None = None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
         """The same one by one, for any number of texts: at most twice `window` of them are in memory.
 
-        There may be more prefixes than texts.
+        As outputs keep their order, the first may wait for so many. There may be more prefixes than texts.
         """
+        window = window or _WINDOW[self.device.type == "cuda"]
         config = replace(self.config, **options)
         session = self.engine_for(config).begin(config)
         if isinstance(texts, str):

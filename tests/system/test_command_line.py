@@ -179,6 +179,18 @@ def test_evaluate_compares_two_systems(transduce: Any, trained: Any, tmp_path: P
     assert len(compared["signatures"]) == 3
 
 
+def test_evaluate_compares_two_models(transduce: Any, trained: Any) -> None:
+    models = [trained.run / "checkpoints" / f"step-{step}" for step in (20, 60)]
+    words = [word for model in models for word in ("-m", model)]
+    text = ["--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt"]
+    compared = json.loads(transduce("evaluate", *words, *text, "--json", cwd=trained.folder).out)["comparisons"]
+    assert [one["system"] for one in compared if one["metric"] == "BLEU"] == [str(model) for model in models]
+    twice = transduce("evaluate", *words[:2], *words[:2], *text, cwd=trained.folder)
+    assert "given twice" in complaint(twice)
+    saved = transduce("evaluate", *words, *text, "--save", "out.txt", cwd=trained.folder)
+    assert "--save is for the translations of one model, not of 2" in complaint(saved)
+
+
 def test_evaluate_takes_a_test_set_in_one_file(transduce: Any, trained: Any, tmp_path: Path) -> None:
     sides = [(trained.folder / f"valid.{side}").read_text().splitlines() for side in ("src", "tgt")]
     (tmp_path / "test.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)))

@@ -19,6 +19,11 @@ from commands import complaint
         ([], ["no training text", "--src"]),
         (["--src", "valid.src", "--tgt", "valid.tgt", "--preset", "tinny"], ["no preset tinny", "did you mean tiny?"]),
         (["--set", "train.stepz=5"], ["unknown key stepz", "did you mean steps?", "valid keys: accumulate"]),
+        (["--set", "steps=5"], ["unknown key steps (did you mean train.steps?)"]),
+        (
+            ["--src", "valid.src", "--tgt", "valid.tgt", "--valid", "nothing.tsv", "--set", "tokenizer.vocab_size=301"],
+            ["nothing.tsv: no such file"],
+        ),
         (["--set", "train.steps=many"], ["steps must be a whole number, not 'many'"]),
         (["--set", "train.batch_tokens=Auto"], ["batch_tokens must be a whole number or auto, not 'Auto'"]),
         (["--set", "train.steps=0"], ["steps must be at least 1"]),
@@ -34,6 +39,7 @@ def test_a_mistake_in_training_is_one_line(
     message = complaint(transduce("train", *words, "--out", tmp_path / "run", cwd=trained.folder))
     for part in words_of_message:
         assert part in message
+    assert not (tmp_path / "run").exists()
 
 
 def test_training_without_a_place_is_refused(transduce: Any, trained: Any) -> None:

@@ -1,6 +1,8 @@
 """Fine-tuning, that is `train.start_from`, through the command line."""
 
+import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,18 @@ def test_a_run_goes_on_without_the_model_it_started_from(transduce: Any, trained
     without = fine_tune(transduce, tmp_path, *ONE_SMALL_STEP)
     assert without.code == 2
     assert "train.start_from (there start, here None)" in without.err.splitlines()[-1]
+
+
+def test_a_run_says_whose_vocabulary_it_has(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    words = ["--set", f"train.start_from={trained.run}", "--set", "tokenizer.vocab_size=4000"]
+    outcome = fine_tune(transduce, tmp_path, *words, *ONE_SMALL_STEP)
+    assert f"starting from {trained.run}/model, with its vocabulary" in outcome.err
+    config = tomllib.loads((tmp_path / "tuned" / "config.toml").read_text(encoding="utf-8"))
+    assert config["tokenizer"]["vocab_size"] == TINY["tokenizer.vocab_size"]
+    facts = json.loads((tmp_path / "tuned" / "model" / "model.json").read_text())["facts"]
+    assert facts["start_from"] == str(trained.run)
+    further = fine_tune(transduce, tmp_path, *words, *ONE_SMALL_STEP, "--set", "train.steps=2")
+    assert further.code == 0, further.err
 
 
 def test_what_cannot_be_started_from_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -86,6 +86,16 @@ def test_the_finished_model_is_the_mean_of_the_last_checkpoints(transduce: Any, 
         assert mean == pytest.approx(sum(part[name].astype("float64") for part in parts) / 3, abs=1e-6)
 
 
+def test_a_run_that_will_disappoint_says_so_first(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    text = ["--src", trained.folder / "train.src", "--tgt", trained.folder / "train.tgt"]
+    few = sets(steps=2, warmup=20)
+    outcome = transduce("train", *text, "--preset", "tiny", *as_sets(TINY), *few, "--out", "run", cwd=tmp_path)
+    assert "no validation text: " in outcome.err
+    assert "train.steps (2) end before train.warmup (20) does: " in outcome.err
+    assert "no validation text" not in trained.outcome.err
+    assert "train.warmup" not in trained.outcome.err
+
+
 def test_where_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(trained: Any) -> None:
     assert "the mean of the last 3 checkpoints (valid loss " in trained.outcome.err
     last = load_file(trained.run / "checkpoints/step-60/model.safetensors")

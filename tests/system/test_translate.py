@@ -41,6 +41,16 @@ def test_resume_goes_on_after_the_last_complete_line(transduce: Any, trained: An
     assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
 
 
+def test_an_output_longer_than_the_text_is_of_other_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("ba\n")
+    (tmp_path / "out.txt").write_text("one\ntwo\n")
+    words = ("translate", "-m", trained.run, "in.txt", "--output", "out.txt", "--resume")
+    outcome = transduce(*words, cwd=tmp_path)
+    assert outcome.code == 2
+    assert "out.txt has more lines than there are to translate" in outcome.err.splitlines()[-1]
+    assert (tmp_path / "out.txt").read_text() == "one\ntwo\n"
+
+
 def test_resume_needs_files_to_go_on_with(transduce: Any, trained: Any) -> None:
     outcome = transduce("translate", "-m", "run", "--resume", stdin="ba\n", cwd=trained.folder)
     assert outcome.code == 2

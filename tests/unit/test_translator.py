@@ -171,6 +171,11 @@ def test_a_text_of_just_the_longest_length_is_translated_whole(make: Callable[..
     assert len(make(max_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
 
 
+def test_a_text_where_a_list_belongs_is_refused(translator: Translator) -> None:
+    with pytest.raises(DataError, match="texts must be a list of texts"):
+        translator.hypotheses("ba be")
+
+
 def test_every_text_has_its_prefix_or_none_has_one(translator: Translator) -> None:
     assert len(translator.hypotheses(TEXTS, prefixes=["ba"] * len(TEXTS))) == len(TEXTS)
     with pytest.raises(DataError, match=r"2 texts but 1 prefixes"):

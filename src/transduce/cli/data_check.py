@@ -43,5 +43,7 @@ def check(
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
     for line in () if as_json else lines(report):
         print(line)
+    if output:
+        print(f"data: {output} has the {report.passing:,} pairs that passed", file=sys.stderr)
     if not report.fit:
         raise typer.Exit(1)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[
-        Path | None,
-        typer.Option("--model", "-m", help="A run or model to translate with; without --hyp, the model in the box."),
+        list[Path] | None,
+        typer.Option("--model", "-m", help="A run or model to translate with; two or more are compared."),
     ] = None,
     src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
@@ -32,18 +32,19 @@ def evaluate(
     from transduce.text.files import read_lines
 
     sources, references = _test_set(src, ref, test)
-    systems = {str(path): list(read_lines(path)) for path in hyp or []}
-    if len(systems) < len(hyp or []):
-        raise ConfigError("the same file is given twice with --hyp")
-    if model or not systems:
-        if sources is None:
-            raise ConfigError(
-                "nothing to score: give translations with --hyp, or text for the model to translate with --src "
-                "(--test has both sides)"
-            )
-        systems = {
-            str(model): _translate(model, sources, save, device=device, beam=beam, length_penalty=length_penalty)
-        } | systems
+    models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the model in the box
+    if len({*map(str, models), *map(str, hyp or [])}) < len(models) + len(hyp or []):
+        raise ConfigError("the same model or file is given twice")
+    if models and sources is None:
+        raise ConfigError(
+            "nothing to score: give translations with --hyp, or text for the model to translate with --src "
+            "(--test has both sides)"
+        )
+    if save and len(models) != 1:
+        raise ConfigError(f"--save is for the translations of one model, not of {len(models)}")
+    search = {"device": device, "beam": beam, "length_penalty": length_penalty}
+    systems = {str(path): _translate(path, sources or [], save, **search) for path in models}
+    systems |= {str(path): list(read_lines(path)) for path in hyp or []}
     if len(systems) == 1:
         scores = score(next(iter(systems.values())), references)
         if as_json:

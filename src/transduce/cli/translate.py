@@ -95,7 +95,9 @@ def translate(
         if output:
             out = stack.enter_context(output.open("a" if resume else "w", encoding="utf-8"))
         progress = stack.enter_context(Progress(inputs, done, typed))
-        lines = islice(lines_of(inputs), done, None)
+        lines = lines_of(inputs)
+        if sum(1 for _ in islice(lines, done)) < done:
+            raise ConfigError(f"{output} has more lines than there are to translate: it is of other text")
         common: dict[str, Any] = {"align": jsonl, "long": long}
         for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
             out.write((_record(translator, text, best) if jsonl else best[0].text.replace("\n", " ")) + "\n")

@@ -64,6 +64,7 @@ def prepare(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, say: Call
     """The corpus as token shards, from the cache or made now; the vocabulary is learnt from it, or given."""
     require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
+    valid = _read_valid(data, say)  # before the long work, so that a slip in its name shows at once
     folder = cache_folder() / _key(data, vocabulary, sources)
     if folder.exists():
         say(f"data: {folder} (prepared before)")
@@ -75,7 +76,7 @@ def prepare(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, say: Call
     src, tgt = shards.mean_lengths
     vocab_size = shards.index["vocab_size"]
     say(f"data: {len(shards):,} pairs, {src:.1f} + {tgt:.1f} tokens a pair, a vocabulary of {vocab_size:,}")
-    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, _read_valid(data, say), sources)
+    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, valid, sources)
 
 
 def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:

@@ -69,7 +69,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     max_length = facts.get("max_length", 1)
     if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
-    for name in ("search", "data", "scores"):
+    for name in ("search", "tokenizer", "data", "scores"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} is of the wrong kind")
     return card

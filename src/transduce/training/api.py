@@ -35,6 +35,8 @@ def train(
     recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets`
     does the same in the words of the command line: ["train.steps=2000"]. With `profile`, a few steps are recorded in
     the folder `profile` of the run.
+
+    Ctrl-C and SIGTERM save a checkpoint and end it early: then the outcome is not `finished`, and names the signal.
     """
     with join_processes() as processes:
         with processes.first_before_others():

@@ -23,7 +23,7 @@ from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.sharded import gathered
 from transduce.training.signals import Interrupted, StopRequest, stop_on_signals
-from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens, vocabulary_of
+from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens, taken_over, vocabulary_of, warn
 from transduce.training.steps import Steps
 from transduce.training.validation import Validation
 
@@ -66,9 +66,10 @@ def _train(
     recipe: Recipe, run: RunFolder, display: Display, stop: StopRequest, processes: Processes, *, profile: bool
 ) -> Outcome:
     with stop.interrupting():
+        device = processes.device(pick_device(recipe.train.device))
+        recipe = taken_over(recipe, run, display.say)
         with processes.first_before_others():
             prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say)
-        device = processes.device(pick_device(recipe.train.device))
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
@@ -92,6 +93,7 @@ def _train(
         display.say(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
         return Outcome(run.path, progress.step, True, None, scores)
 
+    warn(recipe, display.say)
     milestones = Milestones(recipe, run, validation, facts_of(recipe, prepared), display)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""

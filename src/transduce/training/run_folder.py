@@ -39,6 +39,8 @@ class RunFolder:
             before = build(Recipe, read_toml(self.config), str(self.config))
             if recipe.train.batch_tokens == "auto":  # found when the run was begun
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
+            if recipe.train.start_from and before.train.start_from:  # the vocabulary is that model's
+                recipe = replace(recipe, tokenizer=before.tokenizer)
             if changed := differences(before, recipe):
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(changed)}. "
@@ -65,7 +67,8 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process out of the folder while one trains in it."""
+        """Keep a second process out of the folder while one trains in it; a run that does not begin leaves none."""
+        is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK).open("a+") as file:
             try:
@@ -76,7 +79,11 @@ class RunFolder:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
-            yield
+            try:
+                yield
+            finally:
+                if is_new and not self.config.exists():
+                    shutil.rmtree(self.path)
 
     def finished_scores(self, step: int) -> dict[str, float] | None:
         """The scores of the model finished at this step, if it is there."""

@@ -8,4 +8,4 @@ def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> f
 
 def cooled(rate: float, step: int, steps: int, cooldown: int) -> float:
     """The rate, which falls in a straight line over the last `cooldown` of `steps`, to 0 just after them."""
-    return rate * min(1.0, (steps + 1 - step) / (cooldown + 1))
+    return rate * min(1.0, (steps + 1 - step) / (min(cooldown, steps) + 1))

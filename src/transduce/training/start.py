@@ -1,5 +1,6 @@
 """How a run begins: its model, the settings that are found by trial, and the checkpoint it goes on from."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,17 @@ from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.sharded import shard
 from transduce.training.steps import use_bfloat16
+
+
+def taken_over(recipe: Recipe, run: RunFolder, say: Callable[[str], None]) -> Recipe:
+    """The recipe with the vocabulary's settings as they were for the model that training starts from."""
+    if not recipe.train.start_from or run.begun:
+        return recipe
+    folder = find_model(Path(recipe.train.start_from))
+    say(f"starting from {folder}, with its vocabulary")
+    card = read_card(folder)
+    known = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
+    return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
@@ -97,6 +109,18 @@ def resume(
     return progress
 
 
+def warn(recipe: Recipe, say: Callable[[str], None]) -> None:
+    """Say what will disappoint, before the time is spent."""
+    config = recipe.train
+    if not recipe.data.valid:
+        say("no validation text: nothing will tell how good the model is; give some with --valid")
+    if config.steps < config.warmup:
+        say(
+            f"train.steps ({config.steps:,}) end before train.warmup ({config.warmup:,}) does: the learning rate will "
+            "not reach its height; lower train.warmup for a short run"
+        )
+
+
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """What a model folder says of how it was made."""
     src_tokens, tgt_tokens = prepared.train.index["tokens"]
@@ -104,6 +128,8 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
         "search": to_table(recipe.search),
+        "tokenizer": to_table(recipe.tokenizer),
+        **({"start_from": recipe.train.start_from} if recipe.train.start_from else {}),
         "data": {
             "train": [list(files) for files in recipe.data.train],
             "pairs": len(prepared.train),

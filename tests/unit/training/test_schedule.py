@@ -11,6 +11,10 @@ from transduce.training.api import train
 from transduce.training.schedule import cooled, learning_rate
 
 
+def test_a_run_shorter_than_its_cooldown_is_all_cooldown() -> None:
+    assert [cooled(1.0, step, steps=4, cooldown=100) for step in (1, 2, 3, 4)] == [0.8, 0.6, 0.4, 0.2]
+
+
 def test_without_cooldown_the_rate_stays() -> None:
     assert [cooled(0.5, step, 10, 0) for step in (1, 9, 10)] == [0.5, 0.5, 0.5]
 
