@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check faults format bench web clean
+.PHONY: demo test check faults format bench settings web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -30,6 +30,9 @@ format: $(READY)        ## put the code into shape
 bench: $(READY)         ## training speed on this CPU, beside its peers
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/train_cpu.py
+
+settings: $(READY)      ## write docs/settings.md from the code
+	$(BIN)/python docs/settings.py
 
 web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build

@@ -91,7 +91,7 @@ def test_a_command_of_the_readme_works(transduce: Any, desk: Path, command: str)
 def test_the_python_of_the_readme_works(desk: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     tiny = code.replace('"runs/first"', '"runs/python"').replace(
-        'preset="small"', f"settings={TINY | {'train.steps': 4}}"
+        'settings={"model.dropout": 0.2}', f"settings={TINY | {'train.steps': 4}}"
     )
     done = subprocess.run([sys.executable, "-c", tiny], cwd=desk, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

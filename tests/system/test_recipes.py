@@ -3,6 +3,7 @@
 import lzma
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,11 @@ def test_a_recipe_is_valid_and_its_header_says_what_it_gave(path: Path) -> None:
     for word in ("data", "run", "hardware", "result"):
         assert re.search(f"^# {word}  ", header, re.MULTILINE)
     assert f"transduce train {path.relative_to(ROOT)}" in header
+
+
+def test_the_page_of_settings_is_what_the_code_says() -> None:
+    written = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == written, "run: make settings"
 
 
 def small(recipe: str) -> str:

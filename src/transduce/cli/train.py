@@ -21,7 +21,10 @@ def train(
         Path | None, typer.Option(help="Folder of the run, runs/RECIPE if not given; a run there is resumed.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE")
+        list[str] | None,
+        typer.Option(
+            "--set", help="Any setting (docs/settings.md), e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE"
+        ),
     ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Record where the time of a few steps goes, into OUT/profile.")
