@@ -46,7 +46,8 @@ def evaluate(
     systems = {str(path): _translate(path, sources or [], save, **search) for path in models}
     systems |= {str(path): list(read_lines(path)) for path in hyp or []}
     if len(systems) == 1:
-        scores = score(next(iter(systems.values())), references)
+        ((name, lines),) = systems.items()
+        scores = score(lines, references, name)
         if as_json:
             print(json.dumps([asdict(one) for one in scores], indent=1))
         for one in [] if as_json else scores:

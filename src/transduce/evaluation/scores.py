@@ -38,9 +38,9 @@ class Comparison:
     """Chance of a difference this large or larger between equal systems; None for the baseline itself."""
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
+def score(hypotheses: Sequence[str], references: Sequence[str], name: str = "the system") -> list[Score]:
     """All metrics for one system."""
-    _require_equal_lengths({"hypotheses": hypotheses}, references)
+    _require_equal_lengths({name: hypotheses}, references)
     results = []
     for name, metric_class in METRICS.items():
         metric = metric_class()

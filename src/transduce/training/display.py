@@ -31,7 +31,8 @@ class Display:
         """Show progress from `step` to `steps`, while this is used as a context."""
         self._began, self._first_step, self._steps = time.monotonic(), step, steps
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeRemainingColumn())
+            # What matters least stands last, where a narrow terminal cuts it off.
+            columns = (BarColumn(bar_width=10), TimeRemainingColumn(), TextColumn("{task.description}"))
             self._live = Progress(*columns, console=self.console, transient=True)
             self._task = self._live.add_task("starting", total=steps, completed=step)
         return self
