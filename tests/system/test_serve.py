@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from helpers import small_model
 from serving import PATIENCE, ServerProcess, counted, in_thread
 
 from transduce.translator import Translator
@@ -225,6 +226,13 @@ def test_the_first_sentence_comes_before_the_last_is_done(translator: Translator
 )
 def test_a_bad_wish_is_told_what_is_wrong(client: httpx.Client, wanted: Any, words: str) -> None:
     assert words in refused(client.post("/v1/translate", json=wanted), 400)
+
+
+def test_a_prefix_that_learnt_positions_do_not_reach_is_told_what_is_wrong(toy_tokenizer: Any) -> None:
+    model = small_model(0, toy_tokenizer.vocab_size, positions="learned").eval()
+    with in_thread([("toy", Translator(model, toy_tokenizer))]) as (address, _):
+        answer = httpx.post(f"{address}/v1/translate", json={"text": "babo", "prefix": "x" * 100})
+        assert "more than the 63 this model can say" in refused(answer, 400)
 
 
 @pytest.mark.parametrize("stream", [False, True])
