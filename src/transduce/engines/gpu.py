@@ -74,9 +74,9 @@ class GpuEngine:
             except torch.OutOfMemoryError:
                 if slots == 1:
                     raise
-                slots //= 2
-                self._most_rows = slots * beam  # it will not be tried again
-                torch.cuda.empty_cache()
+            slots //= 2
+            self._most_rows = slots * beam  # it will not be tried again
+            torch.cuda.empty_cache()  # out here, where the error's traceback no longer holds what the attempt took
 
     def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
         device = self.model.embedding.weight_VD.device
