@@ -1,6 +1,7 @@
 """Every fast engine finds what the plain one finds, whatever company a sentence has."""
 
 import copy
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -158,17 +159,57 @@ def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
     assert_same([done[0], done[2]], [expected[0], expected[2]])
 
 
+def search_of_no_numbers(model: EncoderDecoder, jobs: list[Job], search: SearchConfig) -> dict[int, list[Hypothesis]]:
+    """What the gpu engine finds in as many steps as it may take."""
+    session = gpu_engine(model).begin(search)
+    session.add(list(enumerate(jobs)))
+    done: dict[int, list[Hypothesis]] = {}
+    for _ in range(50):
+        done |= dict(session.step() if session.busy else [])
+    assert not session.busy
+    return done
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_that_are_no_numbers_end_the_gpus_search_without_an_output(
+    beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By way of the length penalty: Triton's interpreter cannot rank words none of which has a number."""
+
+    def set_search(board: gpu.Board, config: SearchConfig) -> None:
+        board.beam.alpha_1.fill_(torch.nan)
+        board.beam.nbest_1.fill_(config.nbest)
+
+    monkeypatch.setattr(gpu.Board, "set_search", set_search)
+    search = SearchConfig(beam=beam, max_extra=2)
+    assert search_of_no_numbers(make(ModelConfig(**SIZES)), some_jobs(2), search) == {0: [], 1: []}
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU: Triton's interpreter cannot rank what is no number")
+@pytest.mark.parametrize("beam", [1, 2, 3, 4])
+def test_weights_that_are_no_numbers_end_the_gpus_search_without_an_output(beam: int) -> None:
+    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    model.embedding.weight_VD.data[:] = torch.nan
+    assert search_of_no_numbers(model, jobs, SearchConfig(beam=beam, max_extra=2)) == {0: [], 1: [], 2: []}
+
+
 def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
+    attempts: list[weakref.ref[gpu.Board]] = []
 
     class Small(gpu.Board):
         def __init__(self, model: EncoderDecoder, slots: int, *sizes: int) -> None:
             made.append(slots)
             if slots > 1:
+                attempts.append(weakref.ref(self))
                 raise torch.OutOfMemoryError("injected")
             super().__init__(model, slots, *sizes)
 
+    def give_back() -> None:
+        assert attempts[-1]() is None, "memory of the attempt that failed is not free"
+
     monkeypatch.setattr(gpu, "Board", Small)
+    monkeypatch.setattr(torch.cuda, "empty_cache", give_back)
     model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
     assert made[:3] == [4, 2, 1]
