@@ -48,6 +48,10 @@ class Engine(Protocol):
     def description(self) -> str:
         """Its name and what it runs on, for people."""
 
+    @property
+    def batch_tokens(self) -> int | None:
+        """Source tokens, times the rows of their sentences, that are worked on at once; None is as many as fit."""
+
     def takes(self, config: SearchConfig) -> bool:
         """Whether it can search in this way; `plain` always can."""
 
