@@ -7,9 +7,10 @@ import re
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ import pytest
 from helpers import small_model
 from serving import PATIENCE, ServerProcess, counted, in_thread
 
+from transduce.inspect import routes
 from transduce.translator import Translator
+
+LOOK = "/inspect/look"
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +259,78 @@ def test_a_device_that_fails_is_an_internal_error_and_not_the_end(
             assert refused(answer, 500) == "internal error"
         assert httpx.get(f"{address}/health").status_code == 200
         assert httpx.post(f"{address}/v1/translate", json={"text": "babo"}).status_code == 200
+
+
+# The page's data
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"text": 5}, "text: Input should be a valid string"),
+        ({"text": "babo", "beam": "x"}, "beam: Input should be a valid integer"),
+        ({}, "text: Field required"),
+        (b"{", "JSON decode error"),
+    ],
+)
+def test_a_look_that_is_asked_for_wrongly_is_told_what_is_wrong(client: httpx.Client, wanted: Any, words: str) -> None:
+    content = wanted if isinstance(wanted, bytes) else json.dumps(wanted)
+    answer = client.post(LOOK, content=content, headers={"content-type": "application/json"})
+    assert words in refused(answer, 400)
+
+
+@pytest.fixture
+def held_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Looks end once this is set."""
+    look, may_end = routes.look, threading.Event()
+
+    def held(*asked: Any) -> Any:
+        assert may_end.wait(PATIENCE)
+        return look(*asked)
+
+    monkeypatch.setattr(routes, "look", held)
+    yield may_end
+    may_end.set()
+
+
+def ask_to_look(address: str, timeout: float = PATIENCE) -> httpx.Response:
+    return httpx.post(f"{address}{LOOK}", json={"text": "babo"}, timeout=timeout)
+
+
+def test_few_may_wait_for_a_look(translator: Translator, held_look: threading.Event) -> None:
+    with in_thread([("toy", translator)]) as (address, _), ThreadPoolExecutor(10) as pool:
+        asked = [pool.submit(ask_to_look, address) for _ in range(10)]  # one is made, eight wait
+        first = next(as_completed(asked, timeout=PATIENCE)).result()
+        held_look.set()
+        assert "too many looks are waiting" in refused(first, 429)
+        assert first.headers["retry-after"] == "1"
+        assert sorted(one.result().status_code for one in asked) == [200] * 9 + [429]
+
+
+def test_looks_nobody_waits_for_any_more_keep_nobody_out(translator: Translator, held_look: threading.Event) -> None:
+    def leaves(address: str) -> bool:
+        """Whether a client had to wait until it left; else it was refused."""
+        try:
+            refused(ask_to_look(address, timeout=1.0), 429)
+        except httpx.ReadTimeout:
+            return True
+        return False
+
+    with in_thread([("toy", translator)]) as (address, _), ThreadPoolExecutor(9) as pool:
+        assert all(pool.map(leaves, [address] * 9))
+        give_up = time.monotonic() + 20
+        while not leaves(address):  # the server may still be learning that they left
+            assert time.monotonic() < give_up
+        held_look.set()
+
+
+def test_a_look_that_waits_too_long_is_given_up(translator: Translator, held_look: threading.Event) -> None:
+    limits = {"seconds": 0.2, "receive_seconds": 0.3}
+    with in_thread([("toy", translator)], **limits) as (address, _), ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(ask_to_look, address) for _ in range(2)]
+        first = next(as_completed(asked, timeout=PATIENCE)).result()
+        held_look.set()
+        assert "not done within 0.2 s" in refused(first, 503)
 
 
 # Many at once

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
@@ -12,7 +13,7 @@ from transduce import __version__
 from transduce.inspect.routes import inspect_routes
 from transduce.serve.asking import Asking, ClientGoneError
 from transduce.serve.catalogue import Catalogue
-from transduce.serve.forms import Problem
+from transduce.serve.forms import Problem, complaint
 from transduce.serve.gate import CLIENT_GONE, Gate, Traffic
 from transduce.serve.keys import Keys
 from transduce.serve.libretranslate import libretranslate_routes
@@ -92,6 +93,10 @@ def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, error: Refusal) -> Response:
         return JSONResponse({"error": error.message}, error.status, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(_: Request, error: RequestValidationError) -> Response:
+        return JSONResponse({"error": complaint(error)}, 400)
 
     @app.exception_handler(HTTPException)
     async def not_there(_: Request, error: HTTPException) -> Response:

@@ -58,6 +58,10 @@ class Gate:
             await self._pass(scope, receive, noting)
         except ClientGoneError:
             status = CLIENT_GONE
+        except TimeoutError:
+            if not status:
+                seconds = self.limits.seconds
+                await _answer(noting, Refusal(503, f"not done within {seconds:g} s, so given up", retry_after=1))
         except Refusal as refusal:
             await _answer(noting, refusal)
         except Exception as error:
