@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +22,7 @@ from helpers import small_model
 from serving import PATIENCE, ServerProcess, counted, in_thread
 
 from transduce.inspect import routes
+from transduce.serve.server import hosts_of
 from transduce.translator import Translator
 
 LOOK = "/inspect/look"
@@ -399,6 +402,38 @@ def test_a_request_that_takes_too_long_is_given_up(translator: Translator) -> No
         assert dropped > 0
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:5000", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_a_page_from_elsewhere_whose_name_leads_here_is_refused(client: Any, guarded: Any, host: str) -> None:
+    for path in ("/", "/languages", LOOK, "/v1/translate"):
+        method = "POST" if path in (LOOK, "/v1/translate") else "GET"
+        answer = client.request(method, path, json={"text": "babo"}, headers={"host": host})
+        assert "answers to localhost alone" in refused(answer, 421)
+    assert guarded.get("/languages", headers={"host": host}).status_code == 200  # keys keep it out
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:1", "127.0.0.1:5000", "[::1]", "[::1]:80"])
+def test_this_machine_is_answered_by_any_of_its_names(client: httpx.Client, host: str) -> None:
+    assert client.get("/languages", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("bound", "given", "hosts"),
+    [
+        ("127.0.0.1", "localhost", {"localhost", "127.0.0.1", "[::1]"}),
+        ("127.0.1.1", "Own-Name", {"localhost", "127.0.0.1", "[::1]", "127.0.1.1", "own-name"}),
+        ("::1", "::1", {"localhost", "127.0.0.1", "[::1]"}),
+        ("0.0.0.0", "0.0.0.0", None),
+        ("::", "::", None),
+        ("192.168.1.2", "192.168.1.2", None),
+    ],
+)
+def test_only_where_nobody_else_can_reach_it_hosts_are_looked_at(bound: str, given: str, hosts: Any) -> None:
+    listening: Any = SimpleNamespace(getsockname=lambda: (bound, 5000))
+    assert hosts_of(listening, given) == hosts
+
+
 def test_neither_texts_nor_keys_are_logged(guarded: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     wanted = {"q": "babo secret", "source": "en", "target": "de"}
@@ -496,6 +531,18 @@ def test_it_serves_where_nothing_can_be_written(transduce: Any, trained: Any, tm
             assert httpx.post(f"{address}/v1/translate", json={"text": "babo", "align": True}).status_code == 200
             process.terminate()
             assert process.wait(PATIENCE) == 0
+
+
+def test_an_address_of_ip_6_is_said_as_one_can_be_asked_for(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    words = ["--host", "::1", "-m", trained.run]
+    with ServerProcess(*words, log=tmp_path / "log", environment=transduce.environment) as server:
+        assert server.address.startswith("http://[::1]:")
+        assert httpx.get(f"{server.address}/health").status_code == 200
+        assert httpx.get(f"{server.address}/health", headers={"host": "evil.example"}).status_code == 421
 
 
 def test_several_models_are_served_by_name(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The application: routes behind a gate."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,8 +26,8 @@ from transduce.serve.v1 import v1_routes
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def make_app(catalogue: Catalogue, limits: Limits, keys: Keys) -> Gate:
-    """Everything between a socket and the models."""
+def make_app(catalogue: Catalogue, limits: Limits, keys: Keys, hosts: Collection[str] | None = None) -> Gate:
+    """Everything between a socket and the models; without keys, only requests to these hosts are answered."""
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
     traffic = Traffic()
@@ -53,7 +53,7 @@ def make_app(catalogue: Catalogue, limits: Limits, keys: Keys) -> Gate:
     _add_refusals(app)
     if not keys:  # the page has none to offer
         app.include_router(inspect_routes(catalogue.models[0].translator))
-    return Gate(app, scheduler, limits, metrics, traffic)
+    return Gate(app, scheduler, limits, metrics, traffic, None if keys else hosts)
 
 
 def _describe(limits: Limits) -> str:

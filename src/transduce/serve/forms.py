@@ -26,6 +26,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         408: "The body did not arrive in time.",
         413: "More text than is allowed at once.",
         415: "A body of a kind that is not taken.",
+        421: "The request is for another host.",
         429: "Too many requests are waiting; Retry-After says when to try again.",
         503: "The server is shutting down, or the time for one request is over.",
     }.items()
