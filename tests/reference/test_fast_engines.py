@@ -2,10 +2,13 @@
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +25,8 @@ from transduce.engines import gpu
 from transduce.engines.native import native
 from transduce.engines.native.library import load_library
 from transduce.engines.native.native import NativeEngine
+from transduce.engines.native.weights import Memory
+from transduce.search.slot_beam import SlotBeam
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # there, through Triton's interpreter
 V = 300
@@ -214,3 +219,117 @@ def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.Monke
     assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
     assert made[:3] == [4, 2, 1]
     assert set(made[3:]) <= {1}  # more are not tried again
+
+
+def boards_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Slots and beam of every board that is made from now on."""
+    made: list[tuple[int, int]] = []
+
+    class Noted(gpu.Board):
+        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *rooms: int) -> None:
+            made.append((slots, beam))
+            super().__init__(model, slots, beam, *rooms)
+
+    monkeypatch.setattr(gpu, "Board", Noted)
+    return made
+
+
+def test_slots_stay_within_the_tokens_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), batch_tokens=60)
+    for jobs, beam in [(1, 1), (5, 1), (100, 1), (100, 2), (100, 16)]:
+        engine.board(jobs, SearchConfig(beam=beam), source_room=10, places=8)
+    assert made == [(1, 1), (4, 1), (2, 2), (1, 16)]  # powers of two; with 5 jobs and 100 the same
+
+
+def test_boards_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_MOST_BOARDS", 2)
+    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE))
+    for beam in (1, 2, 1, 3, 1, 2):
+        engine.board(1, SearchConfig(beam=beam), source_room=8, places=8)
+    assert [beam for _, beam in made] == [1, 2, 3, 2]
+
+
+def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32)
+    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    held: list[gpu.Board | None] = []
+    board = engine.board
+    monkeypatch.setattr(engine, "board", lambda *sizes: held.append(session._board) or board(*sizes))  # type: ignore[func-returns-value]
+    for length in (3, 20):
+        session.add([(length, Job([5] * length, []))])
+        while session.busy:
+            session.step()
+    assert held == [None, None]
+
+
+def test_tickets_begin_again_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (gpu._TICKETS[0], gpu._TICKETS[-1]) == (1, 2**31 - 1)
+    monkeypatch.setattr(gpu, "_TICKETS", range(2**31 - 2, 2**31))
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
+    engine = gpu_engine(model)
+    found = [search_all(engine, [job], search)[0] for job in jobs]
+    assert_same(found, search_all(PlainEngine(model), jobs, search))
+
+
+def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, depth = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32), [0]
+
+    @contextmanager
+    def device_of(tensor: torch.Tensor) -> Iterator[None]:
+        assert tensor is engine.model.embedding.weight_VD
+        depth[0] += 1
+        yield
+        depth[0] -= 1
+
+    def watch(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def watched(*given: Any) -> Any:
+            assert depth[0] == 1, name
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    for name in ("__init__", "enter", "step", "read"):
+        watch(gpu.Board, name)
+    watch(SlotBeam, "leave")
+    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session.add(list(enumerate(some_jobs(2))))
+    session.step()
+    session.drop([0])
+    while session.busy:
+        session.step()
+
+
+def test_weights_are_there_until_they_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[weakref.ref[Any]] = []
+    ascontiguousarray = np.ascontiguousarray
+
+    def noted(x: Any) -> Any:
+        found = ascontiguousarray(x)
+        copies.append(weakref.ref(found))
+        return found
+
+    def pack_weights(*_: Any) -> None:
+        assert copies[0]() is not None
+
+    monkeypatch.setattr(np, "ascontiguousarray", noted)
+    library: Any = SimpleNamespace(pack_weights=pack_weights)
+    weight = np.ones((3, 5), np.float32).T
+    assert Memory(library).linear(weight, np.zeros(5, np.float32)).width_out == 5
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    ("options", "takes"),
+    [
+        ({"beam": 1}, True),
+        ({"beam": 16}, True),
+        ({"beam": 17}, False),
+        ({"sample": True}, False),
+        ({"no_repeat": 3}, False),
+    ],
+)
+def test_what_the_fast_engines_take(name: str, options: dict[str, Any], takes: bool) -> None:
+    assert FAST[name](make(ModelConfig(**SIZES))).takes(SearchConfig(**options)) == takes
