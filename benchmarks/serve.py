@@ -125,7 +125,7 @@ async def clients_at_work(port: int, texts: list[str], clients: int) -> dict[str
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for text in waiting:
             body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
-            head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+            head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
             began = time.perf_counter()
             writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).lower()

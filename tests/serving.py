@@ -18,7 +18,7 @@ from transduce.serve.catalogue import Catalogue
 from transduce.serve.gate import Gate
 from transduce.serve.keys import Keys
 from transduce.serve.limits import Limits
-from transduce.serve.server import listen, serve_on
+from transduce.serve.server import hosts_of, listen, serve_on
 from transduce.translator import Translator
 
 PATIENCE = 120
@@ -30,9 +30,10 @@ def in_thread(
     translators: Sequence[tuple[str, Translator]], keys: Sequence[str] = (), **limits: Any
 ) -> Iterator[tuple[str, Gate]]:
     """The address of a server, and its gate."""
-    gate = make_app(Catalogue(translators), Limits(**limits), Keys(list(keys)))
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
+        hosts = hosts_of(listening, "127.0.0.1")
+        gate = make_app(Catalogue(translators), Limits(**limits), Keys(list(keys)), hosts)
         thread = threading.Thread(target=serve_on, args=(listening, gate, lambda: None))
         thread.start()
         try:

@@ -206,6 +206,11 @@ class Translator:
         if not text.strip():
             return []
         forced = self.tokenizer.encode(prefix) if prefix else []
+        if self.model.longest is not None and len(forced) > self.model.longest:
+            raise DataError(
+                f"line {line} has a prefix of {len(forced):,} tokens, more than the {self.model.longest} this model "
+                "can say; shorten it"
+            )
         sentences = split_sentences(text) if self.by_sentence else [text]
         if len(tokens) <= self.max_length and len(sentences) == 1:
             return [Job(tokens, forced)]

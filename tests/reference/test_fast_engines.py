@@ -1,10 +1,14 @@
 """Every fast engine finds what the plain one finds, whatever company a sentence has."""
 
 import copy
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +25,8 @@ from transduce.engines import gpu
 from transduce.engines.native import native
 from transduce.engines.native.library import load_library
 from transduce.engines.native.native import NativeEngine
+from transduce.engines.native.weights import Memory
+from transduce.search.slot_beam import SlotBeam
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # there, through Triton's interpreter
 V = 300
@@ -158,18 +164,172 @@ def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
     assert_same([done[0], done[2]], [expected[0], expected[2]])
 
 
+def search_of_no_numbers(model: EncoderDecoder, jobs: list[Job], search: SearchConfig) -> dict[int, list[Hypothesis]]:
+    """What the gpu engine finds in as many steps as it may take."""
+    session = gpu_engine(model).begin(search)
+    session.add(list(enumerate(jobs)))
+    done: dict[int, list[Hypothesis]] = {}
+    for _ in range(50):
+        done |= dict(session.step() if session.busy else [])
+    assert not session.busy
+    return done
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_that_are_no_numbers_end_the_gpus_search_without_an_output(
+    beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By way of the length penalty: Triton's interpreter cannot rank words none of which has a number."""
+
+    def set_search(board: gpu.Board, config: SearchConfig) -> None:
+        board.beam.alpha_1.fill_(torch.nan)
+        board.beam.nbest_1.fill_(config.nbest)
+
+    monkeypatch.setattr(gpu.Board, "set_search", set_search)
+    search = SearchConfig(beam=beam, max_extra=2)
+    assert search_of_no_numbers(make(ModelConfig(**SIZES)), some_jobs(2), search) == {0: [], 1: []}
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU: Triton's interpreter cannot rank what is no number")
+@pytest.mark.parametrize("beam", [1, 2, 3, 4])
+def test_weights_that_are_no_numbers_end_the_gpus_search_without_an_output(beam: int) -> None:
+    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    model.embedding.weight_VD.data[:] = torch.nan
+    assert search_of_no_numbers(model, jobs, SearchConfig(beam=beam, max_extra=2)) == {0: [], 1: [], 2: []}
+
+
 def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
+    attempts: list[weakref.ref[gpu.Board]] = []
 
     class Small(gpu.Board):
         def __init__(self, model: EncoderDecoder, slots: int, *sizes: int) -> None:
             made.append(slots)
             if slots > 1:
+                attempts.append(weakref.ref(self))
                 raise torch.OutOfMemoryError("injected")
             super().__init__(model, slots, *sizes)
 
+    def give_back() -> None:
+        assert attempts[-1]() is None, "memory of the attempt that failed is not free"
+
     monkeypatch.setattr(gpu, "Board", Small)
+    monkeypatch.setattr(torch.cuda, "empty_cache", give_back)
     model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
     assert made[:3] == [4, 2, 1]
     assert set(made[3:]) <= {1}  # more are not tried again
+
+
+def boards_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Slots and beam of every board that is made from now on."""
+    made: list[tuple[int, int]] = []
+
+    class Noted(gpu.Board):
+        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *rooms: int) -> None:
+            made.append((slots, beam))
+            super().__init__(model, slots, beam, *rooms)
+
+    monkeypatch.setattr(gpu, "Board", Noted)
+    return made
+
+
+def test_slots_stay_within_the_tokens_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), batch_tokens=60)
+    for jobs, beam in [(1, 1), (5, 1), (100, 1), (100, 2), (100, 16)]:
+        engine.board(jobs, SearchConfig(beam=beam), source_room=10, places=8)
+    assert made == [(1, 1), (4, 1), (2, 2), (1, 16)]  # powers of two; with 5 jobs and 100 the same
+
+
+def test_boards_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_MOST_BOARDS", 2)
+    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE))
+    for beam in (1, 2, 1, 3, 1, 2):
+        engine.board(1, SearchConfig(beam=beam), source_room=8, places=8)
+    assert [beam for _, beam in made] == [1, 2, 3, 2]
+
+
+def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32)
+    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    held: list[gpu.Board | None] = []
+    board = engine.board
+    monkeypatch.setattr(engine, "board", lambda *sizes: held.append(session._board) or board(*sizes))  # type: ignore[func-returns-value]
+    for length in (3, 20):
+        session.add([(length, Job([5] * length, []))])
+        while session.busy:
+            session.step()
+    assert held == [None, None]
+
+
+def test_tickets_begin_again_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (gpu._TICKETS[0], gpu._TICKETS[-1]) == (1, 2**31 - 1)
+    monkeypatch.setattr(gpu, "_TICKETS", range(2**31 - 2, 2**31))
+    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
+    engine = gpu_engine(model)
+    found = [search_all(engine, [job], search)[0] for job in jobs]
+    assert_same(found, search_all(PlainEngine(model), jobs, search))
+
+
+def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, depth = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32), [0]
+
+    @contextmanager
+    def device_of(tensor: torch.Tensor) -> Iterator[None]:
+        assert tensor is engine.model.embedding.weight_VD
+        depth[0] += 1
+        yield
+        depth[0] -= 1
+
+    def watch(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def watched(*given: Any) -> Any:
+            assert depth[0] == 1, name
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    for name in ("__init__", "enter", "step", "read"):
+        watch(gpu.Board, name)
+    watch(SlotBeam, "leave")
+    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session.add(list(enumerate(some_jobs(2))))
+    session.step()
+    session.drop([0])
+    while session.busy:
+        session.step()
+
+
+def test_weights_are_there_until_they_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[weakref.ref[Any]] = []
+    ascontiguousarray = np.ascontiguousarray
+
+    def noted(x: Any) -> Any:
+        found = ascontiguousarray(x)
+        copies.append(weakref.ref(found))
+        return found
+
+    def pack_weights(*_: Any) -> None:
+        assert copies[0]() is not None
+
+    monkeypatch.setattr(np, "ascontiguousarray", noted)
+    library: Any = SimpleNamespace(pack_weights=pack_weights)
+    weight = np.ones((3, 5), np.float32).T
+    assert Memory(library).linear(weight, np.zeros(5, np.float32)).width_out == 5
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    ("options", "takes"),
+    [
+        ({"beam": 1}, True),
+        ({"beam": 16}, True),
+        ({"beam": 17}, False),
+        ({"sample": True}, False),
+        ({"no_repeat": 3}, False),
+    ],
+)
+def test_what_the_fast_engines_take(name: str, options: dict[str, Any], takes: bool) -> None:
+    assert FAST[name](make(ModelConfig(**SIZES))).takes(SearchConfig(**options)) == takes

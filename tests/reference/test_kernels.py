@@ -248,6 +248,17 @@ def test_adam(clip_norm: float) -> None:
                 close(optimizer.state[weight][name], theirs.state[expected][name], 1e-3)
 
 
+def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
+    from transduce.nn.kernels.adam import FusedAdam
+
+    weights, copies = leaves(draw(3)), leaves(draw(3).half())
+    copies[0].grad = torch.zeros_like(copies[0])
+    optimizer = torch.optim.Adam(weights)
+    begin_moments(optimizer)
+    with pytest.raises(AssertionError, match="no other type"):
+        FusedAdam(optimizer, copies)
+
+
 @pytest.mark.parametrize("clip_norm", [0.0, 300.0])
 def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_norm: float) -> None:
     from transduce.nn.kernels.adam import FusedAdam

@@ -172,6 +172,25 @@ def test_what_the_model_refuses_is_said(open_page: Any, address: str) -> None:
 # Looking
 
 
+POINTED = (".ribbon.source button >> nth=-1", ".lens .column >> nth=-1 >> .guess >> nth=0", ".node >> nth=-1")
+"""What shows a tip, in places that a shorter text does not have."""
+
+
+@pytest.mark.parametrize("pointed", POINTED, ids=["token", "guess", "node"])
+@pytest.mark.parametrize("text", ["", "ba"], ids=["emptied", "shorter"])
+def test_a_tip_goes_with_what_it_tells_of(page: Any, translator: Translator, pointed: str, text: str) -> None:
+    page.locator(pointed).scroll_into_view_if_needed()
+    page.wait_for_timeout(200)  # tips hide while the page scrolls
+    page.locator(pointed).hover()
+    sync_api.expect(page.locator(".tip")).to_have_count(1)
+    # As a key would, which neither scrolls the page nor moves the pointer.
+    type_it = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', { bubbles: true })); }"
+    page.locator("#text").evaluate(type_it, text)
+    settled(page, translator.translate(text))
+    if not text:
+        sync_api.expect(page.locator(".tip")).to_have_count(0)
+
+
 def test_pointing_at_a_token_tells_of_it_and_marks_it_everywhere(
     page: Any, found: Look, translator: Translator
 ) -> None:
@@ -374,11 +393,12 @@ def test_a_view_comes_back_from_its_address(page: Any, open_page: Callable[..., 
     assert again.evaluate("document.documentElement.style.colorScheme") == "light"
 
 
+@pytest.mark.parametrize(("stack", "view"), [("sideways", "99"), ("constructor", "toString")])
 def test_an_address_is_read_as_far_as_it_makes_sense(
-    open_page: Callable[..., Any], address: str, found: Look, translator: Translator
+    open_page: Callable[..., Any], address: str, found: Look, translator: Translator, stack: str, view: str
 ) -> None:
-    wrong = "prefix=&off=none&stack=sideways&layer=77&view=99&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
-    page = open_page(f"{address}#text={TEXT}&{wrong}")
+    wrong = "prefix=&off=none&layer=77&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
+    page = open_page(f"{address}#text={TEXT}&{wrong}&stack={stack}&view={view}")
     settled(page, translator.tokenizer.decode(found.best.tokens))
     assert page.locator("input[name=layer][value='2']").is_checked()
     assert page.locator("input[name=view][value=max]").is_checked()

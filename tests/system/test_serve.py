@@ -5,19 +5,27 @@ import logging
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from helpers import small_model
 from serving import PATIENCE, ServerProcess, counted, in_thread
 
+from transduce.inspect import routes
+from transduce.serve.server import hosts_of
 from transduce.translator import Translator
+
+LOOK = "/inspect/look"
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +235,13 @@ def test_a_bad_wish_is_told_what_is_wrong(client: httpx.Client, wanted: Any, wor
     assert words in refused(client.post("/v1/translate", json=wanted), 400)
 
 
+def test_a_prefix_that_learnt_positions_do_not_reach_is_told_what_is_wrong(toy_tokenizer: Any) -> None:
+    model = small_model(0, toy_tokenizer.vocab_size, positions="learned").eval()
+    with in_thread([("toy", Translator(model, toy_tokenizer))]) as (address, _):
+        answer = httpx.post(f"{address}/v1/translate", json={"text": "babo", "prefix": "x" * 100})
+        assert "more than the 63 this model can say" in refused(answer, 400)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_device_that_fails_is_an_internal_error_and_not_the_end(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, stream: bool
@@ -247,6 +262,78 @@ def test_a_device_that_fails_is_an_internal_error_and_not_the_end(
             assert refused(answer, 500) == "internal error"
         assert httpx.get(f"{address}/health").status_code == 200
         assert httpx.post(f"{address}/v1/translate", json={"text": "babo"}).status_code == 200
+
+
+# The page's data
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"text": 5}, "text: Input should be a valid string"),
+        ({"text": "babo", "beam": "x"}, "beam: Input should be a valid integer"),
+        ({}, "text: Field required"),
+        (b"{", "JSON decode error"),
+    ],
+)
+def test_a_look_that_is_asked_for_wrongly_is_told_what_is_wrong(client: httpx.Client, wanted: Any, words: str) -> None:
+    content = wanted if isinstance(wanted, bytes) else json.dumps(wanted)
+    answer = client.post(LOOK, content=content, headers={"content-type": "application/json"})
+    assert words in refused(answer, 400)
+
+
+@pytest.fixture
+def held_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Looks end once this is set."""
+    look, may_end = routes.look, threading.Event()
+
+    def held(*asked: Any) -> Any:
+        assert may_end.wait(PATIENCE)
+        return look(*asked)
+
+    monkeypatch.setattr(routes, "look", held)
+    yield may_end
+    may_end.set()
+
+
+def ask_to_look(address: str, timeout: float = PATIENCE) -> httpx.Response:
+    return httpx.post(f"{address}{LOOK}", json={"text": "babo"}, timeout=timeout)
+
+
+def test_few_may_wait_for_a_look(translator: Translator, held_look: threading.Event) -> None:
+    with in_thread([("toy", translator)]) as (address, _), ThreadPoolExecutor(10) as pool:
+        asked = [pool.submit(ask_to_look, address) for _ in range(10)]  # one is made, eight wait
+        first = next(as_completed(asked, timeout=PATIENCE)).result()
+        held_look.set()
+        assert "too many looks are waiting" in refused(first, 429)
+        assert first.headers["retry-after"] == "1"
+        assert sorted(one.result().status_code for one in asked) == [200] * 9 + [429]
+
+
+def test_looks_nobody_waits_for_any_more_keep_nobody_out(translator: Translator, held_look: threading.Event) -> None:
+    def leaves(address: str) -> bool:
+        """Whether a client had to wait until it left; else it was refused."""
+        try:
+            refused(ask_to_look(address, timeout=1.0), 429)
+        except httpx.ReadTimeout:
+            return True
+        return False
+
+    with in_thread([("toy", translator)]) as (address, _), ThreadPoolExecutor(9) as pool:
+        assert all(pool.map(leaves, [address] * 9))
+        give_up = time.monotonic() + 20
+        while not leaves(address):  # the server may still be learning that they left
+            assert time.monotonic() < give_up
+        held_look.set()
+
+
+def test_a_look_that_waits_too_long_is_given_up(translator: Translator, held_look: threading.Event) -> None:
+    limits = {"seconds": 0.2, "receive_seconds": 0.3}
+    with in_thread([("toy", translator)], **limits) as (address, _), ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(ask_to_look, address) for _ in range(2)]
+        first = next(as_completed(asked, timeout=PATIENCE)).result()
+        held_look.set()
+        assert "not done within 0.2 s" in refused(first, 503)
 
 
 # Many at once
@@ -313,6 +400,38 @@ def test_a_request_that_takes_too_long_is_given_up(translator: Translator) -> No
         assert events(streamed.text)[-1][0] == "error"
         dropped = counted(httpx.get(f"{address}/metrics").text, "transduce_dropped_sentences_total")
         assert dropped > 0
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:5000", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_a_page_from_elsewhere_whose_name_leads_here_is_refused(client: Any, guarded: Any, host: str) -> None:
+    for path in ("/", "/languages", LOOK, "/v1/translate"):
+        method = "POST" if path in (LOOK, "/v1/translate") else "GET"
+        answer = client.request(method, path, json={"text": "babo"}, headers={"host": host})
+        assert "answers to localhost alone" in refused(answer, 421)
+    assert guarded.get("/languages", headers={"host": host}).status_code == 200  # keys keep it out
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:1", "127.0.0.1:5000", "[::1]", "[::1]:80"])
+def test_this_machine_is_answered_by_any_of_its_names(client: httpx.Client, host: str) -> None:
+    assert client.get("/languages", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("bound", "given", "hosts"),
+    [
+        ("127.0.0.1", "localhost", {"localhost", "127.0.0.1", "[::1]"}),
+        ("127.0.1.1", "Own-Name", {"localhost", "127.0.0.1", "[::1]", "127.0.1.1", "own-name"}),
+        ("::1", "::1", {"localhost", "127.0.0.1", "[::1]"}),
+        ("0.0.0.0", "0.0.0.0", None),
+        ("::", "::", None),
+        ("192.168.1.2", "192.168.1.2", None),
+    ],
+)
+def test_only_where_nobody_else_can_reach_it_hosts_are_looked_at(bound: str, given: str, hosts: Any) -> None:
+    listening: Any = SimpleNamespace(getsockname=lambda: (bound, 5000))
+    assert hosts_of(listening, given) == hosts
 
 
 def test_neither_texts_nor_keys_are_logged(guarded: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -412,6 +531,18 @@ def test_it_serves_where_nothing_can_be_written(transduce: Any, trained: Any, tm
             assert httpx.post(f"{address}/v1/translate", json={"text": "babo", "align": True}).status_code == 200
             process.terminate()
             assert process.wait(PATIENCE) == 0
+
+
+def test_an_address_of_ip_6_is_said_as_one_can_be_asked_for(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    words = ["--host", "::1", "-m", trained.run]
+    with ServerProcess(*words, log=tmp_path / "log", environment=transduce.environment) as server:
+        assert server.address.startswith("http://[::1]:")
+        assert httpx.get(f"{server.address}/health").status_code == 200
+        assert httpx.get(f"{server.address}/health", headers={"host": "evil.example"}).status_code == 421
 
 
 def test_several_models_are_served_by_name(transduce: Any, trained: Any, tmp_path: Path) -> None:

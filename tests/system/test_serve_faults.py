@@ -114,7 +114,8 @@ def answer_to(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
 
 def head(path: str, length: int | None, kind: str = "application/json") -> bytes:
     size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n{size}\r\n\r\n".encode()
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Type: {kind}", size]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def status(answer: bytes) -> int:

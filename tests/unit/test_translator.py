@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import small_model
 
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError, ModelError
@@ -122,6 +123,16 @@ def test_a_prefix_begins_every_output(translator: Translator, options: dict[str,
 def test_a_prefix_longer_than_the_output_may_be_is_still_forced(translator: Translator) -> None:
     prefix = "ba be bi bo bu " * 6
     assert translator.hypotheses(["x"], prefixes=[prefix])[0][0].text.startswith(prefix)
+
+
+def test_a_prefix_longer_than_learnt_positions_reach_is_refused(toy_tokenizer: Tokenizer) -> None:
+    translator = Translator(small_model(0, toy_tokenizer.vocab_size, positions="learned").eval(), toy_tokenizer)
+    assert translator.model.longest == 63
+    (whole,) = translator.jobs("x", prefix="x" * 62)
+    assert len(whole.prefix) == 63
+    assert translator.hypotheses(["x"], prefixes=["x" * 62])[0][0].text == "x" * 62
+    with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can say"):
+        translator.hypotheses(["x", "x"], prefixes=["", "x" * 63])
 
 
 def test_every_of_the_n_best_has_the_prefix(translator: Translator) -> None:

@@ -9,8 +9,7 @@ import { dark, leave, look, mark } from "./state.js";
 const byteToNumber = (byte) => (byte - 128) / 127;
 
 /** The vector of one place, as a strip of colours. */
-export function PlaceStrip({ place }) {
-  const { width, places, bytes } = look.value.positions;
+export function PlaceStrip({ positions: { width, places, bytes }, place }) {
   if (place >= places) return null;
   const image = picture(width, 1, (i) => poleColour(byteToNumber(bytes[place * width + i])));
   return html`<img class="strip" src=${image} alt="" />`;

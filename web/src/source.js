@@ -1,7 +1,7 @@
 // Where looks come from: the server, as one types; or this very file, if it holds one.
 
 import { effect } from "@preact/signals";
-import { beam, busy, heard, look, off, prefix, searched, text, trouble } from "./state.js";
+import { beam, busy, forget, heard, look, off, prefix, searched, text, trouble } from "./state.js";
 import { fromBytes } from "./wire.js";
 
 const PAUSE = 90; // milliseconds without a keystroke before asking
@@ -29,6 +29,7 @@ export function keepLooking() {
     asked = new AbortController();
     const { signal } = asked;
     if (!wanted.text.trim()) {
+      forget(); // what tips and marks point at goes with the look
       [heard.value, look.value, trouble.value, busy.value] = [null, null, "", false];
       return;
     }
@@ -49,9 +50,12 @@ async function ask(wanted, signal) {
     if (!answer.ok) throw new Error(await reason(answer));
     const found = fromBytes(await answer.arrayBuffer());
     if (signal.aborted) return;
+    forget();
     [heard.value, trouble.value, busy.value] = [found, "", false];
     await painted(); // the translation must not wait for the pictures
-    if (!signal.aborted) look.value = found;
+    if (signal.aborted) return;
+    forget();
+    look.value = found;
   } catch (error) {
     if (signal.aborted) return;
     trouble.value = error instanceof TypeError ? "the server does not answer" : error.message;

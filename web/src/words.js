@@ -99,5 +99,5 @@ function TokenTip({ id, side, place }) {
       ${written && html`<dt>probability</dt><dd>${written}</dd>`}
       <dt>place</dt><dd>${read}${side === "target" ? ", where it is read" : ""}</dd>
     </dl>
-    <${PlaceStrip} place=${read} />`;
+    <${PlaceStrip} positions=${found.positions} place=${read} />`;
 }

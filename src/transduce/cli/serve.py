@@ -38,7 +38,7 @@ def serve(
     from transduce.serve.catalogue import Catalogue, split_name
     from transduce.serve.keys import Keys
     from transduce.serve.limits import Limits
-    from transduce.serve.server import listen, serve_on
+    from transduce.serve.server import hosts_of, in_address, listen, serve_on
     from transduce.translator import Translator
 
     limits = build(Limits, apply_sets({}, limit or []), "--limit")
@@ -47,5 +47,6 @@ def serve(
     catalogue = Catalogue([(name, Translator.load(folder, device=device)) for name, folder in named])
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
-        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{address}:{at}"
-        serve_on(listening, make_app(catalogue, limits, known), lambda: print(line, file=sys.stderr, flush=True))
+        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{in_address(address)}:{at}"
+        gate = make_app(catalogue, limits, known, hosts_of(listening, host))
+        serve_on(listening, gate, lambda: print(line, file=sys.stderr, flush=True))

@@ -7,6 +7,8 @@ from typing import Protocol
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
+_WIDEST_BEAM = 16
+
 
 @dataclass(frozen=True)
 class Job:
@@ -48,11 +50,20 @@ class Engine(Protocol):
     def description(self) -> str:
         """Its name and what it runs on, for people."""
 
+    @property
+    def batch_tokens(self) -> int | None:
+        """Source tokens, times the rows of their sentences, that are worked on at once; None is as many as fit."""
+
     def takes(self, config: SearchConfig) -> bool:
         """Whether it can search in this way; `plain` always can."""
 
     def begin(self, config: SearchConfig) -> Session:
         """A session of jobs that are all searched in this way; one at a time."""
+
+
+def is_narrow_beam_search(config: SearchConfig) -> bool:
+    """Greedy search, or beam search with a beam that fits a kernel: what the fast engines take."""
+    return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
 
 
 def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:

@@ -3,11 +3,11 @@
 import copy
 from collections import deque
 from collections.abc import Sequence
-from itertools import count
+from itertools import chain, repeat
 
 import torch
 
-from transduce.engines.engine import Job, output_limit
+from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
 from transduce.engines.gpu_board import Board, Finished
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
@@ -16,11 +16,14 @@ from transduce.search.slot_beam import Entry, hypotheses
 from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 4096
-_WIDEST_BEAM = 16
 _REFILL = 8
 """Empty slots are filled again once one in so many is empty."""
 _MEMORY_SHARE = 0.5
 """Of what is free, for the caches of one set of slots."""
+_MOST_BOARDS = 16
+"""Kept to be used again: enough for all sizes with one beam, as beams are the clients' choice."""
+_TICKETS = range(1, 2**31)
+"""Fit 32 bits; when all are used, the first are long free."""
 
 
 class GpuEngine:
@@ -37,8 +40,9 @@ class GpuEngine:
         for weight in self.model.parameters():
             weight.data = weight.data.to(dtype)  # positions stay float32 where they are not learnt
         self._boards: dict[tuple[int, int], Board] = {}
+        """By slots and beam; what was used last comes last."""
         self._most_rows = MOST_ROWS
-        self.tickets = count(1)  # boards are used again: no two jobs may share one
+        self.tickets = chain.from_iterable(repeat(_TICKETS))  # boards are used again: no two jobs may share one
 
     @property
     def description(self) -> str:
@@ -46,24 +50,30 @@ class GpuEngine:
         return f"gpu ({str(self.model.embedding.weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
 
     def takes(self, config: SearchConfig) -> bool:
-        """As in `Engine`: greedy and beam search, with beams that fit a kernel."""
-        return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
+        """As in `Engine`."""
+        return is_narrow_beam_search(config)
 
     def begin(self, config: SearchConfig) -> "GpuSession":
         """As in `Engine`."""
         return GpuSession(self, config)
 
+    def current(self) -> torch.cuda.device_of:
+        """Within, the model's GPU is the current one, whichever thread this is."""
+        return torch.cuda.device_of(self.model.embedding.weight_VD)
+
     def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> Board:
         """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
         rows = min(self._most_rows, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
-        slots = 1 << max(min(jobs, max(rows // config.beam, 1)) - 1, 0).bit_length()
-        found = self._boards.get((slots, config.beam))
+        most = max(rows // config.beam, 1)
+        slots = min(1 << (jobs - 1).bit_length(), 1 << (most.bit_length() - 1))
+        found = self._boards.pop((slots, config.beam), None)
         if found is None or found.source_room < source_room or found.beam.places < places:
-            self._boards.pop((slots, config.beam), None)
             del found
+            while len(self._boards) >= _MOST_BOARDS:
+                del self._boards[next(iter(self._boards))]
             rooms = (1 << (source_room - 1).bit_length(), -(-places // 64) * 64)
             found = self._new_board(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
-            self._boards[slots, config.beam] = found
+        self._boards[slots, config.beam] = found
         return found
 
     def _new_board(self, slots: int, beam: int, source_room: int, places: int) -> Board:
@@ -74,9 +84,9 @@ class GpuEngine:
             except torch.OutOfMemoryError:
                 if slots == 1:
                     raise
-                slots //= 2
-                self._most_rows = slots * beam  # it will not be tried again
-                torch.cuda.empty_cache()
+            slots //= 2
+            self._most_rows = slots * beam  # it will not be tried again
+            torch.cuda.empty_cache()  # out here, where the error's traceback no longer holds what the attempt took
 
     def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
         device = self.model.embedding.weight_VD.device
@@ -112,14 +122,14 @@ class GpuSession:
         longest = self._engine.model.longest
         self._waiting.extend((key, job, output_limit(job, self._config, longest)) for key, job in jobs)
 
-    @torch.inference_mode()
     def drop(self, keys: Sequence[int]) -> None:
         """As in `Session`."""
         gone = set(keys)
         self._waiting = deque(item for item in self._waiting if item[0] not in gone)
         slots = [slot for slot, (key, _) in self._running.items() if key in gone]
         if self._board and slots:
-            self._board.beam.leave(slots)
+            with torch.inference_mode(), self._engine.current():
+                self._board.beam.leave(slots)
             for slot in slots:
                 del self._running[slot]
             self._free += slots
@@ -134,9 +144,12 @@ class GpuSession:
         """As in `Session`."""
         return bool(self._waiting or self._running or self._leaving)
 
-    @torch.inference_mode()
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """As in `Session`."""
+        with torch.inference_mode(), self._engine.current():
+            return self._step()
+
+    def _step(self) -> list[tuple[int, list[Hypothesis]]]:
         done = self._done()
         board = self._board
         enough = board is not None and len(self._free) + len(done) >= max(board.beam.slots // _REFILL, 1)
@@ -164,6 +177,7 @@ class GpuSession:
         if not self._running:
             source_room = max(len(job.tokens) for _, job, _ in self._waiting) + 1
             places = max(limit for _, _, limit in self._waiting) + 1
+            self._board = None  # it need not lie in memory beside a larger one
             self._board = self._engine.board(len(self._waiting), self._config, source_room, places)
             self._board.set_search(self._config)
             self._free = list(range(self._board.beam.slots))

@@ -79,23 +79,27 @@ class PlainSession:
         return batch
 
     def _translate(self, batch: list[tuple[int, Job]]) -> list[tuple[int, list[Hypothesis]]]:
+        try:
+            return self._search(batch)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise
+        # Only out here are the tensors of the attempt free: the error's traceback held them.
+        middle = len(batch) // 2
+        self._engine.batch_tokens //= 2
+        return self._translate(batch[:middle]) + self._translate(batch[middle:])
+
+    def _search(self, batch: list[tuple[int, Job]]) -> list[tuple[int, list[Hypothesis]]]:
         model, jobs = self._engine.model, [job for _, job in batch]
         device = model.embedding.weight_VD.device
         # What sampling draws depends on the first job's key, so that batches do not all draw alike.
         config = replace(self._config, seed=(self._config.seed + 1_000_003 * batch[0][0]) % 2**31)
-        try:
-            found = search(
-                model,
-                pack_tokens([[*job.tokens, EOS] for job in jobs], device),
-                [output_limit(job, config, model.longest) for job in jobs],
-                config,
-                [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
-                device,
-            )
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                raise
-            middle = len(batch) // 2
-            self._engine.batch_tokens //= 2
-            return self._translate(batch[:middle]) + self._translate(batch[middle:])
+        found = search(
+            model,
+            pack_tokens([[*job.tokens, EOS] for job in jobs], device),
+            [output_limit(job, config, model.longest) for job in jobs],
+            config,
+            [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
+            device,
+        )
         return [(key, hypotheses) for (key, _), hypotheses in zip(batch, found, strict=True)]

@@ -1,9 +1,10 @@
 """Switching heads off, beside the model and not in it: the copy made here shares its weights."""
 
 import copy
+from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -15,8 +16,10 @@ M = TypeVar("M", bound=nn.Module)
 
 def sharing_copy(model: M) -> M:
     """The same weights in modules of their own, so that hooks on one do not see the other's forward passes."""
-    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-    return copy.deepcopy(model, shared)
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    for module in model.modules():
+        memo[id(module._forward_hooks)] = OrderedDict()  # another thread may be watching the original just now
+    return copy.deepcopy(model, memo)
 
 
 @torch.no_grad()

@@ -21,6 +21,8 @@ class SlotCache:
     position_R: Tensor
     """Tokens each row has said."""
     source_length_S: Tensor
+    source_room: int
+    """Source places of each slot."""
     d_v: int
 
     @classmethod
@@ -33,7 +35,7 @@ class SlotCache:
         self_kv, cross_kv = (
             torch.zeros(n, heads * (d_k + d_v), dtype=dtype, device=position_R.device) for n in lines
         )  # zeros, as a line not yet written must not hold a NaN that a mask multiplies by 0
-        return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, d_v)
+        return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_room, d_v)
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
         """As in `Cache`."""
@@ -42,8 +44,7 @@ class SlotCache:
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """As in `Cache`."""
-        room = len(self.cross_kv) // len(self.source_length_S)
-        return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, room)
+        return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, self.source_room)
 
     def remember_source(self, line_N: Tensor, kv_ND: Tensor) -> None:
         """Put the projected source tokens into their lines."""

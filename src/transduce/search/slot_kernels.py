@@ -146,6 +146,7 @@ def advance(
         kindest = tl.where(alpha >= 0, limit + 1.0, t + 2.0)
         bound = tl.max(next_alive, 0) / _penalty(kindest, alpha)
         final = tl.sum(((ended_score >= bound) & (row < W)).to(tl.int32), 0) >= tl.load(nbest_1)
+        final = final | (t >= limit) | (bound != bound)  # scores that are no numbers end it, too
         tl.store(position_R + rows, tl.where(final, 0, t + 1) + row * 0, mask=row < W)
         if final:
             tl.store(done_S + slot, ticket)

@@ -1,10 +1,11 @@
 """The application: routes behind a gate."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
@@ -12,7 +13,7 @@ from transduce import __version__
 from transduce.inspect.routes import inspect_routes
 from transduce.serve.asking import Asking, ClientGoneError
 from transduce.serve.catalogue import Catalogue
-from transduce.serve.forms import Problem
+from transduce.serve.forms import Problem, complaint
 from transduce.serve.gate import CLIENT_GONE, Gate, Traffic
 from transduce.serve.keys import Keys
 from transduce.serve.libretranslate import libretranslate_routes
@@ -25,8 +26,8 @@ from transduce.serve.v1 import v1_routes
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def make_app(catalogue: Catalogue, limits: Limits, keys: Keys) -> Gate:
-    """Everything between a socket and the models."""
+def make_app(catalogue: Catalogue, limits: Limits, keys: Keys, hosts: Collection[str] | None = None) -> Gate:
+    """Everything between a socket and the models; without keys, only requests to these hosts are answered."""
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
     traffic = Traffic()
@@ -52,7 +53,7 @@ def make_app(catalogue: Catalogue, limits: Limits, keys: Keys) -> Gate:
     _add_refusals(app)
     if not keys:  # the page has none to offer
         app.include_router(inspect_routes(catalogue.models[0].translator))
-    return Gate(app, scheduler, limits, metrics, traffic)
+    return Gate(app, scheduler, limits, metrics, traffic, None if keys else hosts)
 
 
 def _describe(limits: Limits) -> str:
@@ -92,6 +93,10 @@ def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, error: Refusal) -> Response:
         return JSONResponse({"error": error.message}, error.status, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(_: Request, error: RequestValidationError) -> Response:
+        return JSONResponse({"error": complaint(error)}, 400)
 
     @app.exception_handler(HTTPException)
     async def not_there(_: Request, error: HTTPException) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, DataError
 from transduce.search.options import SearchConfig
 from transduce.serve.catalogue import ServedModel
 from transduce.serve.limits import Limits
@@ -47,6 +47,8 @@ class Asking:
                 return self._submit(receive, model, config, passages, align)
         except QueueFullError:
             raise busy() from None
+        except DataError as error:
+            raise Refusal(400, str(error)) from None
 
     def _submit(
         self, receive: Receive, model: ServedModel, config: SearchConfig, passages: Passages, align: bool

@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from transduce.serve.refusals import Refusal
@@ -25,15 +26,17 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         408: "The body did not arrive in time.",
         413: "More text than is allowed at once.",
         415: "A body of a kind that is not taken.",
+        421: "The request is for another host.",
         429: "Too many requests are waiting; Retry-After says when to try again.",
         503: "The server is shutting down, or the time for one request is over.",
     }.items()
 }
 
 
-def complaint(error: ValidationError) -> str:
+def complaint(error: ValidationError | RequestValidationError) -> str:
     """What is wrong with a request, in one line without the client's text."""
-    places = {".".join(map(str, one["loc"])): one["msg"] for one in error.errors()}
+    first = 1 if isinstance(error, RequestValidationError) else 0  # its places begin with "body"
+    places = {".".join(map(str, one["loc"][first:])): one["msg"] for one in error.errors()}
     return "; ".join(f"{place}: {message}" if place else message for place, message in places.items())[:500]
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
+import re
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +24,8 @@ CLIENT_GONE = 499
 _DISCARDED = 32_000_000
 """Bytes beyond the limit that are read and thrown away, so that the client has ears for the refusal."""
 
+_PORT = re.compile(r":\d*$")
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,8 +40,16 @@ class Traffic:
 class Gate:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, scheduler: Scheduler, limits: Limits, metrics: Metrics, traffic: Traffic) -> None:
-        self._app, self._scheduler, self._metrics = app, scheduler, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        scheduler: Scheduler,
+        limits: Limits,
+        metrics: Metrics,
+        traffic: Traffic,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        self._app, self._scheduler, self._metrics, self._hosts = app, scheduler, metrics, hosts
         self.limits, self.traffic = limits, traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,6 +70,10 @@ class Gate:
             await self._pass(scope, receive, noting)
         except ClientGoneError:
             status = CLIENT_GONE
+        except TimeoutError:
+            if not status:
+                seconds = self.limits.seconds
+                await _answer(noting, Refusal(503, f"not done within {seconds:g} s, so given up", retry_after=1))
         except Refusal as refusal:
             await _answer(noting, refusal)
         except Exception as error:
@@ -72,6 +88,7 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self._body(scope, receive)
+        self._check_host(scope)
         if scope["method"] == "POST":
             if self.traffic.draining:
                 raise stopping()
@@ -83,6 +100,12 @@ class Gate:
                 await self._app(scope, _again(body, receive), send)
         finally:
             self.traffic.in_flight -= 1
+
+    def _check_host(self, scope: Scope) -> None:
+        """Refuse requests to another name: a page from elsewhere may have let its own name lead here."""
+        host = _header(scope, b"host").decode("latin-1").lower()
+        if self._hosts is not None and host and _PORT.sub("", host) not in self._hosts:
+            raise Refusal(421, "this server answers to localhost alone; a proxy before it has to send Host: localhost")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         most = self.limits.body_bytes
@@ -111,8 +134,13 @@ def _too_large(most: int) -> Refusal:
 
 
 def _declared(scope: Scope) -> int:
-    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+    length = _header(scope, b"content-length")
+    return int(length) if length.isdigit() else 0
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    """A header's value, empty where there is none."""
+    return next((value for name, value in scope["headers"] if name == wanted), b"")
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

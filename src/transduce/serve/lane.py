@@ -13,8 +13,10 @@ from transduce.engines.engine import Engine, Job, Session
 from transduce.search.decoder import Hypothesis
 from transduce.serve.order import Found, Order
 
-ROOM = {"plain": 4096, "native": 8192, "gpu": 131_072}
-"""Token budget by engine: source tokens times the rows of their sentences."""
+_ROOM = 131_072
+"""Token budget, source tokens times the rows of their sentences, of an engine that takes as many as fit."""
+_PLAIN_ROOM = 512
+"""At most, for `plain`: its step is a whole batch, for whose end all other lanes wait."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class Lane:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._room = ROOM[engine.name]
+        self._room = engine.batch_tokens or _ROOM
+        if engine.name == "plain":
+            self._room = min(self._room, _PLAIN_ROOM)
+        self.seconds = 0.0
+        """Of the scheduler's thread that it has had: whoever had least is next."""
         self._groups: dict[Hashable, deque[Order]] = {}
         """Orders with jobs in the queue; the group whose turn is next comes first."""
         self._group: Hashable = None

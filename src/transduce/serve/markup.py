@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 
 _UNTOUCHED = re.compile(r"<(script|style|code|pre)\b", re.IGNORECASE)
+# A ">" in the value of an attribute does not end a tag. Possessive, so that quotes never closed take no quadratic time.
+_TAG = re.compile(r"""<(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
 
 
 class Markup:
@@ -27,7 +29,7 @@ class Markup:
         """The HTML with other texts."""
         parts = list(self._parts)
         for place, text in zip(self._places, translations, strict=True):
-            parts[place] = parts[place].replace("\0", html.escape(text, quote=False))
+            parts[place] = parts[place].replace("\0", html.escape(text))
         return "".join(parts)
 
     def _add_text(self, raw: str) -> None:
@@ -49,5 +51,5 @@ def _tag_end(source: str, start: int) -> int:
     if element := _UNTOUCHED.match(source, start):
         closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
         return closing.end() if closing else len(source)
-    end = source.find(">", start)
-    return len(source) if end < 0 else end + 1
+    tag = _TAG.match(source, start)
+    return tag.end() if tag else len(source)

@@ -1,15 +1,17 @@
 """The queue and the one thread that translates: sentences of many requests share the device.
 
-Every engine has a lane (`lane.py`), whose session takes sentences in from the requests that wait. Lanes step in turn.
+Every engine has a lane (`lane.py`), whose session takes sentences in from the requests that wait. Lanes have equal
+shares of the thread's time: a step of one may take as long as a hundred of another's.
 """
 
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 
 from transduce.engines.engine import Engine
-from transduce.serve.lane import Lane
+from transduce.serve.lane import Lane, Turn
 from transduce.serve.metrics import Metrics
 from transduce.serve.order import Found, Order
 from transduce.serve.refusals import place
@@ -28,6 +30,8 @@ class Scheduler:
         self._queue, self._metrics = queue, metrics
         self._changed = threading.Condition()
         self._lanes: dict[Engine, Lane] = {}
+        self._share = 0.0
+        """Seconds that the lane now at work had had before."""
         self._reserved = 0
         """Places of orders that are being prepared."""
         self._keys = 0
@@ -79,9 +83,10 @@ class Scheduler:
             if not order.config.sample:  # what sampling draws depends on the key, which shall not depend on others
                 order.first_key = self._keys
                 self._keys += len(order.jobs)
-            if engine not in self._lanes:
-                self._lanes[engine] = Lane(engine)
-            self._lanes[engine].queue(order)
+            lane = self._lanes.setdefault(engine, Lane(engine))
+            if not lane.busy:
+                lane.seconds = max(lane.seconds, self._share)  # time in which it had nothing to do is no credit
+            lane.queue(order)
             self._changed.notify()
 
     def drop(self, order: Order) -> None:
@@ -101,24 +106,31 @@ class Scheduler:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or any(lane.busy for lane in self._lanes.values()))
-                turns = [(lane, lane.next_turn()) for lane in self._lanes.values() if lane.busy]
-            if not turns:
-                return
+                busy = [lane for lane in self._lanes.values() if lane.busy]
+                if not busy:
+                    return
+                lane = min(busy, key=lambda lane: lane.seconds)
+                self._share = lane.seconds
+                turn = lane.next_turn()
             self._metrics.steps.inc()
-            for lane, turn in turns:
-                try:
-                    found = turn.step()
-                except Exception as error:
-                    _log.error("a session failed: %s", place(error))
-                    with self._changed:
-                        failed = lane.fail()
-                    for order in failed:
-                        order.deliver(error)
-                    continue
-                with self._changed:
-                    done = lane.finish(found)
-                for order, outputs in done.items():
-                    self._deliver(order, outputs)
+            self._step(lane, turn)
+
+    def _step(self, lane: Lane, turn: Turn) -> None:
+        began = perf_counter()
+        try:
+            found = turn.step()
+        except Exception as error:
+            _log.error("a session failed: %s", place(error))
+            with self._changed:
+                failed = lane.fail()
+            for order in failed:
+                order.deliver(error)
+            return
+        with self._changed:
+            lane.seconds += perf_counter() - began
+            done = lane.finish(found)
+        for order, outputs in done.items():
+            self._deliver(order, outputs)
 
     def _deliver(self, order: Order, found: Found) -> None:
         try:

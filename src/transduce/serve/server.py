@@ -4,6 +4,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
@@ -30,6 +31,19 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+def in_address(name: str) -> str:
+    """A name or an IP address as it stands in a URL."""
+    return f"[{name}]" if ":" in name else name
+
+
+def hosts_of(listening: socket.socket, host: str) -> set[str] | None:
+    """The names that this machine alone has for a socket that it alone can reach; None where others can, too."""
+    address = listening.getsockname()[0]
+    if not ip_address(address).is_loopback:
+        return None
+    return {in_address(name).lower() for name in ("localhost", "127.0.0.1", "::1", address, host)}
 
 
 def serve_on(listening: socket.socket, gate: Gate, started: Callable[[], None]) -> None:

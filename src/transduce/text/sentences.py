@@ -3,7 +3,8 @@
 import re
 
 # What may end a sentence, with the quotes and brackets that close after it, before white space; or a line's end.
-_ENDS = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\s*\n\s*")
+# A match begins where its run of marks or white space does: one tried at each of them would take quadratic time.
+_ENDS = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|(?<!\s)\s*\n\s*")
 _OPENING = "\"'“‘«„([¿¡"
 _ABBREVIATIONS = frozenset(
     {
@@ -36,7 +37,7 @@ def _begins_one(rest: str) -> bool:
 
 def _is_abbreviation(before: str, mark: str) -> bool:
     """Whether a full stop belongs to the word before it: "Dr.", "e.g.", the initials of a name."""
-    words = before.split()
+    words = before.rsplit(maxsplit=1)
     if not words or not re.fullmatch(r"\.\s+", mark):
         return False
     word = words[-1].lstrip(_OPENING)

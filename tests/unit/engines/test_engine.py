@@ -1,5 +1,7 @@
 """What every engine shares."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -27,11 +29,14 @@ def test_a_batch_that_does_not_fit_is_split(untrained_model: EncoderDecoder, mon
     config = SearchConfig(beam=2, max_extra=2)
     expected = search_all(PlainEngine(untrained_model), jobs, config)
     sizes: list[int] = []
+    attempts: list[weakref.ref[torch.Tensor]] = []
     start = EncoderDecoder.start
 
     def limited(self: EncoderDecoder, source: tuple[torch.Tensor, Segments]) -> DecoderState:
+        assert not any(attempt() is not None for attempt in attempts), "memory of an attempt that failed is not free"
         sizes.append(len(source[1]))
         if len(source[1]) > 2:
+            attempts.append(weakref.ref(source[0]))
             raise torch.OutOfMemoryError("injected")
         return start(self, source)
 

@@ -18,6 +18,7 @@ from transduce.inspect.look import Look, LookRequest, look
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import attention
 from transduce.nn.ablate import sharing_copy
+from transduce.nn.observe import observe_attention
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 from transduce.translator import Translator
 
@@ -274,6 +275,16 @@ def test_a_copy_shares_weights_but_no_hooks(translator: Translator) -> None:
     assert not seen
     hidden(copy, [5, EOS], [6])
     assert seen
+
+
+def test_a_copy_made_while_the_model_is_watched_is_not_watched(translator: Translator) -> None:
+    with observe_attention(translator.model) as seen:
+        copy = sharing_copy(translator.model)
+        hidden(copy, [5, EOS], [6])
+        assert not seen
+        hidden(translator.model, [5, EOS], [6])
+        assert seen
+    assert not any(module._forward_hooks for module in copy.modules())
 
 
 # What is refused

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.serve import lane
+from transduce.serve import scheduler
+from transduce.serve.lane import Lane
 from transduce.serve.metrics import Metrics
 from transduce.serve.order import Order
 from transduce.serve.scheduler import QueueFullError, Scheduler
@@ -27,12 +29,14 @@ class ScriptedEngine:
     """Says the source backwards after a few steps; does no step that the test has not allowed."""
 
     name = "scripted"
+    batch_tokens = BUDGET
 
     def __init__(self, steps: int = 3) -> None:
         self.steps, self.sessions = steps, []
         self.allowed = threading.Semaphore(0)
         self.taken = threading.Semaphore(0)
         self.fails = False
+        self.work: Callable[[], None] = lambda: None
 
     def takes(self, config: SearchConfig) -> bool:
         return True
@@ -82,6 +86,7 @@ class ScriptedSession:
             self.engine.taken.release()
             raise RuntimeError("the device is gone")
         self.cost += self.jobs
+        self.engine.work()
         done = []
         for key in list(self.jobs):
             self.age[key] += 1
@@ -148,11 +153,6 @@ class Desk:
         return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-@pytest.fixture(autouse=True)
-def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(lane.ROOM, "scripted", BUDGET)
-
-
 @pytest.fixture
 def desk() -> Iterator[Desk]:
     desk = Desk()
@@ -162,10 +162,56 @@ def desk() -> Iterator[Desk]:
     desk.scheduler.close()
 
 
-def test_every_engine_has_a_budget() -> None:
-    from transduce.engines.choose import ENGINES
+@pytest.mark.parametrize(
+    ("name", "batch_tokens", "budget"),
+    [("plain", 4096, 512), ("plain", 64, 64), ("native", 8192, 8192), ("gpu", None, 131_072), ("gpu", 4000, 4000)],
+)
+def test_a_lane_takes_what_its_engine_works_on_at_once(name: str, batch_tokens: int | None, budget: int) -> None:
+    """Of `plain` less: its step is a whole batch."""
+    engine: Any = SimpleNamespace(name=name, batch_tokens=batch_tokens, begin=lambda _: None)
+    lane = Lane(engine)
+    jobs = [Job([5, 6, 7], []) for _ in range(100_000)]
+    lane.queue(Order(Any, SearchConfig(beam=1), jobs, False, lambda _: None))
+    assert len(lane.next_turn().joining) == budget // 4
 
-    assert lane.ROOM.keys() - {"scripted"} == set(ENGINES) - {"auto"}
+
+class TwoEngines(Desk):
+    """One whose steps take long by the scheduler's clock, at work since 500 s, and one whose steps are short."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.steps: list[float] = []
+        """Seconds of each."""
+        monkeypatch.setattr(scheduler, "perf_counter", lambda: self.now)
+        self.long, self.short = self.engine, ScriptedEngine()
+        self.long.work, self.short.work = lambda: self.pass_time(100.0), lambda: self.pass_time(1.0)
+        self.order(1000)
+        self.long.let(5)
+        self.translator = ScriptedTranslator(self.short)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.steps.append(seconds)
+
+    def finish(self) -> list[float]:
+        """Let everything run to its end; the steps taken since 500 s, from the first short one."""
+        for engine in (self.short, self.long):
+            engine.run_on()
+        self.scheduler.close()
+        return self.steps[self.steps.index(1.0) :]
+
+
+def test_short_steps_of_one_engine_do_not_wait_for_long_ones_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = TwoEngines(monkeypatch)
+    desk.order(30)  # three budgets of three steps each
+    assert desk.finish()[:10] == [1.0] * 9 + [100.0]
+
+
+def test_an_engine_has_no_credit_for_time_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = TwoEngines(monkeypatch)
+    desk.order(1000)
+    assert desk.finish().index(100.0) <= 200  # all 300 short ones would come first
 
 
 def test_outputs_come_back_to_the_order_they_belong_to(desk: Desk) -> None:

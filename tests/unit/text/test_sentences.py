@@ -1,5 +1,8 @@
 """Texts as sentences."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,3 +40,11 @@ def test_lines_and_scripts_without_spaces() -> None:
 @given(st.text(alphabet="aAÄ.!?\n \"'()。1", max_size=40))
 def test_nothing_is_lost_but_white_space(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("run", [".", " ", "\t", "!?"])
+def test_a_long_run_takes_no_quadratic_time(run: str) -> None:
+    """In a process of its own: a regular expression cannot be interrupted. In quadratic time it would take an hour."""
+    code = "from transduce.text.sentences import split_sentences; "
+    code += f"text = 'a' + {run!r} * 500_000 + 'b'; assert split_sentences(text) == [text]"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -130,7 +130,7 @@ static void write_words(Team team, void *arguments) {
     share(team, rows->rows, &first, &last);
     for (int r = first; r < last; r++) {
         const Job *job = which[r].job;
-        int token = job->position ? job->said[which[r].row * job->places + job->position - 1] : EOS - 1;
+        int token = job->position ? job->said[which[r].row * job->places + job->position - 1] : BOS;
         embed(model, token, job->position, rows->x + (size_t)r * D);
     }
     meet(team);

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import Job, output_limit
+from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
 from transduce.engines.native.weights import Model, Weights
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
@@ -18,7 +18,6 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
 MOST_ROWS = 128
-_WIDEST_BEAM = 16
 _ENCODED_AT_ONCE, _BLOCK = 128, 32 * 16
 """Tokens read together (as in decoder.c); words whose logits exist at the same time (as in search.h)."""
 
@@ -95,8 +94,8 @@ class NativeEngine:
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     def takes(self, config: SearchConfig) -> bool:
-        """As in `Engine`: greedy and beam search."""
-        return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
+        """As in `Engine`."""
+        return is_narrow_beam_search(config)
 
     def begin(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""

@@ -71,9 +71,8 @@ class Memory:
         padded_bias[:width_out] = bias
         total = np.zeros(panels * _PANEL, np.int32)
         memory = [self.keep(x) for x in (packed, scale, total)]
-        self._library.pack_weights(
-            c_void_p(np.ascontiguousarray(weight).ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory)
-        )
+        dense = np.ascontiguousarray(weight)  # has a name, or a copy would be gone before it is read
+        self._library.pack_weights(c_void_p(dense.ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory))
         return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
 
 

@@ -79,6 +79,7 @@ class FusedAdam:
             torch.tensor([half.numel() for half in halves], dtype=torch.int32, device=device),
         )
         self._shares_C = torch.empty(len(blocks), device=device)
+        assert halves[0].dtype in (torch.bfloat16, torch.float32), "the kernel reads no other type"
         self._sizes = {"HALF": tl.bfloat16 if halves[0].dtype == torch.bfloat16 else tl.float32, "BLOCK": _BLOCK}
 
     def step(self, number: int, rate: float, scale: float, clip_norm: float) -> Tensor:
