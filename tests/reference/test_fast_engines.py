@@ -129,6 +129,13 @@ def test_other_sizes_norms_and_positions(name: str, config: ModelConfig) -> None
 
 
 @pytest.mark.parametrize("name", FAST)
+def test_a_text_as_long_as_learnt_positions_reach_is_translated(name: str) -> None:
+    model, search = make(LEARNED), SearchConfig(beam=2, max_length=2)
+    jobs = [Job(list(range(10, 10 + LEARNED.max_positions - 1)), [])]
+    assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("beam", [1, 2])
 def test_prefixes_are_kept(name: str, beam: int) -> None:
     model, search = make(ModelConfig(**SIZES)), SearchConfig(beam=beam, max_extra=2)
