@@ -173,6 +173,12 @@ def test_outputs_have_scores_tokens_and_alignments(client: httpx.Client, transla
             assert mine["log_prob"] == pytest.approx(theirs.log_prob, abs=1e-4)
 
 
+def test_repetition_is_guarded_against_where_asked_for(client: httpx.Client, translator: Translator) -> None:
+    answer = client.post("/v1/translate", json={"text": TEXTS[:2], "no_repeat": 1}).json()
+    texts = [one["outputs"][0]["text"] for one in answer["translations"]]
+    assert texts == translator.translate(TEXTS[:2], no_repeat=1)
+
+
 def test_what_is_drawn_at_random_is_the_same_for_the_same_seed(client: httpx.Client) -> None:
     def draw(seed: int) -> Any:
         wanted = {"text": TEXTS, "sample": True, "nbest": 5, "seed": seed, "temperature": 1.5}

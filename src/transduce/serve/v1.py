@@ -30,6 +30,7 @@ class TextRequest(BaseModel):
     nbest: int | None = Field(None, ge=1, description="Translations for each text.")
     length_penalty: float | None = Field(None, ge=-10, le=10, description="More favours longer outputs.")
     max_extra: int | None = Field(None, ge=0, description="Tokens an output may have beyond its input's.")
+    no_repeat: int | None = Field(None, ge=0, lt=2**31, description="No run of so many tokens comes twice; 0 is off.")
     sample: bool | None = Field(None, description="Draw outputs at random.")
     temperature: float | None = Field(None, ge=0.001, le=1000, description="Of sampling: below 1 tamer, above wilder.")
     top_k: int | None = Field(None, ge=0, lt=2**31, description="Sample among so many likeliest tokens; 0 is all.")
