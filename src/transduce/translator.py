@@ -28,8 +28,8 @@ from transduce.text.tokenizer import Tokenizer
 LongInput = Literal["split", "refuse"]
 
 _ALIGNED_AT_ONCE = 64
-_WINDOW = {True: 8192, False: 256}
-"""Texts read ahead on a GPU, and on a CPU: as many as it takes to be no slower than with more."""
+_AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
+"""Texts that are read ahead: as many as it takes to be no slower than with more."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Translator:
 
         As outputs keep their order, the first may wait for so many. There may be more prefixes than texts.
         """
-        window = window or _WINDOW[self.device.type == "cuda"]
+        window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
         session = self.engine_for(config).begin(config)
         if isinstance(texts, str):

@@ -107,7 +107,7 @@ def test_where_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(train
 def test_the_mean_is_taken_unless_it_is_clearly_worse(
     trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_mean: float, of_last: float, averaged: int
 ) -> None:
-    losses = iter([5.0, 4.0, of_mean, of_last, 1.0])  # of two checkpoints, of both candidates, of the finished model
+    losses = iter([5.0, 4.0, of_last, of_mean, 1.0])  # of two checkpoints, of both candidates, of the finished model
     monkeypatch.setattr(Validation, "loss", lambda *_: (next(losses), 1.0))
     text = {name: trained.folder / f"train.{name}" for name in ("src", "tgt")}
     text |= {f"valid_{name}": trained.folder / f"valid.{name}" for name in ("src", "tgt")}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", "-m", help="A run or model to translate with; two or more are compared."),
+        typer.Option("--model", "-m", help="A run or model [without --hyp: the one in the box]; several are compared."),
     ] = None,
     src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
@@ -32,8 +32,9 @@ def evaluate(
     from transduce.text.files import read_lines
 
     sources, references = _test_set(src, ref, test)
+    hyp = hyp or []
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the model in the box
-    if len({*map(str, models), *map(str, hyp or [])}) < len(models) + len(hyp or []):
+    if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
     if models and sources is None:
         raise ConfigError(
@@ -44,7 +45,7 @@ def evaluate(
         raise ConfigError(f"--save is for the translations of one model, not of {len(models)}")
     search = {"device": device, "beam": beam, "length_penalty": length_penalty}
     systems = {str(path): _translate(path, sources or [], save, **search) for path in models}
-    systems |= {str(path): list(read_lines(path)) for path in hyp or []}
+    systems |= {str(path): list(read_lines(path)) for path in hyp}
     if len(systems) == 1:
         ((name, lines),) = systems.items()
         scores = score(lines, references, name)

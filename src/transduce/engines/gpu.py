@@ -71,8 +71,10 @@ class GpuEngine:
             del found
             while len(self._boards) >= _MOST_BOARDS:
                 del self._boards[next(iter(self._boards))]
-            reach = self.model.config.max_positions if self.model.longest else 1 << 30  # of learnt positions
-            rooms = (min(1 << (source_room - 1).bit_length(), reach), -(-places // 64) * 64)
+            source_room, places = 1 << (source_room - 1).bit_length(), -(-places // 64) * 64
+            if self.model.longest:  # learnt positions reach no further
+                source_room = min(source_room, self.model.longest + 1)
+            rooms = (source_room, places)
             found = self._new_board(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
         self._boards[slots, config.beam] = found
         return found

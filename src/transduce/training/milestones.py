@@ -122,16 +122,18 @@ class Milestones:
         config, checkpoints = self.recipe.train, self.run.checkpoints
         intact = [p for p in scheduled(checkpoints, config.save_every, config.steps) if not find_damage(p)]
         last = intact[-config.average :] or list_checkpoints(checkpoints)[-1:]
-        load_average(model, last)
-        if len(last) > 1 and self.validation.pairs:  # in a short run they may be too far apart
-            of_mean, _ = self.validation.loss(model, config.label_smoothing)
+        if len(last) == 1 or not self.validation.pairs:
+            load_average(model, last)
+        else:  # in a short run they may be too far apart
             load_average(model, last[-1:])
             of_last, _ = self.validation.loss(model, config.label_smoothing)
+            load_average(model, last)
+            of_mean, _ = self.validation.loss(model, config.label_smoothing)
             if of_last < of_mean - _CLEARLY_WORSE:
                 self.display.say(
                     f"the mean of the last {len(last)} checkpoints (valid loss {of_mean:.3f}) is worse than the last "
                     f"alone ({of_last:.3f}), which is taken instead"
                 )
-                return last[-1:]
-            load_average(model, last)
+                last = last[-1:]
+                load_average(model, last)
         return last

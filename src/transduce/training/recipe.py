@@ -101,10 +101,10 @@ class Recipe:
 
 
 # Settings that may change when a run is resumed: they decide what is shown and kept, and how long is learnt, not how.
-# Training text may move to other files, of which a run knows the content; and so may the model that it started from.
+# Training text may move to other files, of which a run knows the content.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
-    *("train.average", "train.shard", "train.device", "train.cooldown", "train.start_from", "data.train", "data.valid"),
+    *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
     *("data.by_sentence", "search"),
 }
 
@@ -136,8 +136,7 @@ def differences(old: Recipe, new: Recipe) -> list[str]:
         before: dict[str, Any] = old_table[section]
         for key in sorted(values.keys() | before.keys()):
             free = f"{section}.{key}" in FREE_TO_CHANGE or section in FREE_TO_CHANGE
-            if key == "start_from":  # the model may move, but a run that starts from one has its vocabulary
-                free = bool(values.get(key)) == bool(before.get(key))
-            if values.get(key) != before.get(key) and not free:
+            moved = key == "start_from" and key in values and key in before  # the model that it starts from
+            if values.get(key) != before.get(key) and not (free or moved):
                 found.append(f"{section}.{key} (there {before.get(key)}, here {values.get(key)})")
     return found
