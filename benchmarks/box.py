@@ -17,7 +17,7 @@ from pathlib import Path
 from setting import describe
 
 from transduce import Translator
-from transduce.data.demo import demo_corpus
+from transduce.corpora.demo import demo_corpus
 
 ROUNDS, SENTENCES, WORDS = 5, 256, 8
 LOAD = """

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from transduce.data.check.check import Examined, examine
-from transduce.data.check.kinds import KINDS, WRONG
+from transduce.corpora.check.check import Examined, examine
+from transduce.corpora.check.kinds import KINDS, WRONG
+from transduce.text.formats.write import pair_writer
 from transduce.text.pairs import Pair, ReadReport, read_pairs
-from transduce.text.write_pairs import pair_writer
 
 RATE = 0.003
 

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from setting import describe
 
-from transduce.data.demo import demo_corpus
+from transduce.corpora.demo import demo_corpus
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import EOS, Tokenizer, TokenizerConfig

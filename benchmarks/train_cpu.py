@@ -21,12 +21,12 @@ from peers import HuggingFaceMarian, TorchTransformer, padded, peer_loss
 from setting import describe, wmt_like_corpus
 from torch import nn
 
-from transduce.data.batch import pack
+from transduce.data.packing import pack
 from transduce.data.plan import BatchPlan
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.loss import smoothed_cross_entropy
+from transduce.runs.recipe import Recipe, load_recipe
 from transduce.training.loader import Batch, to_device
-from transduce.training.loss import smoothed_cross_entropy
-from transduce.training.recipe import Recipe, load_recipe
 
 
 def main() -> None:

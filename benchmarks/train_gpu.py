@@ -28,17 +28,17 @@ import torch
 from peers import HuggingFaceMarian, PaddedBatch, peer_loss
 from setting import describe, wmt_like_corpus
 
-from transduce.data.batch import fill, pack
+from transduce.data.packing import fill, pack
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import TokenShards
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import kernels
-from transduce.nn.multi_head import CrossAttention, SelfAttention
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
+from transduce.runs.metrics import Metrics
+from transduce.runs.recipe import Recipe, load_recipe
 from transduce.text.tokenizer import BOS, EOS, PAD
 from transduce.training.learner import Learner
 from transduce.training.loader import to_device
-from transduce.training.metrics import Metrics
-from transduce.training.recipe import Recipe, load_recipe
 from transduce.training.steps import Steps
 
 V, BATCH_TOKENS, MAX_LENGTH, PAIRS, SEED, LOG_EVERY = 32_768, 25_600, 120, 400_000, 1, 50

@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from pathlib import Path
 
-from transduce.training.recipe import Recipe, read_preset
+from transduce.runs.recipe import Recipe, read_preset
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transduce.data.shards import TokenShards, write_index, write_shard
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
-from transduce.nn.multi_head import CrossAttention, SelfAttention
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.segments import Segments
 
 FIRST_WORD = 4

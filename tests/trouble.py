@@ -8,7 +8,7 @@ from typing import Any
 
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
 
-from transduce.training.checkpoint import find_damage, list_checkpoints
+from transduce.runs.checkpoint import find_damage, list_checkpoints
 
 FULL = os.environ.get("FAULTS") == "full"
 """`make faults` sets it: every fault as often as is promised, instead of a few times."""

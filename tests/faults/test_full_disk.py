@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from trouble import FULL, SmallRun, assert_intact, assert_same_end, train_undisturbed
 
-from transduce.training.checkpoint import list_checkpoints
+from transduce.runs.checkpoint import list_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def save(checkpoints, model, moments, tokenizer, progress, facts):
 room.{function}, milestones.save_checkpoint = write, save
 """
 WRITERS = [
-    ("transduce.training.checkpoint", "save_tensors"),
-    ("transduce.training.checkpoint", "write_manifest"),
+    ("transduce.runs.checkpoint", "save_tensors"),
+    ("transduce.runs.checkpoint", "write_manifest"),
     ("transduce.disk", "flush_folder"),
     ("transduce.training.milestones", "write_report"),
 ]
@@ -63,7 +63,7 @@ def test_a_run_that_cannot_save_its_end_keeps_what_it_had_and_ends_with_an_error
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    code = FULL_FOR_A_WHILE.format(module="transduce.training.checkpoint", function="save_tensors", first=8, last=99)
+    code = FULL_FOR_A_WHILE.format(module="transduce.runs.checkpoint", function="save_tensors", first=8, last=99)
     outcome = transduce(*small.words, "--out", run, cwd=small.folder, before=code)
     assert outcome.code == 2
     assert outcome.err.count("warning: no checkpoint") == 4

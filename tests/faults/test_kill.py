@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from trouble import SmallRun, assert_intact, assert_same_end, kill_after, times, train_undisturbed
 
-from transduce.training.checkpoint import newest_step
+from transduce.runs.checkpoint import newest_step
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ import os, signal, sys
 import transduce.training.milestones as milestones
 from transduce import disk
 from transduce.models import saved
-from transduce.training import checkpoint
+from transduce.runs import checkpoint
 rooms = {{module.__file__ for module in (disk, saved, checkpoint)}}
 save, lines, saves = milestones.save_checkpoint, 0, 0
 def count(frame, event, _):

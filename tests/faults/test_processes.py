@@ -19,7 +19,7 @@ from conftest import PATIENCE, free_port
 from safetensors.torch import load_file
 from trouble import FULL, SmallRun, assert_intact, slowed, train_undisturbed, wait_for
 
-from transduce.training.checkpoint import list_checkpoints, newest_step
+from transduce.runs.checkpoint import list_checkpoints, newest_step
 
 # Without dropout, whose masks depend on who computes what; and not so many steps that rounding grows.
 STILL = {"model.dropout": 0.0, "train.steps": 16, "train.learning_rate_scale": 0.2}
@@ -112,8 +112,8 @@ def test_where_one_process_has_too_little_memory_all_split(transduce: Any, small
 @pytest.mark.parametrize(
     ("owner", "name", "seconds"),
     [
-        ("transduce.training.validation:Validation", "_sums", 3600),
-        ("transduce.training.checkpoint", "save_model", 1),
+        ("transduce.tasks.translate:Validation", "_sums", 3600),
+        ("transduce.runs.checkpoint", "save_model", 1),
         ("transduce.training.learner:Learner", "gradients", 1),
     ],
 )
@@ -143,7 +143,7 @@ def noted(*arguments, **options):
 dist.init_process_group = noted
 """
     ready = tmp_path / "ready"
-    before += slowed("transduce.training.checkpoint", "save_model", 1, ready)
+    before += slowed("transduce.runs.checkpoint", "save_model", 1, ready)
     outcome = transduce(*small.words, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
     assert outcome.code == 0, outcome.err
 

@@ -17,11 +17,11 @@ PHASES = {
     "start-up": ("transduce.training.loop", "prepare", HOURS),
     "loading": ("transduce.training.loop", "resume", HOURS),
     "training": ("transduce.training.learner:Learner", "gradients", STEP),
-    "validation": ("transduce.training.validation:Validation", "_sums", HOURS),
+    "validation": ("transduce.tasks.translate:Validation", "_sums", HOURS),
     "translating": ("transduce.translator:Translator", "translate", HOURS),
-    "saving": ("transduce.training.checkpoint", "save_model", STEP),
+    "saving": ("transduce.runs.checkpoint", "save_model", STEP),
     "pruning": ("transduce.training.milestones", "prune", STEP),
-    "ending": ("transduce.training.run_folder", "save_model", STEP),
+    "ending": ("transduce.runs.run_folder", "save_model", STEP),
 }
 
 

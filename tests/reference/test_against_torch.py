@@ -8,10 +8,10 @@ from helpers import gradients, lay_end_to_end, paper_sinusoids, random_sentences
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.data.batch import PackedBatch, fill, pack
+from transduce.data.packing import PackedBatch, fill, pack
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import Segments
-from transduce.training.loss import smoothed_cross_entropy
 
 V = 23
 SRC_LENGTHS, TGT_LENGTHS = [5, 1, 9, 3], [4, 7, 1, 6]

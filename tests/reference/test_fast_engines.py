@@ -21,12 +21,12 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
 pytest.importorskip("triton")
-from transduce.engines import gpu
+from transduce.engines.gpu import engine as gpu
+from transduce.engines.gpu.beam import SlotBeam
 from transduce.engines.native import native
+from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
-from transduce.engines.native.native import NativeEngine
 from transduce.engines.native.weights import Memory
-from transduce.search.slot_beam import SlotBeam
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # there, through Triton's interpreter
 V = 300

@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from transduce.nn import kernels
 from transduce.nn.attention import attend
 from transduce.nn.heads import split_heads
+from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import TILE, Segments, group_segments, most_groups, pack_tokens
+from transduce.runs.checkpoint import begin_moments
 from transduce.text.tokenizer import PAD
-from transduce.training.checkpoint import begin_moments
-from transduce.training.loss import smoothed_cross_entropy
 
 pytest.importorskip("triton")
 

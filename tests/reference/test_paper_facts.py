@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
-from transduce.nn.block import DecoderLayer, EncoderLayer, Residual
+from transduce.nn import loss as loss_module
 from transduce.nn.embedding import Embedding
+from transduce.nn.layers import DecoderLayer, EncoderLayer, Residual
 from transduce.nn.linear import Linear
+from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.positions import Positions, sinusoids
 from transduce.nn.segments import Segments
-from transduce.training import loss as loss_module
-from transduce.training.loss import smoothed_cross_entropy
-from transduce.training.recipe import load_recipe
+from transduce.runs.recipe import load_recipe
 from transduce.training.schedule import learning_rate
 
 PAD = 0

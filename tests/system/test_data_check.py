@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import write_lines
 
-from transduce.data.demo import demo_corpus
+from transduce.corpora.demo import demo_corpus
 from transduce.text.pairs import Pair
 
 

@@ -16,11 +16,11 @@ import pytest
 from conftest import TINY, as_sets, make_toy_pairs
 from mirror import BAD_PAIRS, TEST_PAIRS, VALID_PAIRS, Fault, Mirror, catalogue_of, tgz, wmt14_files
 
-from transduce.data.get.catalogue import corpus_names
+from transduce.corpora.get.catalogue import corpus_names
 from transduce.text.pairs import ReadReport, read_pairs
 
 ROOT = Path(__file__).parents[2]
-IMPATIENT = "import transduce.data.get.download as module; module.PAUSES = (0, 0)"
+IMPATIENT = "import transduce.corpora.get.download as module; module.PAUSES = (0, 0)"
 COMMON_CRAWL = "/wmt13/training-parallel-commoncrawl.tgz"
 
 
@@ -264,7 +264,7 @@ def test_torch_is_not_needed(desk: Desk) -> None:
     words = [sys.executable, "-X", "importtime", "-m", "transduce", "data", "get", "missing.toml"]
     done = subprocess.run(words, cwd=desk.folder, env=desk.transduce.environment, capture_output=True, text=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "transduce.data.get.download" in imported
+    assert "transduce.corpora.get.download" in imported
     assert "torch" not in imported
 
 

@@ -17,7 +17,7 @@ from conftest import TINY, as_sets
 from safetensors.numpy import load_file
 
 from transduce import train
-from transduce.training.validation import Validation
+from transduce.tasks.translate import Validation
 
 # Training
 

@@ -13,9 +13,9 @@ from transduce.config import apply_sets, build, merge, read_toml, require, to_ta
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import ModelConfig
+from transduce.runs.recipe import Recipe, TrainConfig, differences, load_recipe, read_preset
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import TokenizerConfig
-from transduce.training.recipe import Recipe, TrainConfig, differences, load_recipe, read_preset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ def check(
 
     Files may be plain or end in .gz, .xz or .zst. The exit code is 1 where the text is not fit to train on.
     """
-    from transduce.data.check.check import check as run
-    from transduce.data.check.wording import lines
+    from transduce.corpora.check.check import check as run
+    from transduce.corpora.check.wording import lines
     from transduce.errors import ConfigError
     from transduce.text.pairs import corpus_of
 

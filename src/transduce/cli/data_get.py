@@ -19,9 +19,9 @@ def get(
 
     Every file is checked by its sha256. To go on with a transfer that was broken off, run the same command again.
     """
-    from transduce.data.get.catalogue import read_corpus
-    from transduce.data.get.get import get_corpus
-    from transduce.data.get.make import file_names
+    from transduce.corpora.get.catalogue import read_corpus
+    from transduce.corpora.get.get import get_corpus
+    from transduce.corpora.get.make import file_names
 
     corpus = read_corpus(name)
     out = out or Path("data") / Path(name).stem

@@ -27,7 +27,7 @@ def demo(
 ) -> None:
     """Train an English-German model on the corpus in the package, score it and translate: four minutes on a CPU."""
     with ended_by_signals():
-        from transduce.data.demo import demo_corpus, write_demo_corpus
+        from transduce.corpora.demo import demo_corpus, write_demo_corpus
         from transduce.evaluation.scores import score
         from transduce.training.api import train
         from transduce.translator import Translator

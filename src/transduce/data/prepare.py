@@ -16,7 +16,6 @@ from typing import Any
 from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.encode_worker import SHARD_PAIRS
-from transduce.data.get.catalogue import corpus_names
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
@@ -106,10 +105,6 @@ def _digests(data: DataConfig) -> dict[str, str]:
     for name in (name for files in data.train for name in files):
         try:
             digests[name] = digest(Path(name))
-        except FileNotFoundError as error:
-            folder = Path(name).parent.name
-            remedy = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
-            raise DataError(f"{name}: {error.strerror}{remedy}") from None
         except OSError as error:
             raise DataError(f"{name}: {error.strerror}") from None
     return digests

@@ -27,14 +27,14 @@ def pick_engine(
     weight_VD = model.embedding.weight_VD
     if name in ("auto", "gpu") and weight_VD.is_cuda:
         if kernels.HAS_TRITON:
-            from transduce.engines.gpu import GpuEngine
+            from transduce.engines.gpu.engine import GpuEngine
 
             return GpuEngine(model, **given)
     elif name in ("auto", "native") and weight_VD.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
         if library := load_library():
-            from transduce.engines.native.native import NativeEngine
+            from transduce.engines.native.engine import NativeEngine
 
             return NativeEngine(model, library, torch.get_num_threads(), **given)
     if name != "auto":

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import require
-from transduce.nn.block import DecoderLayer, EncoderLayer, NormPlace
 from transduce.nn.cache import Cache, LayerCache
 from transduce.nn.embedding import Embedding
+from transduce.nn.layers import DecoderLayer, EncoderLayer, NormPlace
 from transduce.nn.linear import calm_residuals
 from transduce.nn.positions import Positions
 from transduce.nn.segments import Segments

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from transduce.nn.multi_head import CrossAttention, SelfAttention
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 
 M = TypeVar("M", bound=nn.Module)
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.nn import kernels
-from transduce.nn.block import Twice
 from transduce.nn.dropout import Dropout
+from transduce.nn.layers import Twice
 from transduce.nn.positions import Positions
 
 

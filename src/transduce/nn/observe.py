@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transduce.nn.block import Twice
-from transduce.nn.multi_head import CrossAttention, SelfAttention
+from transduce.nn.layers import Twice
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
+from transduce.distributed.processes import join_processes
+from transduce.runs.recipe import load_recipe
 from transduce.text.pairs import corpus_of
 from transduce.training.display import Display
 from transduce.training.loop import Outcome, run_training
-from transduce.training.processes import join_processes
-from transduce.training.recipe import load_recipe
 
 Paths = str | Path | Sequence[str | Path]
 

@@ -6,13 +6,13 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from transduce.data.batch import fill, pack
+from transduce.data.packing import fill, pack
 from transduce.data.plan import SHORTEST_MEAN
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.runs.recipe import Recipe
 from transduce.training.learner import Learner
 from transduce.training.loader import Batch, to_device
-from transduce.training.recipe import Recipe
 from transduce.training.steps import release_memory
 
 _SMALLEST, _ROUND = 1024, 256

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.sharded import is_sharded, local
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import kernels
-from transduce.training.captured import Captured
-from transduce.training.checkpoint import begin_moments
+from transduce.nn.cuda_graph import Captured
+from transduce.nn.loss import smoothed_cross_entropy
+from transduce.nn.r_drop import disagreement
+from transduce.runs.checkpoint import begin_moments
 from transduce.training.loader import Batch
-from transduce.training.loss import smoothed_cross_entropy
-from transduce.training.processes import ALONE, Processes
-from transduce.training.r_drop import disagreement
-from transduce.training.sharded import is_sharded, local
 
 if TYPE_CHECKING:
     from transduce.nn.kernels.adam import FusedAdam

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.data.batch import PackedBatch, Sentence, fill, mute, pack
+from transduce.data.packing import PackedBatch, Sentence, fill, mute, pack
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import Ids, TokenShards
+from transduce.distributed.processes import ALONE, Processes
 from transduce.nn.device import send
 from transduce.nn.segments import Segments, group_segments, most_groups
 from transduce.text.tokenizer import Tokenizer
-from transduce.training.processes import ALONE, Processes
 
 _AHEAD = 4
 

@@ -11,21 +11,30 @@ import torch
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
 from transduce.disk import write_whole
+from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.sharded import gathered
+from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.errors import RunError
 from transduce.nn.device import pick_device
-from transduce.training.checkpoint import adam_moments, newest_step
+from transduce.runs.checkpoint import adam_moments, newest_step
+from transduce.runs.recipe import Recipe
+from transduce.runs.run_folder import RunFolder
+from transduce.tasks.translate import Validation
 from transduce.training.display import Display
 from transduce.training.loader import dropout_growth
 from transduce.training.milestones import Milestones
-from transduce.training.processes import ALONE, Processes
 from transduce.training.profile import StepProfile
-from transduce.training.recipe import Recipe
-from transduce.training.run_folder import RunFolder
-from transduce.training.sharded import gathered
-from transduce.training.signals import Interrupted, StopRequest, stop_on_signals
-from transduce.training.start import facts_of, new_model, resume, settle_batch_tokens, taken_over, vocabulary_of, warn
+from transduce.training.start import (
+    facts_of,
+    new_model,
+    require_text,
+    resume,
+    settle_batch_tokens,
+    taken_over,
+    vocabulary_of,
+    warn,
+)
 from transduce.training.steps import Steps
-from transduce.training.validation import Validation
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Steps in a row without finite gradients: so many, and no checkpoint is written; so many, and the run ends."""
@@ -68,6 +77,7 @@ def _train(
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
         recipe = taken_over(recipe, run, display.say)
+        require_text(recipe)
         with processes.first_before_others():
             prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say)
         model = new_model(recipe, run, prepared, device, processes)

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from transduce.config import to_table
+from transduce.distributed.signals import Interrupted
 from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.training.average import load_average
-from transduce.training.checkpoint import (
+from transduce.runs.average import load_average
+from transduce.runs.checkpoint import (
     Progress,
     find_damage,
     list_checkpoints,
@@ -19,12 +20,11 @@ from transduce.training.checkpoint import (
     save_checkpoint,
     scheduled,
 )
+from transduce.runs.recipe import Recipe
+from transduce.runs.report import write_report
+from transduce.runs.run_folder import RunFolder
+from transduce.tasks.translate import Validation, attention_picture
 from transduce.training.display import Display
-from transduce.training.recipe import Recipe
-from transduce.training.report import write_report
-from transduce.training.run_folder import RunFolder
-from transduce.training.signals import Interrupted
-from transduce.training.validation import Validation, attention_picture
 
 _CLEARLY_WORSE = 0.1
 """Validation loss by which a mean of checkpoints may be above the last one's, and still be the finished model."""

@@ -8,19 +8,20 @@ from typing import Any
 import torch
 
 from transduce.config import build, require, to_table
+from transduce.corpora.get.catalogue import corpus_names
 from transduce.data.prepare import Prepared
-from transduce.errors import ConfigError, RunError
+from transduce.distributed.processes import Processes
+from transduce.distributed.sharded import shard
+from transduce.errors import ConfigError, DataError, RunError
 from transduce.models.card import TOKENIZER, find_model, read_card
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.models.saved import load_model
+from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
+from transduce.runs.recipe import Recipe
+from transduce.runs.run_folder import RunFolder
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
-from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
-from transduce.training.processes import Processes
-from transduce.training.recipe import Recipe
-from transduce.training.run_folder import RunFolder
-from transduce.training.sharded import shard
 from transduce.training.steps import use_bfloat16
 
 
@@ -33,6 +34,14 @@ def taken_over(recipe: Recipe, run: RunFolder, say: Callable[[str], None]) -> Re
     card = read_card(folder)
     known = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
     return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
+
+
+def require_text(recipe: Recipe) -> None:
+    """Refuse training text that is missing; if it is a public corpus, the message says how to get it."""
+    for name in (name for files in recipe.data.train for name in files if not Path(name).exists()):
+        folder = Path(name).parent.name
+        remedy = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
+        raise DataError(f"{name}: no such file{remedy}")
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from transduce.data.plan import BatchPlan
+from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.sharded import is_sharded
 from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.runs.recipe import Recipe
 from transduce.text.tokenizer import Tokenizer
 from transduce.training.learner import Learner
 from transduce.training.loader import Batch, Loader
 from transduce.training.meter import Meter
-from transduce.training.processes import ALONE, Processes
-from transduce.training.recipe import Recipe
 from transduce.training.schedule import cooled, learning_rate
-from transduce.training.sharded import is_sharded
 
 
 class Steps(AbstractContextManager["Steps"]):

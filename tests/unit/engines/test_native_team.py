@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from transduce.engines.engine import Job, search_all
+from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
-from transduce.engines.native.native import NativeEngine
 from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.search.options import SearchConfig
 

@@ -10,8 +10,8 @@ import torch
 from helpers import random_sentences, small_model
 
 from transduce.engines.engine import Job, search_all
+from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
-from transduce.engines.native.native import NativeEngine
 from transduce.engines.native.weights import Memory
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.header import LARGEST, is_matrix

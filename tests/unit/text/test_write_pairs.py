@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
+from transduce.text.formats.write import pair_writer
 from transduce.text.pairs import Pair, ReadReport, read_pairs
-from transduce.text.write_pairs import pair_writer
 
 PAIRS = [("ein Haus", "a house"), ("„größer“", 'larger \\ "than"'), ("家", "home")]
 

@@ -7,15 +7,15 @@ import torch
 from conftest import TINY, write_lines
 from safetensors.torch import load_file
 
-from transduce.data.batch import pack
+from transduce.data.packing import pack
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import DataConfig, prepare
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.loss import smoothed_cross_entropy
+from transduce.runs.recipe import load_recipe
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.api import train
 from transduce.training.loader import to_device
-from transduce.training.loss import smoothed_cross_entropy
-from transduce.training.recipe import load_recipe
 from transduce.training.schedule import learning_rate
 
 

@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.runs.recipe import load_recipe
 from transduce.text.tokenizer import Tokenizer
 from transduce.training import learner as learner_room
 from transduce.training.api import train
 from transduce.training.budget import largest_batch
 from transduce.training.learner import Learner
 from transduce.training.loader import Batch, Loader
-from transduce.training.recipe import load_recipe
 
 CPU = torch.device("cpu")
 SMALLEST = [  # few CPUs are quick with bfloat16

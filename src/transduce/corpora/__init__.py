@@ -1,0 +1,1 @@
+"""Public corpora, the corpus check and the demo corpus."""

@@ -1,0 +1,71 @@
+"""A first walk through a corpus: keys, lengths and places of all pairs, and the text of a sample of them."""
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.corpora.check.repeats import Keys
+from transduce.corpora.check.robust import Floats
+from transduce.text.keys import hashed, normalised
+from transduce.text.pairs import Corpus, ReadReport, read_placed_pairs
+from transduce.text.sample import Reservoir
+
+NumberedPair = tuple[int, str, str]
+"""The number of a pair in the corpus, its source and its target."""
+SAMPLE = 50_000
+"""Pairs that languages and words are learnt from."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is remembered of every pair, 48 bytes each, and of a sample all."""
+
+    corpus: Corpus
+    report: ReadReport
+    entries: NDArray[np.int32]
+    lines: NDArray[np.int32]
+    exact: Keys
+    """Of the whole pair as it is written."""
+    src: Keys
+    tgt: Keys
+    """Of the normalised sides."""
+    src_lengths: Floats
+    tgt_lengths: Floats
+    sample: list[NumberedPair]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def place(self, pair: int) -> tuple[str, int]:
+        """The file and line of a pair; of two files, the source's."""
+        return self.corpus[self.entries[pair]][0], int(self.lines[pair])
+
+
+def survey(corpus: Corpus) -> Survey:
+    """Walk through all files once."""
+    report, sample = ReadReport(), Reservoir[NumberedPair](SAMPLE)
+    entries, lines, exact, src, tgt = array("i"), array("i"), array("Q"), array("Q"), array("Q")
+    src_lengths, tgt_lengths = array("d"), array("d")
+    for number, (source, target, entry, line) in enumerate(read_placed_pairs(corpus, report)):
+        entries.append(entry)
+        lines.append(line)
+        exact.append(hashed(f"{source}\t{target}"))
+        src.append(hashed(normalised(source)))
+        tgt.append(hashed(normalised(target)))
+        src_lengths.append(len(source))
+        tgt_lengths.append(len(target))
+        sample.offer((number, source, target))
+    return Survey(
+        corpus,
+        report,
+        entries=np.asarray(entries),
+        lines=np.asarray(lines),
+        exact=np.asarray(exact),
+        src=np.asarray(src),
+        tgt=np.asarray(tgt),
+        src_lengths=np.asarray(src_lengths),
+        tgt_lengths=np.asarray(tgt_lengths),
+        sample=sample.kept,
+    )

@@ -1,0 +1,99 @@
+"""What a public corpus is made of: archives, by address, size and sha256, and the files in them.
+
+The catalogue is TOML, one file a corpus, in `transduce/corpora`; users may write their own.
+"""
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from transduce.config import build, read_toml, require, suggestion
+from transduce.errors import ConfigError
+
+Members = tuple[tuple[str, ...], ...]
+"""Pairs of files in an archive, source and target, that translate each other line by line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A compressed tar file somewhere on the network, and what of it is used."""
+
+    url: str = ""
+    size: int = 0
+    """In bytes."""
+    sha256: str = ""
+    train: Members = ()
+    valid: Members = ()
+    test: Members = ()
+
+    def __post_init__(self) -> None:
+        require(is_web_address(self.url), "url must begin with http:// or https://")
+        require(bool(self.name), "url must end in the name of a file")
+        require(self.size > 0, f"{self.name}: size must be above 0")
+        require(bool(re.fullmatch("[0-9a-f]{64}", self.sha256)), f"{self.name}: sha256 must be 64 hexadecimal digits")
+        for pair in (*self.train, *self.valid, *self.test):
+            require(len(pair) == 2, f"{self.name}: {', '.join(pair)}: name two files, source and target")
+            for member in map(PurePosixPath, pair):
+                inside = not member.is_absolute() and ".." not in member.parts
+                require(inside, f"{self.name}: {member} must be a path inside the archive")
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Pairs of sentences to train on, to validate and to test, and where they come from."""
+
+    languages: str = ""
+    """Source and target, e.g. "en-de"; part of the names of the files that are made."""
+    about: str = ""
+    """A page with its terms of use."""
+    disk: int = 0
+    """Bytes of disk that archives and text take while it is made, about."""
+    archives: tuple[Archive, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(bool(re.fullmatch(r"[a-z]+-[a-z]+", self.languages)), 'languages must be two, e.g. "en-de"')
+        require(is_web_address(self.about), "about must be the address of a page with the terms of use")
+        names = [archive.name for archive in self.archives]
+        require(len(set(names)) == len(names), "two archives have the same name")
+        for split in ("train", "valid", "test"):
+            require(bool(self.members(split)), f"no archive says what is {split}")
+
+    def members(self, split: str) -> list[tuple[Archive, tuple[str, ...]]]:
+        """The pairs of files of train, valid or test, in order, each with its archive."""
+        return [(archive, pair) for archive in self.archives for pair in getattr(archive, split)]
+
+
+def is_web_address(url: str) -> bool:
+    """Whether it can be fetched over HTTP."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
+    return whole and parts.scheme in ("http", "https") and url.isascii() and url.isprintable() and " " not in url
+
+
+def corpus_names() -> list[str]:
+    """Of the corpora in the package."""
+    folder = resources.files("transduce") / "corpora"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def read_corpus(name: str) -> Corpus:
+    """A corpus of the package by its name, or one that a .toml file describes."""
+    if name.endswith(".toml"):
+        return build(Corpus, read_toml(Path(name)), name)
+    if name not in (names := corpus_names()):
+        raise ConfigError(
+            f"no corpus {name}{suggestion(name, names)}; there are {', '.join(names)}, "
+            "or give a .toml file that describes one"
+        )
+    with resources.as_file(resources.files("transduce") / "corpora" / f"{name}.toml") as path:
+        return build(Corpus, read_toml(path), name)

@@ -1,5 +1,0 @@
-"""The embedded English-German demo corpus, generated from a small grammar."""
-
-from transduce.data.demo.corpus import DemoCorpus, demo_corpus, write_demo_corpus
-
-__all__ = ["DemoCorpus", "demo_corpus", "write_demo_corpus"]

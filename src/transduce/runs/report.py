@@ -1,0 +1,124 @@
+"""`report.html`: the story of a run in one file that opens anywhere, offline."""
+
+import math
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from transduce.config import to_table
+from transduce.disk import write_whole
+from transduce.runs.charts import Point, Series, heat_map, line_chart
+from transduce.runs.metrics import Metrics, Record
+from transduce.runs.recipe import Recipe
+
+# ruff: noqa: E501
+_STYLE = """
+:root { --ink: #1d2433; --soft: #667085; --line: #e4e7ec; --page: #fbfbfd; --card: #fff; --a: #2563c9; --b: #d9730d; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ef; --soft: #98a2b3; --line: #303746; --page: #12151c; --card: #1a1f2a; --a: #7aa7f0; --b: #f0a35c; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1040px; padding: 32px 20px 60px; color: var(--ink); background: var(--page);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; margin: 0; } h2 { font-size: 17px; margin: 36px 0 12px; } .soft { color: var(--soft); }
+.facts { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 18px; }
+.fact, figure, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
+.fact b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 14px; }
+figure { margin: 0; } figcaption { font-size: 14px; margin-bottom: 6px; }
+svg { width: 100%; height: auto; display: block; } svg.heat { width: auto; max-width: none; }
+.grid { stroke: var(--line); } .tick { fill: var(--soft); font-size: 11px; font-family: ui-monospace, monospace; }
+polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+polyline.a { stroke: var(--a); } polyline.b { stroke: var(--b); } circle.a { fill: var(--a); } circle.b { fill: var(--b); }
+.key { color: var(--soft); margin-left: 10px; } .key::before { content: "●"; margin-right: 4px; }
+.key.a::before { color: var(--a); } .key.b::before { color: var(--b); } .cell { fill: var(--a); }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white-space: nowrap; width: 1%; }
+.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 14px; font-size: 13px; }
+.settings td { word-break: break-word; }
+"""
+
+
+def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
+    """Draw the report anew from what has been measured so far."""
+    train, valid = metrics.of("train"), metrics.of("valid")
+    final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
+    body = [
+        f"<h1>{escape(path.parent.name)}</h1>",
+        f'<div class="soft">A Transformer trained by transduce on {escape(_corpus(recipe))}</div>',
+        _facts(train, valid, final),
+        '<h2>Training</h2><div class="charts">',
+        line_chart(
+            "Loss", [Series("train", _points(train, "loss"), "a"), Series("valid", _points(valid, "loss"), "b")]
+        ),
+        line_chart(
+            "BLEU on the validation set, greedy", [Series("BLEU", _points(valid, "bleu"), "b")], "{:.4g}".format
+        ),
+        line_chart("Learning rate", [Series("learning rate", _points(train, "learning_rate"), "a")], "{:.1e}".format),
+        line_chart("Speed", [Series("target tokens/s", _points(train, "tokens_per_second"), "a")], "{:,.0f}".format),
+        "</div>",
+        _samples((final or [record for record in valid if "samples" in record])[-1:]),
+        _attention(picture),
+        f'<h2>Settings</h2><div class="settings">{"".join(_section(*item) for item in to_table(recipe).items())}</div>',
+    ]
+    page = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(path.parent.name)} · transduce</title><style>{_STYLE}</style></head>
+<body>{"".join(body)}</body>
+</html>
+"""
+    write_whole(path, page.encode())
+
+
+def _facts(train: list[Record], valid: list[Record], final: list[Record]) -> str:
+    facts = []
+    if train:
+        facts.append(("steps", f"{train[-1]['step']:,}"))
+        facts += [("training loss", f"{loss:.3f}") for _, loss in _points(train, "loss")[-1:]]
+        facts.append(("target tokens/s", f"{train[-1]['tokens_per_second']:,.0f}"))
+    if final:
+        facts.append(("perplexity of the finished model, validation set", f"{final[-1]['valid_perplexity']:.2f}"))
+        if "valid_bleu" in final[-1]:
+            facts.append(("BLEU of the finished model, validation set", f"{final[-1]['valid_bleu']:.1f}"))
+    elif valid:
+        facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))
+    return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
+
+
+def _samples(records: list[Record]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(sample['source'])}<td>{escape(sample['output'])}<td>{escape(sample['reference'])}"
+        for record in records
+        for sample in record.get("samples", [])
+    )
+    head = "<tr><th>source<th>translation<th>reference"
+    return f'<h2>Translations</h2><div class="card wide"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _attention(picture: dict[str, Any] | None) -> str:
+    if not picture:
+        return ""
+    drawing = heat_map(picture["source"], picture["output"], picture["weights"])
+    return (
+        "<h2>What the decoder looked at</h2>"
+        '<p class="soft">Each row is a token of the translation, each column a token of the source; the darker, the more '
+        "of its cross-attention it gave (heads averaged). Attention shows where a model looks, not why.</p>"
+        f'<div class="card wide">{drawing}</div>'
+    )
+
+
+def _section(name: str, values: dict[str, Any]) -> str:
+    rows = "".join(
+        f'<tr><td class="name">{escape(key)}<td>{escape(str(value))}' for key, value in values.items() if value != ()
+    )
+    return f'<div class="card"><b>{escape(name)}</b><table>{rows}</table></div>'
+
+
+def _corpus(recipe: Recipe) -> str:
+    return ", ".join(" + ".join(Path(name).name for name in files) for files in recipe.data.train)
+
+
+def _points(records: list[Record], key: str) -> list[Point]:
+    return [(record["step"], record[key]) for record in records if key in record and math.isfinite(record[key])]

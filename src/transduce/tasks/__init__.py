@@ -1,0 +1,1 @@
+"""What an example is and how a model is judged: one file per task."""

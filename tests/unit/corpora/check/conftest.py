@@ -1,0 +1,11 @@
+"""A corpus to spoil."""
+
+import pytest
+
+from transduce.corpora.demo import DemoCorpus, demo_corpus
+
+
+@pytest.fixture(scope="session")
+def demo() -> DemoCorpus:
+    """A part of the demo corpus, in which nothing is wrong."""
+    return demo_corpus(train=4_000, valid=100, test=100)

@@ -1,0 +1,125 @@
+"""What several processes share: every batch in parts that are the whole, and sums in place of their own gradients."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.data.plan import BatchPlan
+from transduce.distributed import processes as processes_module
+from transduce.distributed.processes import ALONE, Processes
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.runs.recipe import load_recipe
+from transduce.text.tokenizer import PAD, Tokenizer
+from transduce.training.learner import Learner
+from transduce.training.loader import Batch, Loader
+
+CPU = torch.device("cpu")
+
+
+def pairs_of(batch: Batch) -> list[tuple[list[int], list[int]]]:
+    """The pairs of a batch that something is asked of."""
+    found = []
+    sides = [pairwise(segments.offsets_B1.tolist()) for segments in (batch.src_segments, batch.tgt_segments)]
+    for (src_start, src_end), (tgt_start, tgt_end) in zip(*sides, strict=True):
+        labels = batch.labels_M[tgt_start:tgt_end].tolist()
+        if any(label != PAD for label in labels):
+            found.append((batch.src_N[src_start:src_end].tolist(), labels))
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("fixed_length", [None, 60])
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_shares_of_a_batch_are_the_batch(
+    tmp_path: Path,
+    toy_pairs: Any,
+    toy_tokenizer: Tokenizer,
+    make_shards: Callable[..., Any],
+    count: int,
+    fixed_length: int | None,
+    split: int,
+    dropout: float,
+) -> None:
+    plan = BatchPlan(
+        make_shards(tmp_path / "shards", toy_pairs), batch_tokens=100, seed=1, growth=1.3 if dropout else 1.0
+    )
+    alone = Loader(plan, toy_tokenizer, CPU, dropout)
+    together = [
+        Loader(plan, toy_tokenizer, CPU, dropout, fixed_length, split, Processes(rank, count)) for rank in range(count)
+    ]
+    for number in range(6):
+        shares = [loader.batch(number) for loader in together]
+        assert all(shares)
+        (whole,) = alone.batch(number)
+        assert sorted(pair for parts in shares for part in parts for pair in pairs_of(part)) == sorted(pairs_of(whole))
+        assert sum(part.target_tokens for parts in shares for part in parts) == whole.target_tokens
+        if fixed_length:
+            assert {
+                (len(part.src_N), len(part.tgt_M), len(part.src_segments)) for parts in shares for part in parts
+            } == {(together[0].part_tokens, together[0].part_tokens, len(shares[0][0].src_segments))}
+
+
+def test_a_process_without_a_pair_of_its_own_asks_nothing(
+    tmp_path: Path, toy_tokenizer: Tokenizer, make_shards: Callable[..., Any]
+) -> None:
+    plan = BatchPlan(make_shards(tmp_path / "shards", [("ba bo", "bo ba")]), batch_tokens=20, seed=1)
+    (first,), (second,) = (Loader(plan, toy_tokenizer, CPU, processes=Processes(rank, 2)).batch(0) for rank in (0, 1))
+    assert first.target_tokens > 0
+    assert second.target_tokens == 0
+    assert set(second.labels_M.tolist()) == {PAD}
+    recipe = load_recipe(None, "tiny", {}, [])
+    model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
+    student = Learner(
+        model, torch.optim.Adam(model.parameters()), label_smoothing=0.1, clip_norm=0.0, half=False, capture=False
+    )
+    assert student.gradients([second]).tolist() == [0.0, 0.0]
+    assert all(weight.grad is not None and not weight.grad.any() for weight in model.parameters())
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_two_processes_with_the_same_gradients_take_the_step_of_one(
+    tmp_path: Path,
+    toy_pairs: Any,
+    toy_tokenizer: Tokenizer,
+    make_shards: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    half: bool,
+) -> None:
+    """The sum over two processes is stood in for by twice what this one has."""
+    monkeypatch.setattr(processes_module, "_reduce", lambda tensor: tensor.mul_(2))
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 1, "dropout": 0.0}
+    recipe = load_recipe(None, "tiny", {}, [f"model.{name}={value}" for name, value in sizes.items()])
+    plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
+    parts = Loader(plan, toy_tokenizer, CPU).batch(0)
+    found = []
+    for processes in (ALONE, Processes(0, 2)):
+        torch.manual_seed(1)
+        model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
+        optimizer = torch.optim.Adam(model.parameters())
+        student = Learner(
+            model, optimizer, label_smoothing=0.1, clip_norm=0.5, half=half, capture=False, processes=processes
+        )
+        for number in (1, 2):
+            student.gradients(parts)
+            norm = student.update(number, 1e-3, processes.count * parts[0].target_tokens)
+        found.append((norm, *model.parameters()))
+    for alone, together in zip(*found, strict=True):
+        assert torch.equal(alone, together)
+
+
+def test_one_process_alone_has_nobody_to_ask() -> None:
+    tensor = torch.ones(3)
+    ALONE.add_up([tensor])
+    ALONE.wait()
+    assert tensor.tolist() == [1, 1, 1]
+    assert ALONE.total(2, 3.5) == [2, 3.5]
+    assert ALONE.any(True)
+    assert not ALONE.any(False)
+    assert ALONE.gather(["a"]) == ["a"]
+    assert list(range(5))[ALONE.share] == list(range(5))
+    assert ALONE.is_first

@@ -1,0 +1,390 @@
+"""Checkpoints: what is saved comes back, damage is found, and nothing half-written is ever seen."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import lay_end_to_end, random_sentences, small_model
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transduce import disk
+from transduce.errors import RunError
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.saved import load_model
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.runs import checkpoint as checkpoint_module
+from transduce.runs.average import load_average
+from transduce.runs.checkpoint import (
+    Progress,
+    adam_moments,
+    find_damage,
+    list_checkpoints,
+    load_checkpoint,
+    newest_intact,
+    prune,
+    save_checkpoint,
+    scheduled,
+)
+
+V = 23
+FILES = ["model.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.model"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(["a cat sat", "eine Katze sass", "a dog ran"] * 20, TokenizerConfig(vocab_size=300))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "checkpoints"
+    path.mkdir()
+    return path
+
+
+class Training:
+    """A model and its optimizer; an update depends on nothing but them and the number of the step."""
+
+    def __init__(self, seed: int = 1, fused: bool = True, vocab_size: int = V, **settings: object) -> None:
+        self.model = small_model(seed, vocab_size, **settings)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=fused)
+        self.progress = Progress()
+
+    def update(self) -> None:
+        step = self.progress.step + 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = 1e-2 / step
+        source, target = random_sentences([4, 7, 2], V, 100 + step), random_sentences([5, 1, 6], V, 200 + step)
+        hidden_MD = self.model(*lay_end_to_end(source), *lay_end_to_end(target))
+        self.model.embedding.logits(hidden_MD).square().mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.progress.step = step
+
+    def updated(self, steps: int) -> "Training":
+        for _ in range(steps):
+            self.update()
+        return self
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of all that training changes."""
+        found = {name: x.detach().clone() for name, x in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            found |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.state[parameter].items()}
+        return found
+
+
+def assert_bitwise_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+def save(folder: Path, tokenizer: Tokenizer, training: Training) -> Path:
+    moments = adam_moments(training.model, training.optimizer)
+    return save_checkpoint(folder, training.model, moments, tokenizer, training.progress, {"made": "here"})
+
+
+def save_steps(folder: Path, tokenizer: Tokenizer, steps: list[int]) -> Training:
+    """Checkpoints of these steps; the weights of each are its own."""
+    training = Training()
+    for step in steps:
+        training.update()
+        training.progress.step = step
+        save(folder, tokenizer, training)
+    return training
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in list_checkpoints(folder)]
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+# Round trip
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
+def test_updates_after_loading_are_bitwise_those_of_an_uninterrupted_run(
+    folder: Path, tokenizer: Tokenizer, fused: bool, positions: str
+) -> None:
+    uninterrupted = Training(fused=fused, positions=positions).updated(3)
+    saved = save(folder, tokenizer, uninterrupted)
+    at_saving = uninterrupted.tensors()
+    uninterrupted.updated(3)
+
+    resumed = Training(seed=99, fused=fused, positions=positions)
+    resumed.progress = load_checkpoint(saved, resumed.model, resumed.optimizer)
+    assert_bitwise_equal(resumed.tensors(), at_saving)
+    assert_bitwise_equal(resumed.updated(3).tensors(), uninterrupted.tensors())
+
+
+def test_loading_puts_back_a_run_that_has_gone_on(folder: Path, tokenizer: Tokenizer) -> None:
+    training = Training().updated(2)
+    saved, at_saving = save(folder, tokenizer, training), training.tensors()
+    training.updated(4)
+    training.progress = load_checkpoint(saved, training.model, training.optimizer)
+    assert training.progress.step == 2
+    assert_bitwise_equal(training.tensors(), at_saving)
+
+
+def test_progress_comes_back_as_it_was(folder: Path, tokenizer: Tokenizer) -> None:
+    training = Training().updated(1)
+    training.progress = Progress(step=7, seconds=12.5, best_step=4, best_score=31.25)
+    assert load_checkpoint(save(folder, tokenizer, training), training.model, training.optimizer) == Progress(
+        step=7, seconds=12.5, best_step=4, best_score=31.25
+    )
+
+
+def test_progress_before_any_validation_comes_back_too(folder: Path, tokenizer: Tokenizer) -> None:
+    training = Training().updated(1)
+    assert training.progress.best_score == float("-inf")
+    saved = save(folder, tokenizer, training)
+    assert load_checkpoint(saved, training.model, training.optimizer) == training.progress
+
+
+def test_a_checkpoint_is_a_model_folder_too(folder: Path, tokenizer: Tokenizer) -> None:
+    training = Training(vocab_size=tokenizer.vocab_size).updated(2)
+    loaded = load_model(save(folder, tokenizer, training))
+    assert_bitwise_equal(dict(loaded.model.state_dict()), dict(training.model.state_dict()))
+    assert loaded.model.config == training.model.config
+    assert loaded.tokenizer.encode("a cat ran") == tokenizer.encode("a cat ran")
+    assert loaded.facts == {"made": "here"}
+
+
+def test_the_manifest_names_every_file(folder: Path, tokenizer: Tokenizer) -> None:
+    saved = save(folder, tokenizer, Training().updated(1))
+    assert saved == folder / "step-1"
+    assert sorted(path.name for path in saved.iterdir()) == sorted([*FILES, "manifest.json"])
+    assert sorted(json.loads((saved / "manifest.json").read_text())) == FILES
+    assert find_damage(saved) is None
+
+
+# Damage
+
+
+@pytest.mark.parametrize("harm", [flip_a_byte, cut_short, empty, Path.unlink])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_named_and_the_checkpoint_before_it_is_used(
+    folder: Path, tokenizer: Tokenizer, name: str, harm: Callable[[Path], None]
+) -> None:
+    save_steps(folder, tokenizer, [1, 2])
+    harm(folder / "step-2" / name)
+    said: list[str] = []
+    assert newest_intact(folder, said.append) == folder / "step-1"
+    (line,) = said
+    assert "step-2" in line
+    assert name in line
+
+
+@pytest.mark.parametrize("harm", [cut_short, empty, Path.unlink])
+def test_a_damaged_manifest_is_found(folder: Path, tokenizer: Tokenizer, harm: Callable[[Path], None]) -> None:
+    save_steps(folder, tokenizer, [1, 2])
+    harm(folder / "step-2" / "manifest.json")
+    said: list[str] = []
+    assert newest_intact(folder, said.append) == folder / "step-1"
+    assert "manifest.json" in said[0]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"state.json": 5}'])
+def test_a_manifest_that_says_too_little_is_damage(folder: Path, tokenizer: Tokenizer, text: str) -> None:
+    save_steps(folder, tokenizer, [1])
+    (folder / "step-1" / "manifest.json").write_text(text)
+    assert find_damage(folder / "step-1")
+
+
+def test_several_damaged_checkpoints_are_all_passed_over(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [8, 9, 10, 11])  # by number, not by name: step-9 comes before step-10
+    for step in (10, 11):
+        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    said: list[str] = []
+    assert newest_intact(folder, said.append) == folder / "step-9"
+    assert ["step-11" in said[0], "step-10" in said[1]] == [True, True]
+
+
+def test_an_undamaged_newest_checkpoint_is_used_without_a_word(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [9, 10])
+    said: list[str] = []
+    assert newest_intact(folder, said.append) == folder / "step-10"
+    assert said == []
+
+
+def test_where_every_checkpoint_is_damaged_the_run_stops_rather_than_start_anew(
+    folder: Path, tokenizer: Tokenizer
+) -> None:
+    save_steps(folder, tokenizer, [1, 2])
+    for step in (1, 2):
+        cut_short(folder / f"step-{step}" / "optimizer.safetensors")
+    with pytest.raises(RunError, match="damaged"):
+        newest_intact(folder, lambda _: None)
+
+
+def test_a_run_without_checkpoints_has_no_newest(folder: Path) -> None:
+    assert newest_intact(folder, pytest.fail) is None
+
+
+# Half-written checkpoints
+
+
+@pytest.mark.parametrize(
+    ("module", "broken"),
+    [(checkpoint_module, name) for name in ("save_model", "save_tensors", "write_manifest")] + [(disk, "flush_folder")],
+)
+def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_next(
+    folder: Path, tokenizer: Tokenizer, module: Any, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_steps(folder, tokenizer, [1])
+    training = Training().updated(2)
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, broken, fail)
+        with pytest.raises(OSError, match="no space"):
+            save(folder, tokenizer, training)
+    assert names(folder) == ["step-1"]
+    assert newest_intact(folder, pytest.fail) == folder / "step-1"
+
+    save(folder, tokenizer, training)
+    assert newest_intact(folder, pytest.fail) == folder / "step-2"
+
+
+def test_folders_of_unfinished_saves_are_never_seen_and_are_cleared_away(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [1])
+    shutil.copytree(folder / "step-1", folder / ".step-5.tmp")
+    (folder / "step-6.tmp").mkdir()
+    (folder / "step-x").mkdir()
+    assert names(folder) == ["step-1"]
+    assert newest_intact(folder, pytest.fail) == folder / "step-1"
+    prune(folder, keep=3, best_step=0, every=1, last_step=9)
+    assert not (folder / ".step-5.tmp").exists()
+    assert names(folder) == ["step-1"]
+
+
+# Pruning
+
+
+@pytest.mark.parametrize(
+    ("keep", "best_step", "left"),
+    [
+        (1, 0, [100]),
+        (2, 0, [40, 100]),
+        (2, 9, [9, 40, 100]),
+        (2, 100, [40, 100]),
+        (3, 8, [8, 10, 40, 100]),
+        (9, 0, [8, 9, 10, 40, 100]),
+    ],
+)
+def test_pruning_keeps_the_last_and_the_best(
+    folder: Path, tokenizer: Tokenizer, keep: int, best_step: int, left: list[int]
+) -> None:
+    save_steps(folder, tokenizer, [8, 9, 10, 40, 100])
+    prune(folder, keep, best_step, every=1, last_step=100)
+    assert names(folder) == [f"step-{step}" for step in left]
+    assert all(find_damage(path) is None for path in list_checkpoints(folder))
+
+
+def test_the_checkpoint_of_a_stop_is_kept_while_it_is_the_newest_and_costs_no_other_its_place(
+    folder: Path, tokenizer: Tokenizer
+) -> None:
+    training = save_steps(folder, tokenizer, [10, 20, 30, 34])
+    prune(folder, keep=2, best_step=0, every=10, last_step=100)
+    assert names(folder) == ["step-20", "step-30", "step-34"]
+    training.progress.step = 40
+    save(folder, tokenizer, training)
+    prune(folder, keep=2, best_step=0, every=10, last_step=100)
+    assert names(folder) == ["step-30", "step-40"]
+
+
+def test_scheduled_checkpoints_are_every_so_many_steps_and_the_last(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [8, 10, 13, 20, 100, 105])
+    found = scheduled(folder, every=10, last_step=105)
+    assert [path.name for path in found] == ["step-10", "step-20", "step-100", "step-105"]
+
+
+def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [1, 2, 3])
+    prune(folder, keep=5, best_step=0, every=1, last_step=3)
+    assert not (folder / "best").exists()
+    for best_step in (1, 3):
+        prune(folder, keep=5, best_step=best_step, every=1, last_step=3)
+        assert (folder / "best").resolve() == (folder / f"step-{best_step}").resolve()
+    assert names(folder) == ["step-1", "step-2", "step-3"]
+
+
+def test_where_a_better_checkpoint_could_not_be_saved_the_best_before_it_stays(
+    folder: Path, tokenizer: Tokenizer
+) -> None:
+    save_steps(folder, tokenizer, [1, 2, 3])
+    prune(folder, keep=2, best_step=1, every=1, last_step=9)
+    prune(folder, keep=2, best_step=4, every=1, last_step=9)
+    assert names(folder) == ["step-1", "step-2", "step-3"]
+    assert (folder / "best").resolve() == (folder / "step-1").resolve()
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_pruning_keeps_the_checkpoint_just_written_though_a_damaged_one_has_a_higher_step(
+    folder: Path, tokenizer: Tokenizer, keep: int
+) -> None:
+    """20 and 30 are damaged, the run goes on from 10 and stops at 15."""
+    training = save_steps(folder, tokenizer, [10, 20, 30])
+    for step in (20, 30):
+        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    assert newest_intact(folder, lambda _: None) == folder / "step-10"
+    training.progress.step = 15
+    saved = save(folder, tokenizer, training)
+    prune(folder, keep, best_step=0, every=5, last_step=100)
+    assert saved.exists()
+    assert newest_intact(folder, lambda _: None) == saved
+
+
+# Averaging
+
+
+def test_averaging_takes_the_mean_of_every_weight(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [1, 2, 3, 4])
+    last = list_checkpoints(folder)[-3:]
+    model = small_model(seed=50, vocab_size=V)
+    load_average(model, last)
+    weights = [load_file(path / "model.safetensors") for path in last]
+    found = model.state_dict()
+    assert found.keys() == weights[0].keys()
+    for name, x in found.items():
+        expected = sum(each[name].double() for each in weights) / 3
+        torch.testing.assert_close(x.double(), expected, rtol=1e-6, atol=1e-9)
+        assert not torch.equal(x, weights[2][name]), f"{name} does not differ between checkpoints: nothing was tested"
+
+
+def test_the_average_of_one_checkpoint_is_itself(folder: Path, tokenizer: Tokenizer) -> None:
+    training = save_steps(folder, tokenizer, [1])
+    model: EncoderDecoder = small_model(seed=50, vocab_size=V)
+    load_average(model, list_checkpoints(folder))
+    assert_bitwise_equal(dict(model.state_dict()), dict(training.model.state_dict()))
+
+
+def test_a_run_with_damaged_checkpoints_alone_is_refused_every_time(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [10, 20])
+    for step in (10, 20):
+        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    for _ in range(2):
+        with pytest.raises(RunError, match="every checkpoint is damaged"):
+            newest_intact(folder, lambda _: None)
