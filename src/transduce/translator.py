@@ -95,7 +95,7 @@ class Translator:
     ) -> "Translator":
         """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`.
 
-        Without a path it is the model in the box, English to German. `engine`: auto (the fastest there is), gpu, native
+        Without a path it is the bundled model, English to German. `engine`: auto (the fastest there is), gpu, native
         (CPU, 8-bit) or plain; `threads` of the CPU and `batch_tokens` worked on at once are chosen automatically unless
         given.
         """

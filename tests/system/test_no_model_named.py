@@ -1,4 +1,4 @@
-"""Commands without a model named take the model in the box; here, the toy language stands in for it."""
+"""Commands without a model named take the bundled model; here, the toy language stands in for it."""
 
 import re
 import shutil
@@ -17,38 +17,38 @@ from transduce.models import card
 from transduce.models.saved import shrink_model
 
 ROOT = Path(__file__).parents[2]
-NONE_THERE = "transduce: no model named, and this installation has no model in the box; name a run or a model (-m)\n"
+NONE_THERE = "transduce: no model named, and this installation has no bundled model; name a run or a model (-m)\n"
 
 
 @pytest.fixture(scope="module")
-def box(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundled(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like the one in the package."""
-    folder = tmp_path_factory.mktemp("box") / "en-de"
+    folder = tmp_path_factory.mktemp("bundled") / "en-de"
     shrink_model(trained.run / "model", folder)
     (folder / "README.md").write_text("# Babo to babo\n\nLicence: none\n", encoding="utf-8")
     return folder
 
 
 @pytest.fixture
-def boxed(transduce: Any, box: Path, tmp_path: Path) -> Callable[..., Any]:
-    """The command line of an installation with that box."""
-    before = f"from pathlib import Path; from transduce.models import card; card.BOX = Path({str(box)!r})"
+def command(transduce: Any, bundled: Path, tmp_path: Path) -> Callable[..., Any]:
+    """The command line of an installation with that bundled."""
+    before = f"from pathlib import Path; from transduce.models import card; card.BUNDLED = Path({str(bundled)!r})"
     return lambda *words, then="", **options: transduce(*words, before=before + then, cwd=tmp_path, **options)
 
 
-def test_translate_answers_text_given_in_its_place(boxed: Any, box: Path, tmp_path: Path) -> None:
-    outcome = boxed("translate", "babo dedu gigo")
+def test_translate_answers_text_given_in_its_place(command: Any, bundled: Path, tmp_path: Path) -> None:
+    outcome = command("translate", "babo dedu gigo")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome == boxed("translate", "-m", box, stdin="babo dedu gigo\n")
+    assert outcome == command("translate", "-m", bundled, stdin="babo dedu gigo\n")
     (tmp_path / "in.txt").write_text("gigo\nbabo dedu\n")
-    mixed = boxed("translate", "dedu", "in.txt", "babo dedu gigo", "--output", "out.txt")
+    mixed = command("translate", "dedu", "in.txt", "babo dedu gigo", "--output", "out.txt")
     assert (mixed.code, mixed.out, mixed.err) == (0, "", "")
-    piped = boxed("translate", stdin="dedu\ngigo\nbabo dedu\nbabo dedu gigo\n")
+    piped = command("translate", stdin="dedu\ngigo\nbabo dedu\nbabo dedu gigo\n")
     assert (tmp_path / "out.txt").read_text() == piped.out
 
 
-def test_a_file_that_is_not_there_is_one_line(boxed: Any) -> None:
-    outcome = boxed("translate", "nothing.txt")
+def test_a_file_that_is_not_there_is_one_line(command: Any) -> None:
+    outcome = command("translate", "nothing.txt")
     assert (outcome.code, outcome.out) == (2, "")
     expected = (
         "nothing.txt: no such file; if it is text to translate, pipe it in: echo nothing.txt | transduce translate"
@@ -56,37 +56,37 @@ def test_a_file_that_is_not_there_is_one_line(boxed: Any) -> None:
     assert outcome.err == f"transduce: {expected}\n"
 
 
-def test_info_describes_it_and_shows_its_card(boxed: Any, box: Path) -> None:
-    outcome = boxed("info")
+def test_info_describes_it_and_shows_its_card(command: Any, bundled: Path) -> None:
+    outcome = command("info")
     assert outcome.code == 0
-    assert re.search(rf"^folder +{re.escape(str(box))}$", outcome.out, re.MULTILINE)
+    assert re.search(rf"^folder +{re.escape(str(bundled))}$", outcome.out, re.MULTILINE)
     assert re.search(r"^stored as +int8$", outcome.out, re.MULTILINE)
     assert outcome.out.endswith("\n\n# Babo to babo\n\nLicence: none\n")
 
 
-def test_inspect_looks_inside_it(boxed: Any, tmp_path: Path) -> None:
-    assert boxed("inspect", "babo", "-o", "look.html").code == 0
+def test_inspect_looks_inside_it(command: Any, tmp_path: Path) -> None:
+    assert command("inspect", "babo", "-o", "look.html").code == 0
     assert (tmp_path / "look.html").exists()
 
 
-def test_evaluate_scores_it_where_no_other_is_given(boxed: Any, trained: Any, box: Path) -> None:
+def test_evaluate_scores_it_where_no_other_is_given(command: Any, trained: Any, bundled: Path) -> None:
     pair = ("--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt")
-    outcome = boxed("evaluate", *pair)
+    outcome = command("evaluate", *pair)
     assert outcome.code == 0
-    assert outcome == boxed("evaluate", *pair, "-m", box)
-    assert boxed("evaluate", *pair, "--hyp", trained.folder / "valid.tgt").out.startswith("BLEU  100.00")
+    assert outcome == command("evaluate", *pair, "-m", bundled)
+    assert command("evaluate", *pair, "--hyp", trained.folder / "valid.tgt").out.startswith("BLEU  100.00")
 
 
-def test_serve_offers_it_under_the_name_of_its_languages(boxed: Any) -> None:
+def test_serve_offers_it_under_the_name_of_its_languages(command: Any) -> None:
     stand_in = "; from transduce.serve import server; server.serve_on = lambda listening, app, started: started()"
-    outcome = boxed("serve", "--port", "0", then=stand_in)
+    outcome = command("serve", "--port", "0", then=stand_in)
     assert outcome.code == 0
     assert outcome.err.startswith("transduce: serving en-de on http://127.0.0.1:")
 
 
-def test_python_users_name_none_either(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "BOX", box)
-    assert Translator.load().translate("babo dedu") == Translator.load(box).translate("babo dedu")
+def test_python_users_name_none_either(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card, "BUNDLED", bundled)
+    assert Translator.load().translate("babo dedu") == Translator.load(bundled).translate("babo dedu")
 
 
 @pytest.mark.parametrize(
@@ -94,26 +94,26 @@ def test_python_users_name_none_either(box: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_an_installation_without_one_says_so(transduce: Any, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "test.tsv").write_text("babo\tbabo\n")
-    before = "from pathlib import Path; from transduce.models import card; card.BOX = Path('/nowhere')"
+    before = "from pathlib import Path; from transduce.models import card; card.BUNDLED = Path('/nowhere')"
     outcome = transduce(*words, before=before, cwd=tmp_path)
     assert (outcome.code, outcome.out, outcome.err) == (2, "", NONE_THERE)
 
 
 def test_python_users_learn_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "BOX", Path("/nowhere"))
-    with pytest.raises(ModelError, match="no model in the box"):
+    monkeypatch.setattr(card, "BUNDLED", Path("/nowhere"))
+    with pytest.raises(ModelError, match="no bundled model"):
         Translator.load()
 
 
-def test_a_wheel_holds_it(box: Path, tmp_path: Path) -> None:
+def test_a_wheel_holds_it(bundled: Path, tmp_path: Path) -> None:
     pytest.importorskip("setuptools", reason="wheels are built by setuptools")
     source = tmp_path / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__", "en-de"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(box, source / "src" / "transduce" / "box" / "en-de")
+    shutil.copytree(bundled, source / "src" / "transduce" / "bundled" / "en-de")
     build = "from setuptools import build_meta; print(build_meta.build_wheel('..'))"
     made = subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, text=True, check=True)
     names = zipfile.ZipFile(tmp_path / made.stdout.splitlines()[-1]).namelist()
-    files = {name.rpartition("/")[2] for name in names if name.startswith("transduce/box/en-de/")}
+    files = {name.rpartition("/")[2] for name in names if name.startswith("transduce/bundled/en-de/")}
     assert files == {"README.md", "model.json", "model.safetensors", "tokenizer.model"}

@@ -1,4 +1,4 @@
-"""Recipes: each can be read and says what it gave; the one of the model in the box runs from text to 8 bits."""
+"""Recipes: each can be read and says what it gave; the one of the bundled model runs from text to 8 bits."""
 
 import lzma
 import os
@@ -59,14 +59,14 @@ def small(recipe: str) -> str:
     return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
 
 
-def test_the_model_in_the_box_is_made_by_one_command(tmp_path: Path, toy_pairs: Any) -> None:
+def test_the_bundled_model_is_made_by_one_command(tmp_path: Path, toy_pairs: Any) -> None:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     for path in (tmp_path / "recipes").rglob("*.toml"):
         path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
-    script = tmp_path / "recipes" / "box" / "make.sh"
+    script = tmp_path / "recipes" / "bundled" / "make.sh"
     words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", script.read_text(encoding="utf-8"))
     named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
-    for recipe in ("europarl-en-de-base", "box/teacher", "box/student"):
+    for recipe in ("europarl-en-de-base", "bundled/teacher", "bundled/student"):
         named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (tmp_path / f"recipes/{recipe}.toml").read_text()))
     for number, name in enumerate(sorted(named)):
         path = tmp_path / name
@@ -80,10 +80,10 @@ def test_the_model_in_the_box_is_made_by_one_command(tmp_path: Path, toy_pairs: 
         ["sh", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert made.returncode == 0, made.stderr
-    sources = (tmp_path / "data/box/sources.en").read_text(encoding="utf-8").splitlines()
+    sources = (tmp_path / "data/bundled/sources.en").read_text(encoding="utf-8").splitlines()
     assert len(sources) == len(set(sources)) > 0
-    assert len((tmp_path / "data/box/distilled.de").read_text(encoding="utf-8").splitlines()) == len(sources)
-    assert {path.name for path in (tmp_path / "runs/box").iterdir()} == {
+    assert len((tmp_path / "data/bundled/distilled.de").read_text(encoding="utf-8").splitlines()) == len(sources)
+    assert {path.name for path in (tmp_path / "runs/bundled").iterdir()} == {
         "model.json",
         "model.safetensors",
         "tokenizer.model",

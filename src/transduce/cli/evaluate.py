@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", "-m", help="A run or model [without --hyp: the one in the box]; several are compared."),
+        typer.Option("--model", "-m", help="A run or model [without --hyp: the bundled one]; several are compared."),
     ] = None,
     src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
     ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
@@ -33,7 +33,7 @@ def evaluate(
 
     sources, references = _test_set(src, ref, test)
     hyp = hyp or []
-    models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the model in the box
+    models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
     if models and sources is None:

@@ -7,5 +7,5 @@ import typer
 
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A run, or a model folder; if none, the model in the box (English to German)."),
+    typer.Option("--model", "-m", help="A run, or a model folder; if none, the bundled model (English to German)."),
 ]

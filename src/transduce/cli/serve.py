@@ -14,7 +14,7 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="A run, or a model folder; several as NAME=FOLDER; if none, the model in the box."
+            "--model", "-m", help="A run, or a model folder; several as NAME=FOLDER; if none, the bundled model."
         ),
     ] = None,
     host: Annotated[

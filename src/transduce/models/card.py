@@ -15,7 +15,7 @@ from transduce.models.header import PRECISIONS
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
 MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, NOTES)
 FORMAT = 1
-BOX = Path(__file__).parents[1] / "box" / "en-de"
+BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de"
 """The model that ships with the package."""
 
 # A folder may come from anywhere, so nothing in it is read, allocated or computed before its size is known to be sane.
@@ -26,14 +26,14 @@ _LONGEST = 1 << 16
 def find_model(path: Path | None) -> Path:
     """The folder to load for a run (its finished model, else its newest checkpoint) or a model folder.
 
-    None is the model in the box.
+    None is the bundled model.
     """
     if path is None:
-        if not BOX.exists():
+        if not BUNDLED.exists():
             raise ModelError(
-                "no model named, and this installation has no model in the box; name a run or a model (-m)"
+                "no model named, and this installation has no bundled model; name a run or a model (-m)"
             )
-        return BOX
+        return BUNDLED
     if (path / CARD).exists():
         return path
     if (path / "model" / CARD).exists():

@@ -1,4 +1,4 @@
-"""The model in the box: English to German, small, quick to load, and honest about itself."""
+"""The bundled model: English to German, small, quick to load, and honest about itself."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from transduce import Translator
-from transduce.models.card import BOX, read_card, read_notes
+from transduce.models.card import BUNDLED, read_card, read_notes
 from transduce.models.header import is_matrix
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -40,19 +40,19 @@ def test_it_leaves_no_sentence_of_a_paragraph_out() -> None:
 
 
 def test_it_is_small() -> None:
-    files = {path.name: path.stat().st_size for path in BOX.iterdir()}
+    files = {path.name: path.stat().st_size for path in BUNDLED.iterdir()}
     assert files.keys() == {"README.md", "model.json", "model.safetensors", "tokenizer.model"}
     assert sum(files.values()) <= 16_000_000
 
 
 def test_its_matrices_are_stored_in_8_bits() -> None:
-    weights = load_file(BOX / "model.safetensors")
+    weights = load_file(BUNDLED / "model.safetensors")
     assert {str(x.dtype) for name, x in weights.items() if is_matrix(name, x.shape)} == {"int8"}
-    assert read_card(BOX)["precision"] == "int8"
+    assert read_card(BUNDLED)["precision"] == "int8"
 
 
 def test_its_card_says_what_it_is_made_of_and_worth(transduce: Any, tmp_path: Path) -> None:
-    notes = read_notes(BOX)
+    notes = read_notes(BUNDLED)
     for heading in ("## Data and licence", "## Scores", "## Weaknesses"):
         assert f"\n{heading}\n" in notes
     for source in ("tatoeba.org", "CC BY 2.0 FR", "European Parliament", "Apache"):

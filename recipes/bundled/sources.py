@@ -1,6 +1,6 @@
 """English sentences for the teacher to translate: every one once, none from a validation or test set.
 
-    python recipes/box/sources.py OUT --europarl FILE... --everyday FILE... --without FILE...
+    python recipes/bundled/sources.py OUT --europarl FILE... --everyday FILE... --without FILE...
 
 Files are .tsv with English first, plain or compressed.
 """

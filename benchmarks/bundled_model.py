@@ -1,6 +1,6 @@
-"""The model in the box, or another: seconds to load it, and sentences of eight words translated in a second.
+"""The bundled model, or another: seconds to load it, and sentences of eight words translated in a second.
 
-    python benchmarks/box.py [--model FOLDER] [--threads 2] [--beam 1]
+    python benchmarks/bundled_model.py [--model FOLDER] [--threads 2] [--beam 1]
 
 Loading is `Translator.load` in a new process, without the import of torch, which is printed beside it. The sentences
 are those of eight words in the demo corpus: one by one, as a person asks, and 256 at once.
