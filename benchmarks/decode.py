@@ -26,7 +26,7 @@ from setting import describe
 
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job, search_all
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 from transduce.translator import Translator
@@ -72,7 +72,7 @@ def main() -> None:
 def random_model() -> EncoderDecoder:
     """A base model that never wants to stop."""
     torch.manual_seed(SEED)
-    model = EncoderDecoder(ModelConfig(), V).eval()
+    model = EncoderDecoder(EncoderDecoderConfig(), V).eval()
     with torch.no_grad():
         model.embedding.weight_VD[EOS] = 0.0
     return model

@@ -7,11 +7,11 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.models.encoder_decoder import ModelConfig
+from transduce.data.batch import Batch
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.nn.positions import sinusoids
 from transduce.nn.segments import PaddedLayout
 from transduce.text.tokenizer import BOS, EOS, PAD
-from transduce.training.loader import Batch
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def padded(batch: Batch) -> PaddedBatch:
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer with the paper's embeddings around it."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
@@ -68,7 +68,7 @@ class TorchTransformer(nn.Module):
 class HuggingFaceMarian(nn.Module):
     """transformers' MarianMTModel with scaled dot-product attention."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
         from transformers import MarianConfig, MarianMTModel
 

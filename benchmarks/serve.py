@@ -28,7 +28,7 @@ import torch
 from setting import describe
 
 from transduce.corpora.demo import demo_corpus
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.saved import save_model
 from transduce.text.tokenizer import EOS, Tokenizer, TokenizerConfig
 from transduce.translator import Translator
@@ -66,7 +66,7 @@ def random_base_model(folder: Path, pairs: Pairs) -> Path:
     """A model folder."""
     torch.manual_seed(SEED)
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), TokenizerConfig())
-    model = EncoderDecoder(ModelConfig(), tokenizer.vocab_size).eval()
+    model = EncoderDecoder(EncoderDecoderConfig(), tokenizer.vocab_size).eval()
     with torch.no_grad():
         model.embedding.weight_VD[EOS] = 0.0
     save_model(folder, model, tokenizer, {"search": {"max_extra": 0}})

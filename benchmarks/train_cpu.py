@@ -21,11 +21,11 @@ from peers import HuggingFaceMarian, TorchTransformer, padded, peer_loss
 from setting import describe, wmt_like_corpus
 from torch import nn
 
-from transduce.data.packing import pack
 from transduce.data.plan import BatchPlan
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.runs.recipe import Recipe, load_recipe
+from transduce.tasks.translate import Translate
 from transduce.training.loader import Batch, to_device
 
 
@@ -52,7 +52,7 @@ def main() -> None:
         similar = [plan.batch(number) for number in range(options.rounds + 1)]
         shuffled = np.array_split(np.random.default_rng(1).permutation(np.concatenate(similar)), len(similar))
         orders = {
-            name: [to_device(pack(shards.pairs(numbers)), torch.device("cpu")) for numbers in batches]
+            name: [to_device(Translate().pack(shards.pairs(numbers)), torch.device("cpu")) for numbers in batches]
             for name, batches in (("similar lengths", similar), ("mixed lengths", shuffled))
         }
     steps = training_steps(recipe)
@@ -72,9 +72,9 @@ def training_steps(recipe: Recipe) -> dict[str, Callable[[Batch], None]]:
     ours = EncoderDecoder(recipe.model, V)
 
     def our_loss(batch: Batch) -> torch.Tensor:
-        hidden_MD = ours(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments)
-        loss, _ = smoothed_cross_entropy(hidden_MD, batch.labels_M, ours.embedding.weight_VD, smoothing)
-        return loss / batch.target_tokens
+        hidden_MD = ours(batch)
+        loss, _ = smoothed_cross_entropy(hidden_MD, batch.labels_L, ours.embedding.weight_VD, smoothing)
+        return loss / batch.count
 
     steps = {"transduce": training_step(ours, our_loss)}
     for name, peer_class in (("torch.nn.Transformer", TorchTransformer), ("Hugging Face Marian", HuggingFaceMarian)):
@@ -93,7 +93,7 @@ def measure(steps: dict[str, Callable[[Batch], None]], batches: list[Batch]) -> 
             began = time.perf_counter()
             step(batch)
             seconds[name].append(time.perf_counter() - began)
-    tokens = sum(batch.target_tokens for batch in batches[1:])
+    tokens = sum(batch.count for batch in batches[1:])
     return {
         name: {
             "tokens_per_second": tokens / sum(times[1:]),

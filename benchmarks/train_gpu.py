@@ -28,7 +28,8 @@ import torch
 from peers import HuggingFaceMarian, PaddedBatch, peer_loss
 from setting import describe, wmt_like_corpus
 
-from transduce.data.packing import fill, pack
+from transduce.data.batch import to_device
+from transduce.data.packing import fill
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import TokenShards
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -36,9 +37,9 @@ from transduce.nn import kernels
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe, load_recipe
+from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import BOS, EOS, PAD
 from transduce.training.learner import Learner
-from transduce.training.loader import to_device
 from transduce.training.steps import Steps
 
 V, BATCH_TOKENS, MAX_LENGTH, PAIRS, SEED, LOG_EVERY = 32_768, 25_600, 120, 400_000, 1, 50
@@ -94,7 +95,9 @@ def agreement(recipe: Recipe, shards: TokenShards) -> dict[str, float]:
     """How far loss and gradients in bfloat16 are from the `reference` engine in float32, on one batch, no dropout."""
     plan = BatchPlan(shards, BATCH_TOKENS // 4, SEED)
     batch = to_device(
-        fill(pack(shards.pairs(plan.batch(0))), BATCH_TOKENS // 4, plan.max_pairs, MAX_LENGTH + 1), GPU, MAX_LENGTH + 1
+        fill(Translate().pack(shards.pairs(plan.batch(0))), BATCH_TOKENS // 4, plan.max_pairs, MAX_LENGTH + 1),
+        GPU,
+        MAX_LENGTH + 1,
     )
     torch.manual_seed(SEED)
     model = EncoderDecoder(replace(recipe.model, dropout=0.0), V).to(GPU)
@@ -109,8 +112,8 @@ def agreement(recipe: Recipe, shards: TokenShards) -> dict[str, float]:
         with mock.patch.object(kernels, "fit", kernels.fit if fused else lambda _: False):
             sums = learner.gradients([batch])
         computing = learner._worker.parameters()
-        gradients = [weight.grad.float() / batch.target_tokens for weight in computing if weight.grad is not None]
-        return sums[0].item() / batch.target_tokens, gradients
+        gradients = [weight.grad.float() / batch.count for weight in computing if weight.grad is not None]
+        return sums[0].item() / batch.count, gradients
 
     truth, true_gradients = computed("reference", half=False, fused=False)
     plain, plain_gradients = computed("padded", half=True, fused=False)
@@ -217,7 +220,7 @@ def peer_steps(recipe: Recipe, shards: TokenShards) -> Iterator[int]:
     optimizer = torch.optim.Adam(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     loss = compiled_loss(peer, recipe.train.label_smoothing)
     batches = peer_batches(shards, 128)
-    real = sum(batch.target_tokens for batch in batches) / sum(batch.labels_BT.numel() for batch in batches)
+    real = sum(batch.count for batch in batches) / sum(batch.labels_BT.numel() for batch in batches)
     print(f"  Marian's batches hold {real:.1%} real target tokens")
     for step in count():
         batch = batches[step % len(batches)]
@@ -226,7 +229,7 @@ def peer_steps(recipe: Recipe, shards: TokenShards) -> Iterator[int]:
         value.backward()
         optimizer.step()
         optimizer.zero_grad()
-        yield batch.target_tokens
+        yield batch.count
 
 
 def compiled_loss(peer: HuggingFaceMarian, smoothing: float) -> Callable[[PaddedBatch], torch.Tensor]:

@@ -142,11 +142,11 @@ def untrained_model(toy_tokenizer: Any) -> Any:
     """A tiny model with random weights, for what does not depend on what it says."""
     import torch
 
-    from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+    from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 
     torch.set_num_threads(1)  # of a model this small, more would only wait for each other
     torch.manual_seed(1)
-    config = ModelConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
+    config = EncoderDecoderConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
     return EncoderDecoder(config, toy_tokenizer.vocab_size).eval()
 
 

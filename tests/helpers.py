@@ -7,11 +7,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from transduce.data.batch import Batch, Stream
 from transduce.data.shards import TokenShards, write_index, write_shard
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.model import Model
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
-from transduce.nn.segments import Segments
 
 FIRST_WORD = 4
 """Ids below are markers: PAD, UNK, BOS, EOS."""
@@ -29,7 +31,7 @@ def small_model(seed: int = 0, vocab_size: int = 23, **settings: object) -> Enco
         "max_positions": 64,
     }
     generator = torch.Generator().manual_seed(seed)
-    model = EncoderDecoder(ModelConfig(**(sizes | settings)), vocab_size)  # type: ignore[arg-type]
+    model = EncoderDecoder(EncoderDecoderConfig(**(sizes | settings)), vocab_size)  # type: ignore[arg-type]
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         with torch.no_grad():
@@ -50,10 +52,14 @@ def random_sentences(lengths: Sequence[int], vocab_size: int, seed: int) -> list
     return [[draw.randrange(FIRST_WORD, vocab_size) for _ in range(length)] for length in lengths]
 
 
-def lay_end_to_end(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Segments]:
-    """Sentences as a packed run of tokens."""
-    tokens_N = torch.tensor([token for sentence in sentences for token in sentence])
-    return tokens_N, Segments.of_lengths([len(sentence) for sentence in sentences])
+def packed_stream(sentences: Sequence[Sequence[int]]) -> Stream:
+    """Sentences as a packed stream of tokens."""
+    return Batch.of(src=sentences)["src"]
+
+
+def logits(model: Model, hidden_LD: Tensor) -> Tensor:
+    """The output projection of hidden vectors."""
+    return F.linear(hidden_LD, model.output_weight_VD)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -42,7 +42,9 @@ def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
                 f"{name}.{key}" for name, hint in hints.items() if key in getattr(hint, "__dataclass_fields__", ())
             ]
             raise ConfigError(_unknown_key(key, list(fields), where, inner))
-        values[key] = _convert(hints[key], value, where, key)
+        variant = fields[key].metadata.get("variant")  # chooses the dataclass of a section by its content
+        hint = variant(value) if variant and isinstance(value, Mapping) else hints[key]
+        values[key] = _convert(hint, value, where, key)
     try:
         return cls(**values)
     except ConfigError as error:  # raised by __post_init__, which does not know the file

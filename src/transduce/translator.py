@@ -16,7 +16,7 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
@@ -64,7 +64,7 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder,
+        model: Model,
         tokenizer: Tokenizer,
         *,
         config: SearchConfig | None = None,
@@ -196,7 +196,7 @@ class Translator:
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """What searches in this way: `engine`, or `plain` where that cannot."""
-        return self.engine if self.engine.takes(config) else self._plain
+        return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
     def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
         """A text as one job, or as several where it is too long for one."""
@@ -250,7 +250,7 @@ class Translator:
     @property
     def device(self) -> torch.device:
         """Where the model lives."""
-        return self.model.embedding.weight_VD.device
+        return self.model.device
 
 
 def _best_with_best(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:

@@ -91,13 +91,13 @@ def test_a_batch_with_fewer_pairs_than_processes_is_shared_all_the_same(transduc
 
 OUT_OF_MEMORY_IN_ONE = """
 import torch
-from transduce.training.learner import Learner
-compute = Learner._compute
+from transduce.training.compute import Compute
+compute = Compute.__call__
 def limited(self, batch):
-    if rank == 1 and len(batch.tgt_M) > 150:
+    if rank == 1 and len(batch["tgt"].ids_N) > 150:
         raise torch.OutOfMemoryError("injected")
     return compute(self, batch)
-Learner._compute = limited
+Compute.__call__ = limited
 """
 
 
@@ -114,7 +114,7 @@ def test_where_one_process_has_too_little_memory_all_split(transduce: Any, small
     [
         ("transduce.tasks.translate:Validation", "_sums", 3600),
         ("transduce.runs.checkpoint", "save_model", 1),
-        ("transduce.training.learner:Learner", "gradients", 1),
+        ("transduce.training.compute:Compute", "__call__", 1),
     ],
 )
 def test_a_signal_to_one_process_stops_them_all(

@@ -16,7 +16,7 @@ HOURS, STEP = 3600.0, 1.0
 PHASES = {
     "start-up": ("transduce.training.loop", "prepare", HOURS),
     "loading": ("transduce.training.loop", "resume", HOURS),
-    "training": ("transduce.training.learner:Learner", "gradients", STEP),
+    "training": ("transduce.training.compute:Compute", "__call__", STEP),
     "validation": ("transduce.tasks.translate:Validation", "_sums", HOURS),
     "translating": ("transduce.translator:Translator", "translate", HOURS),
     "saving": ("transduce.runs.checkpoint", "save_model", STEP),

@@ -15,11 +15,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 from trouble import FULL, times
 
+from transduce.data.batch import Batch
 from transduce.errors import RunError
-from transduce.training import learner as learner_module
+from transduce.tasks import task as task_module
 from transduce.training.api import train
+from transduce.training.compute import Compute
 from transduce.training.learner import Learner
-from transduce.training.loader import Batch
+from transduce.training.steps import Steps
 
 SETTINGS = TINY | {"train.steps": 8, "train.save_every": 2, "model.dropout": 0.0, "train.precision": "float32"}
 
@@ -42,22 +44,21 @@ def assert_finite(run: Path) -> None:
 
 def spoil(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
     """Put this number into the loss, or into one gradient, of these steps, counted from 0."""
-    seen, plain_loss, gradients = count(), learner_module.smoothed_cross_entropy, Learner.gradients
+    seen, plain_loss, update = count(), task_module.smoothed_cross_entropy, Learner.update
 
     def spoilt_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
         loss, nll = plain_loss(*arguments)
         return (loss + number, nll) if next(seen) in steps else (loss, nll)  # its gradient is as it was
 
-    def spoilt_gradients(self: Learner, parts: list[Batch]) -> Tensor:
-        sums = gradients(self, parts)
+    def spoilt_update(self: Learner, *arguments: Any, **options: Any) -> Tensor:
         if next(seen) in steps:
             self._weights[-1].grad[-1] = number  # type: ignore[index]
-        return sums
+        return update(self, *arguments, **options)
 
     if where == "loss":
-        monkeypatch.setattr(learner_module, "smoothed_cross_entropy", spoilt_loss)
+        monkeypatch.setattr(task_module, "smoothed_cross_entropy", spoilt_loss)
     else:
-        monkeypatch.setattr(Learner, "gradients", spoilt_gradients)
+        monkeypatch.setattr(Learner, "update", spoilt_update)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf] if FULL else [math.nan])
@@ -114,14 +115,14 @@ def test_a_batch_out_of_memory_is_split_and_the_loss_curve_stays(
     limit: int,
 ) -> None:
     assert train(tmp_path / "whole", **files, settings=SETTINGS).finished
-    compute = Learner._compute
+    compute = Compute.__call__
 
-    def limited(self: Learner, batch: Batch) -> Tensor:
-        if max(len(batch.src_N), len(batch.tgt_M)) > limit:
+    def limited(self: Compute, batch: Batch) -> Tensor:
+        if max(len(batch["src"].ids_N), len(batch["tgt"].ids_N)) > limit:
             raise torch.OutOfMemoryError("injected")
         return compute(self, batch)
 
-    monkeypatch.setattr(Learner, "_compute", limited)
+    monkeypatch.setattr(Compute, "__call__", limited)
     assert train(tmp_path / "split", **files, settings=SETTINGS).finished
     assert re.search(
         r"out of memory: from here on each batch of 512 tokens is computed in \d+ parts", capsys.readouterr().err
@@ -135,13 +136,14 @@ def test_a_run_resumed_at_any_step_takes_the_batches_it_would_have_taken(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[list[list[int]]] = []
-    gradients = Learner.gradients
+    next_parts = Steps._parts
 
-    def noted(self: Learner, parts: list[Batch]) -> Tensor:
-        taken.append([x.tolist() for part in parts for x in (part.src_N, part.tgt_M, part.labels_M)])
-        return gradients(self, parts)
+    def noted(self: Steps, step: int) -> list[Batch]:
+        parts = next_parts(self, step)
+        taken.append([x.tolist() for part in parts for x in (part["src"].ids_N, part["tgt"].ids_N, part.labels_L)])
+        return parts
 
-    monkeypatch.setattr(Learner, "gradients", noted)
+    monkeypatch.setattr(Steps, "_parts", noted)
     settings = SETTINGS | {"train.steps": 51, "train.save_every": 1, "train.keep": 60, "train.bpe_dropout": 0.1}
     train(tmp_path / "whole", **files, settings=settings)
     uninterrupted = taken.copy()

@@ -16,7 +16,7 @@ from transduce.training.api import train
 def test_a_second_run_in_a_folder_is_refused_while_the_first_lives(transduce: Any, tmp_path: Path) -> None:
     small = train_undisturbed(transduce, tmp_path, **{"train.steps": 4})
     ready, run = tmp_path / "ready", tmp_path / "run"
-    code = slowed("transduce.training.learner:Learner", "gradients", 3600, ready)
+    code = slowed("transduce.training.compute:Compute", "__call__", 3600, ready)
     transduce.begin(*small.words, "--out", run, cwd=tmp_path, before=code)
     first = int(wait_for(ready))
     files = {name: tmp_path / f"train.{name}" for name in ("src", "tgt")}

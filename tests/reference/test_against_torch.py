@@ -2,16 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
-from helpers import gradients, lay_end_to_end, paper_sinusoids, random_sentences, small_model, use_engine
+from helpers import gradients, logits, paper_sinusoids, random_sentences, small_model, use_engine
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.data.packing import PackedBatch, fill, pack
+from transduce.data.batch import Batch, Stream
+from transduce.data.packing import PackedBatch, fill
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import Segments
+from transduce.tasks.translate import Translate
 
 V = 23
 SRC_LENGTHS, TGT_LENGTHS = [5, 1, 9, 3], [4, 7, 1, 6]
@@ -110,8 +113,8 @@ def test_outputs_and_all_gradients_are_those_of_torch_nn_transformer(engine: str
     sources, targets = sources_and_targets()
     probe_MV = torch.randn(sum(TGT_LENGTHS), V, generator=torch.Generator().manual_seed(0)).double()
 
-    hidden_MD = model(*lay_end_to_end(sources), *lay_end_to_end(targets))
-    logits_MV = model.embedding.logits(hidden_MD)
+    hidden_MD = model(Batch.of(src=sources, tgt=targets))
+    logits_MV = logits(model, hidden_MD)
     (logits_MV * probe_MV).sum().backward()
     ours = gradients(model)
 
@@ -159,13 +162,11 @@ def test_a_packed_batch_equals_its_sentences_one_at_a_time(engine: str, norm: st
     sources, targets = sources_and_targets()
     probe_MD = torch.randn(sum(TGT_LENGTHS), 16, generator=torch.Generator().manual_seed(0)).double()
 
-    hidden_MD = model(*lay_end_to_end(sources), *lay_end_to_end(targets))
+    hidden_MD = model(Batch.of(src=sources, tgt=targets))
     (hidden_MD * probe_MD).sum().backward()
     together = gradients(model)
 
-    alone_MD = torch.cat(
-        [model(*lay_end_to_end([src]), *lay_end_to_end([tgt])) for src, tgt in zip(sources, targets, strict=True)]
-    )
+    alone_MD = torch.cat([model(Batch.of(src=[src], tgt=[tgt])) for src, tgt in zip(sources, targets, strict=True)])
     (alone_MD * probe_MD).sum().backward()
     torch.testing.assert_close(hidden_MD, alone_MD, rtol=1e-5, atol=1e-5)
     assert_same(together, gradients(model))
@@ -176,11 +177,11 @@ def test_a_packed_batch_equals_its_sentences_one_at_a_time(engine: str, norm: st
 def test_a_target_token_changes_nothing_before_it_and_something_from_it_on(engine: str, norm: str) -> None:
     model = model_with(engine, norm)
     sources, targets = random_sentences([6, 4], V, seed=3), random_sentences([8, 5], V, seed=4)
-    before_MD = model(*lay_end_to_end(sources), *lay_end_to_end(targets))
+    before_MD = model(Batch.of(src=sources, tgt=targets))
     for place in range(8):
         changed = [list(target) for target in targets]
         changed[0][place] = 4 + (changed[0][place] - 4 + 1) % (V - 4)
-        after_MD = model(*lay_end_to_end(sources), *lay_end_to_end(changed))
+        after_MD = model(Batch.of(src=sources, tgt=changed))
         torch.testing.assert_close(after_MD[:place], before_MD[:place], rtol=0, atol=1e-12)
         moved_N = (after_MD[place:8] - before_MD[place:8]).abs().amax(dim=1)
         assert (moved_N > 1e-6).all(), "every later token should see the change"
@@ -191,11 +192,11 @@ def test_a_target_token_changes_nothing_before_it_and_something_from_it_on(engin
 def test_every_target_token_sees_every_source_token(engine: str, norm: str) -> None:
     model = model_with(engine, norm)
     sources, targets = random_sentences([5, 3], V, seed=3), random_sentences([4, 6], V, seed=4)
-    before_MD = model(*lay_end_to_end(sources), *lay_end_to_end(targets))
+    before_MD = model(Batch.of(src=sources, tgt=targets))
     for place in range(5):
         changed = [list(source) for source in sources]
         changed[0][place] = 4 + (changed[0][place] - 4 + 1) % (V - 4)
-        after_MD = model(*lay_end_to_end(changed), *lay_end_to_end(targets))
+        after_MD = model(Batch.of(src=changed, tgt=targets))
         assert ((after_MD[:4] - before_MD[:4]).abs().amax(dim=1) > 1e-6).all()
 
 
@@ -207,8 +208,8 @@ def test_changing_one_sentence_changes_no_other(engine: str, norm: str) -> None:
     other_sources, other_targets = [list(s) for s in sources], [list(s) for s in targets]
     other_sources[1] = random_sentences([12], V, seed=8)[0]  # of another length too, so that padding differs
     other_targets[1] = random_sentences([11], V, seed=9)[0]
-    before = model(*lay_end_to_end(sources), *lay_end_to_end(targets)).split([len(t) for t in targets])
-    after = model(*lay_end_to_end(other_sources), *lay_end_to_end(other_targets)).split([len(t) for t in other_targets])
+    before = model(Batch.of(src=sources, tgt=targets)).split([len(t) for t in targets])
+    after = model(Batch.of(src=other_sources, tgt=other_targets)).split([len(t) for t in other_targets])
     for number in (0, 2, 3):
         torch.testing.assert_close(after[number], before[number], rtol=0, atol=1e-12)
 
@@ -218,15 +219,20 @@ def test_changing_one_sentence_changes_no_other(engine: str, norm: str) -> None:
 
 def run_batch(model: EncoderDecoder, batch: PackedBatch, longest: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Hidden vectors, loss and negative log-likelihood of a batch."""
-    sides = []
-    for ids, offsets in ((batch.src_N, batch.src_offsets_B1), (batch.tgt_M, batch.tgt_offsets_B1)):
-        sides += [
-            torch.from_numpy(ids),
-            Segments(torch.from_numpy(offsets), longest or int((offsets[1:] - offsets[:-1]).max()), int(offsets[-1])),
-        ]
-    hidden_MD = model(*sides)
+    streams = {
+        name: Stream(
+            torch.from_numpy(stream.ids_N),
+            Segments(
+                torch.from_numpy(stream.offsets_B1),
+                longest or int(np.diff(stream.offsets_B1).max()),
+                int(stream.offsets_B1[-1]),
+            ),
+        )
+        for name, stream in batch.streams.items()
+    }
+    hidden_MD = model(Batch(streams, torch.from_numpy(batch.labels_L), batch.count))
     loss, nll = smoothed_cross_entropy(
-        hidden_MD, torch.from_numpy(batch.labels_M), model.embedding.weight_VD, smoothing=0.1
+        hidden_MD, torch.from_numpy(batch.labels_L), model.embedding.weight_VD, smoothing=0.1
     )
     return hidden_MD, loss, nll
 
@@ -253,8 +259,8 @@ def test_filler_changes_no_real_token_nor_loss_nor_gradient(
     model = small_model(seed=4, norm=norm)
     use_engine(model, engine)
     pairs = zip(random_sentences(src_lengths, V, 5), random_sentences(tgt_lengths, V, 6), strict=True)
-    batch = pack(pairs)
-    filled = fill(batch, tokens, max_pairs=5, longest=9)
+    batch = Translate().pack(list(pairs))
+    filled = fill(batch, tokens, max_sequences=5, longest=9)
 
     hidden_MD, loss, nll = run_batch(model, batch, longest=None)
     loss.backward()
@@ -274,11 +280,11 @@ def test_what_the_filler_holds_does_not_matter(engine: str) -> None:
     model = small_model(seed=4)
     use_engine(model, engine)
     src, tgt = FILLER_PAIRS
-    batch = pack(zip(random_sentences(src, V, 5), random_sentences(tgt, V, 6), strict=True))
-    filled = fill(batch, 30, max_pairs=5, longest=9)
+    batch = Translate().pack(list(zip(random_sentences(src, V, 5), random_sentences(tgt, V, 6), strict=True)))
+    filled = fill(batch, 30, max_sequences=5, longest=9)
     _, loss, _ = run_batch(model, filled, longest=9)
-    filled.src_N[len(batch.src_N) :] = 7
-    filled.tgt_M[len(batch.tgt_M) :] = 11
+    filled["src"].ids_N[len(batch["src"].ids_N) :] = 7
+    filled["tgt"].ids_N[len(batch["tgt"].ids_N) :] = 11
     _, other_loss, _ = run_batch(model, filled, longest=9)
     torch.testing.assert_close(other_loss, loss, rtol=1e-6, atol=1e-6)
 
@@ -286,8 +292,8 @@ def test_what_the_filler_holds_does_not_matter(engine: str) -> None:
 def test_the_loss_of_a_model_is_torchs_cross_entropy_of_its_logits() -> None:
     model = small_model(seed=4)
     src, tgt = FILLER_PAIRS
-    batch = pack(zip(random_sentences(src, V, 5), random_sentences(tgt, V, 6), strict=True))
+    batch = Translate().pack(list(zip(random_sentences(src, V, 5), random_sentences(tgt, V, 6), strict=True)))
     hidden_MD, loss, _ = run_batch(model, batch, longest=None)
-    logits_MV, labels_M = hidden_MD @ model.embedding.weight_VD.T, torch.from_numpy(batch.labels_M)
+    logits_MV, labels_M = hidden_MD @ model.embedding.weight_VD.T, torch.from_numpy(batch.labels_L)
     expected = F.cross_entropy(logits_MV, labels_M, reduction="sum", label_smoothing=0.1)
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import pytest
 import torch
-from helpers import lay_end_to_end, random_sentences, small_model
+from helpers import logits, packed_stream, random_sentences, small_model
 from torch import Tensor
 
+from transduce.data.batch import Batch
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
@@ -443,8 +444,8 @@ EACH_SETTING = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTIN
 def full_logits(model: EncoderDecoder, sources: list[list[int]], said: list[list[int]]) -> tuple[Tensor, ...]:
     """The logits after each token that was said, from one forward pass; one (T, V) a sentence."""
     model.embedding.positions.require(max(map(len, [*sources, *said])))
-    hidden_MD = model(*lay_end_to_end(sources), *lay_end_to_end(said))
-    return model.embedding.logits(hidden_MD).split([len(sentence) for sentence in said])
+    hidden_MD = model(Batch.of(src=sources, tgt=said))
+    return logits(model, hidden_MD).split([len(sentence) for sentence in said])
 
 
 @EACH_SETTING
@@ -452,7 +453,7 @@ def full_logits(model: EncoderDecoder, sources: list[list[int]], said: list[list
 def test_steps_give_the_logits_of_the_forward_pass(settings: dict[str, object]) -> None:
     model = small_model(seed=2, **settings)
     targets = [[BOS, *said] for said in random_sentences([40] * len(SOURCES), V, seed=5)]
-    state = model.start(lay_end_to_end(SOURCES))
+    state = model.start(packed_stream(SOURCES))
     stepped = []
     for token_R in torch.tensor(targets).T:
         logits_RV, state = model.step(token_R, state)
@@ -471,7 +472,7 @@ def test_steps_after_reordering_give_the_logits_of_the_forward_pass(settings: di
     sentences = list(range(len(SOURCES)))
     histories = [[BOS] for _ in SOURCES]
     width = 1
-    state = model.start(lay_end_to_end(SOURCES))
+    state = model.start(packed_stream(SOURCES))
     for t in range(36):
         logits_RV, state = model.step(torch.tensor([history[-1] for history in histories]), state)
         sources = [SOURCES[sentence] for sentence in sentences for _ in range(width)]
@@ -492,9 +493,9 @@ def test_steps_after_reordering_give_the_logits_of_the_forward_pass(settings: di
 def test_searching_with_a_model_scores_outputs_as_the_forward_pass_does_and_each_sentence_as_alone() -> None:
     model = small_model(seed=6)
     limits = [9, 3, 12, 6]
-    together = beam_search(model, lay_end_to_end(SOURCES), limits, beam=4, alpha=0.6, nbest=2)
+    together = beam_search(model, packed_stream(SOURCES), limits, beam=4, alpha=0.6, nbest=2)
     for source, limit, group in zip(SOURCES, limits, together, strict=True):
-        assert_same_outputs([group], beam_search(model, lay_end_to_end([source]), [limit], beam=4, alpha=0.6, nbest=2))
+        assert_same_outputs([group], beam_search(model, packed_stream([source]), [limit], beam=4, alpha=0.6, nbest=2))
         for hypothesis in group:
             (logits_TV,) = full_logits(model, [source], [[BOS, *hypothesis.tokens]])
             log_prob_TV = logits_TV.log_softmax(-1)

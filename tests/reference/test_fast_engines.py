@@ -14,7 +14,7 @@ import torch
 
 from transduce.engines.engine import Engine, Job, search_all
 from transduce.engines.plain import PlainEngine
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn.embedding import Embedding
 from transduce.nn.linear import Linear
 from transduce.search.decoder import Hypothesis
@@ -33,11 +33,11 @@ V = 300
 SIZES: dict[str, Any] = {
     "encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 1, "dropout": 0.0,
 }  # fmt: skip
-ODD = ModelConfig(**SIZES | {"num_heads": 2}, d_k=10, d_v=6, norm="pre")
-LEARNED = ModelConfig(**SIZES, positions="learned", max_positions=18)
+ODD = EncoderDecoderConfig(**SIZES | {"num_heads": 2}, d_k=10, d_v=6, norm="pre")
+LEARNED = EncoderDecoderConfig(**SIZES, positions="learned", max_positions=18)
 
 
-def make(config: ModelConfig, vocab_size: int = V) -> EncoderDecoder:
+def make(config: EncoderDecoderConfig, vocab_size: int = V) -> EncoderDecoder:
     torch.manual_seed(2)  # with 0, one activation lies so close to x.5 that float32 may round it either way
     model = EncoderDecoder(config, vocab_size).eval()
     for parameter in model.parameters():  # louder than they start, so that outputs differ
@@ -114,14 +114,14 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
     ("beam", "nbest", "alpha"), [(1, 1, 0.6), (2, 1, 0.0), (3, 2, 1.0), (4, 1, 0.6), (4, 4, 0.6), (4, 1, -0.5)]
 )
 def test_it_finds_what_the_plain_engine_finds(name: str, beam: int, nbest: int, alpha: float) -> None:
-    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    model, jobs = make(EncoderDecoderConfig(**SIZES)), some_jobs(3)
     config = SearchConfig(beam=beam, nbest=nbest, length_penalty=alpha, max_extra=3)
     assert_same(search_all(FAST[name](model), jobs, config), search_all(plain(name, model), jobs, config))
 
 
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("config", [ODD, LEARNED], ids=["odd", "learned"])
-def test_other_sizes_norms_and_positions(name: str, config: ModelConfig) -> None:
+def test_other_sizes_norms_and_positions(name: str, config: EncoderDecoderConfig) -> None:
     vocab_size = 90  # fewer words than a kernel looks at together
     model, jobs = make(config, vocab_size), some_jobs(3, vocab_size=vocab_size)
     search = SearchConfig(beam=3, max_extra=4)
@@ -138,7 +138,7 @@ def test_a_text_as_long_as_learnt_positions_reach_is_translated(name: str) -> No
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("beam", [1, 2])
 def test_prefixes_are_kept(name: str, beam: int) -> None:
-    model, search = make(ModelConfig(**SIZES)), SearchConfig(beam=beam, max_extra=2)
+    model, search = make(EncoderDecoderConfig(**SIZES)), SearchConfig(beam=beam, max_extra=2)
     prefixes = [[9, 10], [], [50, 51, 52, 53, 54, 55, 56, 57]]
     jobs = [replace(job, prefix=prefix) for job, prefix in zip(some_jobs(3, longest=4), prefixes, strict=True)]
     found = search_all(FAST[name](model), jobs, search)
@@ -150,7 +150,7 @@ def test_prefixes_are_kept(name: str, beam: int) -> None:
 def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in (gpu, native):
         monkeypatch.setattr(engine, "MOST_ROWS", 4)  # two slots for many sentences
-    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(5), SearchConfig(beam=2, max_extra=2)
+    model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(5), SearchConfig(beam=2, max_extra=2)
     engine = FAST[name](model)
     together = search_all(engine, jobs, search)
     assert_same(together, [search_all(engine, [job], search)[0] for job in jobs])
@@ -159,7 +159,7 @@ def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeyp
 
 @pytest.mark.parametrize("name", FAST)
 def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
-    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
+    model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
     session = FAST[name](model).begin(search)
     session.add(list(enumerate(jobs)))
     done = dict(session.step())
@@ -188,28 +188,28 @@ def test_scores_that_are_no_numbers_end_the_gpus_search_without_an_output(
 ) -> None:
     """By way of the length penalty: Triton's interpreter cannot rank words none of which has a number."""
 
-    def set_search(board: gpu.Board, config: SearchConfig) -> None:
+    def set_search(board: gpu.SlotBatch, config: SearchConfig) -> None:
         board.beam.alpha_1.fill_(torch.nan)
         board.beam.nbest_1.fill_(config.nbest)
 
-    monkeypatch.setattr(gpu.Board, "set_search", set_search)
+    monkeypatch.setattr(gpu.SlotBatch, "set_search", set_search)
     search = SearchConfig(beam=beam, max_extra=2)
-    assert search_of_no_numbers(make(ModelConfig(**SIZES)), some_jobs(2), search) == {0: [], 1: []}
+    assert search_of_no_numbers(make(EncoderDecoderConfig(**SIZES)), some_jobs(2), search) == {0: [], 1: []}
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU: Triton's interpreter cannot rank what is no number")
 @pytest.mark.parametrize("beam", [1, 2, 3, 4])
 def test_weights_that_are_no_numbers_end_the_gpus_search_without_an_output(beam: int) -> None:
-    model, jobs = make(ModelConfig(**SIZES)), some_jobs(3)
+    model, jobs = make(EncoderDecoderConfig(**SIZES)), some_jobs(3)
     model.embedding.weight_VD.data[:] = torch.nan
     assert search_of_no_numbers(model, jobs, SearchConfig(beam=beam, max_extra=2)) == {0: [], 1: [], 2: []}
 
 
 def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    attempts: list[weakref.ref[gpu.Board]] = []
+    attempts: list[weakref.ref[gpu.SlotBatch]] = []
 
-    class Small(gpu.Board):
+    class Small(gpu.SlotBatch):
         def __init__(self, model: EncoderDecoder, slots: int, *sizes: int) -> None:
             made.append(slots)
             if slots > 1:
@@ -220,46 +220,49 @@ def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.Monke
     def give_back() -> None:
         assert attempts[-1]() is None, "memory of the attempt that failed is not free"
 
-    monkeypatch.setattr(gpu, "Board", Small)
+    monkeypatch.setattr(gpu, "SlotBatch", Small)
     monkeypatch.setattr(torch.cuda, "empty_cache", give_back)
-    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
+    model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     assert_same(search_all(gpu_engine(model), jobs, search), search_all(PlainEngine(model), jobs, search))
     assert made[:3] == [4, 2, 1]
     assert set(made[3:]) <= {1}  # more are not tried again
 
 
-def boards_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def slot_batches_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Slots and beam of every board that is made from now on."""
     made: list[tuple[int, int]] = []
 
-    class Noted(gpu.Board):
+    class Noted(gpu.SlotBatch):
         def __init__(self, model: EncoderDecoder, slots: int, beam: int, *rooms: int) -> None:
             made.append((slots, beam))
             super().__init__(model, slots, beam, *rooms)
 
-    monkeypatch.setattr(gpu, "Board", Noted)
+    monkeypatch.setattr(gpu, "SlotBatch", Noted)
     return made
 
 
 def test_slots_stay_within_the_tokens_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), batch_tokens=60)
+    made, engine = (
+        slot_batches_made(monkeypatch),
+        gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), batch_tokens=60),
+    )
     for jobs, beam in [(1, 1), (5, 1), (100, 1), (100, 2), (100, 16)]:
-        engine.board(jobs, SearchConfig(beam=beam), source_room=10, places=8)
+        engine.slot_batch(jobs, SearchConfig(beam=beam), source_room=10, places=8)
     assert made == [(1, 1), (4, 1), (2, 2), (1, 16)]  # powers of two; with 5 jobs and 100 the same
 
 
-def test_boards_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_batches_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_MOST_BOARDS", 2)
-    made, engine = boards_made(monkeypatch), gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE))
+    made, engine = slot_batches_made(monkeypatch), gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE))
     for beam in (1, 2, 1, 3, 1, 2):
-        engine.board(1, SearchConfig(beam=beam), source_room=8, places=8)
+        engine.slot_batch(1, SearchConfig(beam=beam), source_room=8, places=8)
     assert [beam for _, beam in made] == [1, 2, 3, 2]
 
 
 def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32)
+    engine = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), torch.float32)
     session = engine.begin(SearchConfig(beam=1, max_extra=1))
-    held: list[gpu.Board | None] = []
+    held: list[gpu.SlotBatch | None] = []
     board = engine.board
     monkeypatch.setattr(engine, "board", lambda *sizes: held.append(session._board) or board(*sizes))  # type: ignore[func-returns-value]
     for length in (3, 20):
@@ -272,14 +275,14 @@ def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: py
 def test_tickets_begin_again_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (gpu._TICKETS[0], gpu._TICKETS[-1]) == (1, 2**31 - 1)
     monkeypatch.setattr(gpu, "_TICKETS", range(2**31 - 2, 2**31))
-    model, jobs, search = make(ModelConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
+    model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     engine = gpu_engine(model)
     found = [search_all(engine, [job], search)[0] for job in jobs]
     assert_same(found, search_all(PlainEngine(model), jobs, search))
 
 
 def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, depth = gpu.GpuEngine(make(ModelConfig(**SIZES)).to(DEVICE), torch.float32), [0]
+    engine, depth = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), torch.float32), [0]
 
     @contextmanager
     def device_of(tensor: torch.Tensor) -> Iterator[None]:
@@ -299,7 +302,7 @@ def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch:
 
     monkeypatch.setattr(torch.cuda, "device_of", device_of)
     for name in ("__init__", "enter", "step", "read"):
-        watch(gpu.Board, name)
+        watch(gpu.SlotBatch, name)
     watch(SlotBeam, "leave")
     session = engine.begin(SearchConfig(beam=1, max_extra=1))
     session.add(list(enumerate(some_jobs(2))))
@@ -339,4 +342,9 @@ def test_weights_are_there_until_they_are_packed(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_what_the_fast_engines_take(name: str, options: dict[str, Any], takes: bool) -> None:
-    assert FAST[name](make(ModelConfig(**SIZES))).takes(SearchConfig(**options)) == takes
+    assert (
+        FAST[name](make(EncoderDecoderConfig(**SIZES))).supports(
+            make(EncoderDecoderConfig(**SIZES)), SearchConfig(**options)
+        )
+        is None
+    ) == takes

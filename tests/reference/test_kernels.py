@@ -7,7 +7,6 @@ rounding; what bfloat16 adds is measured by `benchmarks/train_gpu.py`.
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
@@ -15,11 +14,12 @@ from helpers import random_sentences, small_model, use_engine
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.data.batch import Batch
 from transduce.nn import kernels
 from transduce.nn.attention import attend
 from transduce.nn.heads import split_heads
 from transduce.nn.loss import smoothed_cross_entropy
-from transduce.nn.segments import TILE, Segments, group_segments, most_groups, pack_tokens
+from transduce.nn.segments import TILE, Segments, group_segments, most_groups
 from transduce.runs.checkpoint import begin_moments
 from transduce.text.tokenizer import PAD
 
@@ -57,7 +57,7 @@ def segments_of(q_lengths: list[int], k_lengths: list[int], grouped: bool) -> tu
     sides = [Segments.of_lengths(lengths, DEVICE) for lengths in (q_lengths, k_lengths)]
     if not grouped:
         return sides[0], sides[1]
-    bounds = group_segments(*(side.offsets_B1.tolist() for side in sides))
+    bounds = group_segments([side.offsets_B1.tolist() for side in sides])
     groups = torch.tensor([*bounds, bounds[-1], bounds[-1]], dtype=torch.int32, device=DEVICE)
     q_side, k_side = (Segments(side.offsets_B1, side.longest, side.tokens, groups) for side in sides)
     return q_side, k_side
@@ -112,7 +112,7 @@ def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     lengths = [torch.randint(0, 2 * TILE if seed % 2 else 20, (200,), generator=random).tolist() for _ in range(2)]
     offsets = [[0, *torch.tensor(side).cumsum(0).tolist()] for side in lengths]
-    bounds = group_segments(*offsets)
+    bounds = group_segments(offsets)
     assert bounds[0] == 0
     assert bounds[-1] == 200
     for first, last in pairwise(bounds):
@@ -123,11 +123,11 @@ def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
 
 
 def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
-    from transduce.nn.heads import empty_beside
+    from transduce.nn.heads import empty_adjacent
 
     (joint,) = leaves(draw(5, 2 * (3 + 3 + 4)))
     parts = split_heads(joint, 2, [3, 3, 4])
-    room = empty_beside(*parts)
+    room = empty_adjacent(*parts)
     for number, gradient in enumerate(room):
         gradient.fill_(number)
     (together,) = torch.autograd.grad(parts, joint, room)
@@ -286,14 +286,14 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
 def test_a_model_on_kernels_is_the_model_without(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     V = 50
     model = small_model(vocab_size=V, norm=norm, max_positions=128).to(DEVICE)
-    sides: list[Any] = []
-    for lengths, seed in (([7, 1, 20, 12], 1), ([9, 3, 1, 70], 2)):
-        sides += pack_tokens(random_sentences(lengths, V, seed), DEVICE)
-    labels = torch.randint(0, V, (len(sides[2]),), generator=torch.Generator().manual_seed(3)).to(DEVICE)
+    lengths = {"src": [7, 1, 20, 12], "tgt": [9, 3, 1, 70]}
+    sides = {name: random_sentences(lengths[name], V, seed) for seed, name in enumerate(lengths, start=1)}
+    batch = Batch.of(DEVICE, **sides)
+    labels = torch.randint(0, V, (sum(lengths["tgt"]),), generator=torch.Generator().manual_seed(3)).to(DEVICE)
 
     def run(engine: str) -> list[Tensor]:
         use_engine(model, engine)
-        hidden = model(*sides)
+        hidden = model(batch)
         loss, nll = smoothed_cross_entropy(hidden, labels, model.embedding.weight_VD, 0.1)
         return [hidden, loss, nll, *torch.autograd.grad(loss, list(model.parameters()))]
 

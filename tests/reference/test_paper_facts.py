@@ -5,11 +5,12 @@ import random
 
 import pytest
 import torch
-from helpers import lay_end_to_end, paper_sinusoids, random_sentences, small_model
+from helpers import logits, paper_sinusoids, random_sentences, small_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.data.batch import Batch
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn import loss as loss_module
 from transduce.nn.embedding import Embedding
 from transduce.nn.layers import DecoderLayer, EncoderLayer, Residual
@@ -86,7 +87,7 @@ def test_dropout_falls_on_the_sum_of_embedding_and_position() -> None:
 def test_the_projection_before_the_softmax_is_the_embedding_itself() -> None:
     model = small_model()
     hidden_MD = torch.randn(5, 16, generator=torch.Generator().manual_seed(1))
-    logits_MV = model.embedding.logits(hidden_MD)
+    logits_MV = logits(model, hidden_MD)
     for row in range(5):
         for word in range(23):
             dot = sum(
@@ -128,7 +129,7 @@ def watched(dropout: nn.Module) -> list[tuple[Tensor, Tensor]]:
 def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: float) -> None:
     residual, x_ND, out = random_residual("post", dropout)
     seen = watched(residual.dropout)
-    found_ND, _ = residual((x_ND, x_ND), torch.sin, out)
+    found_ND, _ = residual((x_ND, x_ND), lambda x: out(x.sin()), out.bias)
     ((whole_ND, dropped_ND),) = seen
     assert (dropped_ND == 0).any() == (dropout > 0)
     torch.testing.assert_close(whole_ND, x_ND.sin() @ out.weight.T + out.bias)
@@ -139,7 +140,7 @@ def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: floa
 def test_a_pre_norm_sub_layer_is_x_plus_dropout_of_its_output_on_the_normed_x(dropout: float) -> None:
     residual, x_ND, out = random_residual("pre", dropout)
     seen = watched(residual.dropout)
-    found_ND, _ = residual((x_ND, x_ND), torch.sin, out)
+    found_ND, _ = residual((x_ND, x_ND), lambda x: out(x.sin()), out.bias)
     ((whole_ND, dropped_ND),) = seen
     assert (dropped_ND == 0).any() == (dropout > 0)
     expected_ND = layer_norm(x_ND, residual.norm).sin() @ out.weight.T + out.bias
@@ -194,8 +195,7 @@ def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None
 def test_dropout_falls_on_every_sub_layer_of_both_stacks() -> None:
     model = small_model(dropout=0.5, encoder_layers=3, decoder_layers=2)
     seen = [watched(module) for name, module in model.named_modules() if name.endswith("dropout")]
-    src, tgt = lay_end_to_end(random_sentences([3, 4], 23, 0)), lay_end_to_end(random_sentences([5, 2], 23, 1))
-    model.train()(*src, *tgt)
+    model.train()(Batch.of(src=random_sentences([3, 4], 23, 0), tgt=random_sentences([5, 2], 23, 1)))
     assert sum(map(len, seen)) == (1 + 3 * 2) + (1 + 2 * 3)  # an embedding, then the sub-layers, for each stack
 
 
@@ -204,7 +204,9 @@ def test_dropout_falls_on_every_sub_layer_of_both_stacks() -> None:
 
 def parameters(sizes: tuple[int, ...], vocab_size: int) -> int:
     N, d_model, d_ff, h, d_k, d_v, _ = sizes
-    config = ModelConfig(encoder_layers=N, decoder_layers=N, d_model=d_model, d_ff=d_ff, num_heads=h, d_k=d_k, d_v=d_v)
+    config = EncoderDecoderConfig(
+        encoder_layers=N, decoder_layers=N, d_model=d_model, d_ff=d_ff, num_heads=h, d_k=d_k, d_v=d_v
+    )
     with torch.device("meta"):
         return EncoderDecoder(config, vocab_size).parameters_count
 
@@ -291,7 +293,7 @@ def explicit_loss(hidden_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor, smo
 def test_the_loss_and_its_gradients_are_those_of_the_explicit_distribution(
     smoothing: float, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_module, "_NEAR_A_CACHE", logits_at_once)
+    monkeypatch.setattr(loss_module, "_CPU_CHUNK", logits_at_once)
     hidden_MD, labels_M, embedding_VD = loss_case(seed=1)
     expected, expected_nll = explicit_loss(hidden_MD, labels_M, embedding_VD, smoothing)
     expected_grads = torch.autograd.grad(0.7 * expected, [hidden_MD, embedding_VD])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transduce.config import apply_sets, build, merge, read_toml, require, to_table, to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.runs.recipe import Recipe, TrainConfig, differences, load_recipe, read_preset
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import TokenizerConfig
@@ -204,7 +204,7 @@ def test_a_recipe_comes_back_from_toml() -> None:
     recipe = Recipe(
         data=DataConfig(train=(("a.tsv",), ("b.src", "b.tgt")), reverse=True),
         tokenizer=TokenizerConfig(type="unigram"),
-        model=ModelConfig(d_k=7, dropout=0.25, norm="pre"),
+        model=EncoderDecoderConfig(d_k=7, dropout=0.25, norm="pre"),
         train=TrainConfig(epsilon=1e-9, learning_rate_scale=3.0),
         search=SearchConfig(beam=2),
     )

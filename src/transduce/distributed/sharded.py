@@ -1,6 +1,7 @@
-"""A model spread over the processes (FSDP2): weights, gradients and Adam's moments, for what one GPU does not hold."""
+"""Gradients over several processes: replicated models, and models sharded over the processes (FSDP2)."""
 
-from typing import cast
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -8,48 +9,83 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.distributed.processes import Processes
+from transduce.models.model import Model
+from transduce.models.registry import create_model
+
+M = TypeVar("M", bound=Model)
 
 
-def shard(model: EncoderDecoder, processes: int, *, half: bool) -> None:
-    """Leave each process its part of every weight; a layer's are put together while it computes."""
-    mesh = init_device_mesh(model.embedding.weight_VD.device.type, (processes,))
+class Replicated:
+    """Every process has the complete model; gradients are summed over the processes."""
+
+    splits_batches = True
+    """Whether a batch that does not fit in memory can be computed in parts."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def reduce(self, gradients: Sequence[Tensor]) -> None:
+        """Replace each gradient by its sum over the processes."""
+        self._processes.add_up(gradients)
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The norm of all gradients together."""
+        return torch.nn.utils.get_total_norm(gradients)
+
+
+class Sharded(Replicated):
+    """Every process has a shard of each weight and gradient; FSDP2 sums the gradients in the backward pass."""
+
+    splits_batches = False  # the other processes are waiting in the same layer
+
+    def reduce(self, gradients: Sequence[Tensor]) -> None:
+        """Nothing is left to do."""
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The norm over the shards of all processes."""
+        squares = super().norm(gradients).square()
+        self._processes.add_up([squares])
+        return squares.sqrt()
+
+
+def shard(model: Model, processes: int, *, half: bool) -> None:
+    """Shard the weights, gradients and optimizer state of a model; a layer is gathered while it computes."""
+    mesh = init_device_mesh(model.device.type, (processes,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if half else None
-    for part in (*model.encoder, *model.decoder, model):
+    for part in (*model.layers(), model):
         fully_shard(part, mesh=mesh, mp_policy=policy or MixedPrecisionPolicy())
-        # Gradients are plain sums, which every backend knows; the update divides them by the number of tokens.
+        # Gradients are plain sums, which every backend supports; the update divides them by the number of labels.
         cast(FSDPModule, part).set_gradient_divide_factor(1.0)
         cast(FSDPModule, part).set_force_sum_reduction_for_comms(True)
 
 
-def is_sharded(model: EncoderDecoder) -> bool:
-    """Whether the model is spread over processes."""
+def is_sharded(model: Model) -> bool:
+    """Whether the model is sharded over the processes."""
     return isinstance(model, FSDPModule)
 
 
-def gathered(model: EncoderDecoder) -> EncoderDecoder:
-    """The model as a whole: itself, or a copy put together from all processes, each of which must ask for it."""
+def gathered(model: M) -> M:
+    """The complete model: itself, or a copy gathered from all processes, each of which must call this."""
     if not is_sharded(model):
         return model
-    device = model.embedding.weight_VD.device
-    plain = EncoderDecoder(model.config, model.vocab_size).to(device)
+    plain = create_model(model.config, model.vocab_size).to(model.device)
     plain.load_state_dict({name: whole(x) for name, x in model.state_dict().items()})
-    plain.embedding.positions.require(len(model.embedding.positions.table_TD))
-    return plain
+    return cast(M, plain)
 
 
 def whole(x: Tensor) -> Tensor:
-    """A tensor put together from all processes, each of which must ask for it."""
+    """A tensor gathered from all processes, each of which must call this."""
     return x.full_tensor() if isinstance(x, DTensor) else x
 
 
 def local(x: Tensor) -> Tensor:
-    """What this process holds of a tensor."""
+    """This process's shard of a tensor."""
     return x.to_local() if isinstance(x, DTensor) else x
 
 
 def spread(x: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, which every process has, on the device and over the processes as `like` is."""
+    """A complete tensor, which every process has, on the device and sharded over the processes as `like` is."""
     x = x.to(like.device)
     return (
         distribute_tensor(x, like.device_mesh, like.placements, src_data_rank=None) if isinstance(like, DTensor) else x

@@ -1,1 +1,1 @@
-"""Ways to search with a model: token ids in, hypotheses out. `plain` is the truth, the others are fast."""
+"""Engines run a model's search: token ids in, hypotheses out. `plain` is the reference; the others are fast."""

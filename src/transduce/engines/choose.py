@@ -1,4 +1,4 @@
-"""Which engine to use: the one named, or the fastest there is."""
+"""Choosing an engine: the named one, or the fastest that this machine can run."""
 
 from typing import Any
 
@@ -8,41 +8,41 @@ from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.nn import kernels
 
 ENGINES = ("auto", "plain", "native", "gpu")
+_NEEDS = {
+    "gpu": "an encoder-decoder on a CUDA GPU, and Triton",
+    "native": "an encoder-decoder on the CPU, and a C compiler (cc)",
+}
 
 
-def pick_engine(
-    name: str, model: EncoderDecoder, threads: int | None = None, batch_tokens: int | None = None
-) -> Engine:
-    """`auto` takes the fastest that this machine can run."""
-    given: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+def pick_engine(name: str, model: Model, threads: int | None = None, batch_tokens: int | None = None) -> Engine:
+    """The engine of this name; `auto` is the fastest that can run here."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
     if threads:
         torch.set_num_threads(threads)
-    if name == "plain":
-        return PlainEngine(model, **given)
-    weight_VD = model.embedding.weight_VD
-    if name in ("auto", "gpu") and weight_VD.is_cuda:
-        if kernels.HAS_TRITON:
-            from transduce.engines.gpu.engine import GpuEngine
+    given: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+    engine = None if name == "plain" else _fast_engine(name, model, given)
+    if engine is None and name in _NEEDS:
+        raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
+    return engine or PlainEngine(model, **given)
 
-            return GpuEngine(model, **given)
-    elif name in ("auto", "native") and weight_VD.device.type == "cpu":
+
+def _fast_engine(name: str, model: Model, given: dict[str, Any]) -> Engine | None:
+    if not isinstance(model, EncoderDecoder):
+        return None
+    if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
+        from transduce.engines.gpu.engine import GpuEngine
+
+        return GpuEngine(model, **given)
+    if name in ("auto", "native") and model.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
         if library := load_library():
             from transduce.engines.native.engine import NativeEngine
 
             return NativeEngine(model, library, torch.get_num_threads(), **given)
-    if name != "auto":
-        raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
-    return PlainEngine(model, **given)
-
-
-_NEEDS = {
-    "gpu": "a model on a CUDA GPU, and Triton",
-    "native": "a model on the CPU, and a C compiler (cc)",
-}
+    return None

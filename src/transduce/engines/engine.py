@@ -1,9 +1,11 @@
-"""What an engine is."""
+"""The `Engine` contract."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
@@ -12,62 +14,71 @@ _WIDEST_BEAM = 16
 
 @dataclass(frozen=True)
 class Job:
-    """A sentence to be translated, as token ids."""
+    """A sentence to translate, as token ids."""
 
     tokens: list[int]
     """Without markers."""
     prefix: list[int]
-    """What the output must begin with."""
+    """Forced prefix: the tokens the output must begin with."""
 
 
 class Session(Protocol):
-    """Jobs under way. They may join at any time, and each leaves as soon as it is done."""
+    """Jobs in progress (continuous batching): jobs may be added at any time, and each leaves when it is finished."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
-        """Take jobs in, each under a key of the caller's; jobs of similar length side by side work best."""
+        """Queue jobs, each with a key chosen by the caller; adjacent jobs should have similar lengths."""
 
     def drop(self, keys: Sequence[int]) -> None:
-        """Spend nothing more on these; unknown keys are passed over."""
+        """Cancel the jobs with these keys; unknown keys are ignored."""
 
     @property
     def waiting(self) -> int:
-        """Jobs not yet begun."""
+        """Number of jobs that have not started."""
 
     @property
     def busy(self) -> bool:
-        """Whether any job is not done."""
+        """Whether any job is unfinished."""
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Work a little; the jobs that are done now, each with its outputs, best first."""
+        """Do a small amount of work; returns the jobs that finished, each with its hypotheses, best first."""
 
 
 class Engine(Protocol):
-    """A model made ready to search with."""
+    """A model prepared for search."""
 
     name: str
 
     @property
     def description(self) -> str:
-        """Its name and what it runs on, for people."""
+        """Name, precision and device, for display."""
 
     @property
     def batch_tokens(self) -> int | None:
-        """Source tokens, times the rows of their sentences, that are worked on at once; None is as many as fit."""
+        """Source tokens times rows per sentence that are processed at once; None is as many as fit in memory."""
 
-    def takes(self, config: SearchConfig) -> bool:
-        """Whether it can search in this way; `plain` always can."""
+    @staticmethod
+    def supports(model: Model, options: SearchConfig) -> str | None:
+        """The reason why this engine cannot run this model with these options; None if it can."""
 
     def begin(self, config: SearchConfig) -> Session:
-        """A session of jobs that are all searched in this way; one at a time."""
+        """Start a session of jobs that share these options; one session at a time."""
 
 
-def is_narrow_beam_search(config: SearchConfig) -> bool:
-    """Greedy search, or beam search with a beam that fits a kernel: what the fast engines take."""
-    return not config.sample and not config.no_repeat and config.beam <= _WIDEST_BEAM
+def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
+    """What `supports` of the fast engines returns: they run the encoder-decoder with greedy and beam search."""
+    if not isinstance(model, EncoderDecoder):
+        return f"it does not run the architecture {model.config.architecture}"
+    if options.sample:
+        return "it does not sample"
+    if options.no_repeat:
+        return "it does not block repeated n-grams"
+    if options.beam > _WIDEST_BEAM:
+        return f"its beam is at most {_WIDEST_BEAM}"
+    return None
 
 
 def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:
-    """The outputs of every job, in the order of the jobs."""
+    """The hypotheses of every job, in the order of the jobs."""
     session = engine.begin(config)
     session.add(sorted(enumerate(jobs), key=lambda item: -len(item[1].tokens)))
     found: list[list[Hypothesis]] = [[] for _ in jobs]
@@ -78,6 +89,6 @@ def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> lis
 
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:
-    """Tokens a job's output may have."""
+    """Upper bound on the tokens of a job's output."""
     limits = [len(job.tokens) + config.max_extra, config.max_length, longest]
     return max(min(limit for limit in limits if limit is not None), len(job.prefix))

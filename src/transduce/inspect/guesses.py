@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.models.encoder_decoder import EncoderDecoder
 
@@ -33,7 +34,7 @@ def guess(model: EncoderDecoder, layers_LMD: Sequence[Tensor], written: Sequence
     """
     layers = []
     for x_MD in layers_LMD:
-        log_prob_TV = model.embedding.logits(model.decoder_norm(x_MD)).float().log_softmax(-1)
+        log_prob_TV = F.linear(model.decoder_norm(x_MD), model.output_weight_VD).float().log_softmax(-1)
         log_prob_TC, token_TC = log_prob_TV.topk(min(LIKELIEST, log_prob_TV.shape[1]))
         written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
         layers.append(Guesses(token_TC, log_prob_TC, log_prob_TV.gather(1, written_T1)[:, 0]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 
 Stack = Literal["encoder", "decoder", "cross"]
 STACKS: tuple[Stack, ...] = ("encoder", "decoder", "cross")
@@ -35,17 +35,17 @@ def module_name(stack: Stack, layer: int) -> str:
     return _MODULES[stack].format(layer)
 
 
-def count_layers(config: ModelConfig, stack: Stack) -> int:
+def count_layers(config: EncoderDecoderConfig, stack: Stack) -> int:
     """Layers that have this attention."""
     return config.encoder_layers if stack == "encoder" else config.decoder_layers
 
 
-def parse_heads(names: Iterable[str], config: ModelConfig) -> list[Head]:
+def parse_heads(names: Iterable[str], config: EncoderDecoderConfig) -> list[Head]:
     """The heads of these names, each once; a name that this model has no head for is refused."""
     return list(dict.fromkeys(_parse(name, config) for name in names))
 
 
-def _parse(name: str, config: ModelConfig) -> Head:
+def _parse(name: str, config: EncoderDecoderConfig) -> Head:
     stack, *numbers = name.split(".")
     if stack not in STACKS or len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
         raise ConfigError(f"no head is called {name!r}: write stack.layer.head, e.g. cross.1.2; stacks: {_list()}")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import require
+from transduce.data.batch import Batch, Stream
 from transduce.engines.engine import Job, output_limit
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.inspect.guesses import Guesses, guess
@@ -87,9 +88,10 @@ def look(translator: Translator, request: LookRequest) -> Look:
     began = time.perf_counter()
     config = _config(translator, request)
     source = _source(translator, request.text)
-    _check_prefix(request.prefix, translator.model)
-    off = parse_heads(request.off, translator.model.config)
-    model = without_heads(translator.model, [(head.module, head.head) for head in off])
+    _check_prefix(request.prefix, inspected_model(translator))
+    unchanged_model = inspected_model(translator)
+    off = parse_heads(request.off, unchanged_model.config)
+    model = without_heads(unchanged_model, [(head.module, head.head) for head in off])
 
     steps: list[Extensions] = []
     search_began = time.perf_counter()
@@ -97,11 +99,10 @@ def look(translator: Translator, request: LookRequest) -> Look:
     search_seconds = time.perf_counter() - search_began
 
     target = [*best.tokens, EOS]
-    device = translator.device
     with observe_attention(model) as seen, observe_layers(model.decoder) as layers:
-        model(*pack_tokens([source], device), *pack_tokens([[BOS, *best.tokens]], device))
+        model(Batch.of(translator.device, src=[source], tgt=[[BOS, *best.tokens]]))
     guesses, log_sum_TX = guess(model, layers, target)
-    unchanged = _unchanged(translator.model, model, source, config, request.prefix) if off else None
+    unchanged = _unchanged(unchanged_model, model, source, config, request.prefix) if off else None
     return Look(
         request=request,
         config=config,
@@ -122,6 +123,13 @@ def look(translator: Translator, request: LookRequest) -> Look:
     )
 
 
+def inspected_model(translator: Translator) -> EncoderDecoder:
+    """The model of a translator; only the encoder-decoder can be inspected."""
+    if not isinstance(translator.model, EncoderDecoder):
+        raise ModelError(f"models of the architecture {translator.model.config.architecture} cannot be inspected")
+    return translator.model
+
+
 def _search(
     model: EncoderDecoder,
     source: list[int],
@@ -131,10 +139,10 @@ def _search(
 ) -> Hypothesis:
     """The best output. Search goes on until a whole beam of outputs is final, so that there is something to compare."""
     job = Job(source[:-1], list(prefix))
-    device = model.embedding.weight_VD.device
+    device = model.device
     (found,) = beam_search(
         model,
-        pack_tokens([source], device),
+        Stream(*pack_tokens([source], device)),
         [output_limit(job, config, model.longest)],
         beam=config.beam,
         alpha=config.length_penalty,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transduce.inspect.guesses import TEMPERATURES, Guesses
-from transduce.inspect.look import Look, Unchanged
+from transduce.inspect.look import Look, Unchanged, inspected_model
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
 from transduce.text.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def _positions(table_TD: Tensor) -> Tensor:
 
 
 def _header(look: Look, translator: Translator) -> dict[str, Any]:
-    model, tokenizer = translator.model, translator.tokenizer
+    model, tokenizer = inspected_model(translator), translator.tokenizer
     lens = [_guesses(layer, LENS_DEPTH) for layer in look.layers]
     following = _guesses(look.layers[-1], depth=None)
     return {

@@ -1,7 +1,7 @@
-"""What a model folder says of itself, readable without torch.
+"""The metadata of a model folder, readable without torch.
 
-A folder holds `model.json` (the card), `model.safetensors` (weights) and `tokenizer.model`; and `README.md` where
-somebody wrote down, for people, its data, licence, scores and weaknesses.
+A folder holds `model.json` (the card), `model.safetensors` (weights), `tokenizer.model` and optionally `README.md`, a
+description of its data, licence, scores and limitations.
 """
 
 import json
@@ -18,7 +18,7 @@ FORMAT = 1
 BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de"
 """The model that ships with the package."""
 
-# A folder may come from anywhere, so nothing in it is read, allocated or computed before its size is known to be sane.
+# A folder is untrusted: nothing in it is read, allocated or computed before its size is checked.
 _CARD_BYTES = 1 << 22
 _LONGEST = 1 << 16
 
@@ -30,9 +30,7 @@ def find_model(path: Path | None) -> Path:
     """
     if path is None:
         if not BUNDLED.exists():
-            raise ModelError(
-                "no model named, and this installation has no bundled model; name a run or a model (-m)"
-            )
+            raise ModelError("no model named, and this installation has no bundled model; name a run or a model (-m)")
         return BUNDLED
     if (path / CARD).exists():
         return path
@@ -47,15 +45,15 @@ def find_model(path: Path | None) -> Path:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What `model.json` says; `precision` is float32 where it says nothing of it."""
+    """Read and check `model.json`; `precision` defaults to float32."""
     path = folder / CARD
     if not path.exists():
         raise ModelError(f"{folder}: no model here (it has no {CARD})")
-    require_file(path, _CARD_BYTES, "any card has")
+    require_file(path, _CARD_BYTES, "a card may have")
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
-        raise ModelError(f"{path}: nested too deeply to be a model's") from None
+        raise ModelError(f"{path}: nested too deeply") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: {error}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
@@ -76,9 +74,9 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def read_notes(folder: Path) -> str:
-    """What `README.md` says of the model; nothing where there is none."""
+    """The content of `README.md`; empty if there is none."""
     path = folder / NOTES
     if not path.exists():
         return ""
-    require_file(path, _CARD_BYTES, "notes on a model have")
+    require_file(path, _CARD_BYTES, "a README may have")
     return path.read_text(encoding="utf-8", errors="replace")

@@ -1,46 +1,50 @@
-"""The Transformer of the paper: an encoder reads the source, a decoder writes the target (section 3, figure 1)."""
+"""The Transformer of the paper: an encoder for the source, a decoder for the target (section 3, figure 1)."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.config import require
-from transduce.nn.cache import Cache, LayerCache
+from transduce.data.batch import Batch, Stream
+from transduce.models.model import Model, ModelConfig
+from transduce.nn.cache import KVCache, TensorKVCache
 from transduce.nn.embedding import Embedding
-from transduce.nn.layers import DecoderLayer, EncoderLayer, NormPlace
-from transduce.nn.linear import calm_residuals
+from transduce.nn.layers import DecoderLayer, EncoderLayer, NormPlacement
+from transduce.nn.linear import scale_residual_outputs
+from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import Positions
-from transduce.nn.segments import Segments
+
+_DEEP = 6
+"""Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class EncoderDecoderConfig(ModelConfig):
     """The sizes of Table 3; the defaults are its base model."""
 
     encoder_layers: int = 6
-    """N of the encoder."""
+    """N, the number of encoder layers."""
     decoder_layers: int = 6
-    """N of the decoder."""
-    d_model: int = 512
-    """Width of every token's vector."""
+    """N, the number of decoder layers."""
     d_ff: int = 2048
     """Inner width of the feed-forward network."""
     num_heads: int = 8
-    """h, the attentions side by side."""
+    """h, the number of attention heads."""
     d_k: int | None = None
-    """Width of a head's queries and keys; d_model / num_heads unless given."""
+    """Width of a head's queries and keys; d_model / num_heads if not given."""
     d_v: int | None = None
-    """Width of a head's values; d_model / num_heads unless given."""
+    """Width of a head's values; d_model / num_heads if not given."""
     dropout: float = 0.1
-    """P_drop, on every sub-layer's output and on the embeddings (section 5.4)."""
+    """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """The paper's sinusoids, or learnt positions (Table 3, row E)."""
+    """Positional encoding: the paper's sinusoids, or learned vectors (Table 3, row E)."""
     max_positions: int = 1024
-    """Places that learnt positions know; sinusoids have no limit."""
-    norm: NormPlace = "post"
+    """Number of learned positions; sinusoids have no limit."""
+    norm: NormPlacement = "post"
     """Layer norm after the residual connection, as in the paper, or before the sub-layer."""
 
     def __post_init__(self) -> None:
@@ -61,26 +65,34 @@ class ModelConfig:
         return self.d_k or width, self.d_v or width
 
     def fewest_parameters(self, vocab_size: int) -> int:
-        """Numbers in the matrices of such a model; biases, norms and learnt positions come on top."""
+        """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
         attention = 2 * self.d_model * self.num_heads * sum(self.head_widths)
         feed_forward = 2 * self.d_model * self.d_ff
         layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
         return vocab_size * self.d_model + layers
 
+    def sizes(self) -> dict[str, Any]:
+        """See `ModelConfig`; dropout has no part in it."""
+        d_k, d_v = self.head_widths
+        return asdict(replace(self, dropout=0.0, d_k=d_k, d_v=d_v))
+
 
 @dataclass
 class DecoderState:
-    """What decoding remembers between steps. Rows of one sentence stand together, equally many for each."""
+    """The state of incremental decoding. The rows of one sentence are adjacent, and every sentence has as many."""
 
-    layers: list[LayerCache]
+    caches: list[TensorKVCache]
+    """One for each decoder layer."""
     position: int
-    """Tokens taken so far."""
+    """Number of tokens processed so far."""
 
 
-class EncoderDecoder(nn.Module):
-    """The model. Training calls it; search uses `start`, `step` and `reorder`."""
+class EncoderDecoder(Model):
+    """The Transformer. Training calls `forward`; search uses `start`, `step` and `reorder`."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    config: EncoderDecoderConfig
+
+    def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         d_k, d_v = config.head_widths
@@ -89,71 +101,87 @@ class EncoderDecoder(nn.Module):
         self.embedding = Embedding(vocab_size, positions, config.d_model, config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
-        calm_residuals(self.encoder, sublayers=2)
-        calm_residuals(self.decoder, sublayers=3)
-        # A post-norm stack ends in a norm already; a pre-norm one needs one at its end.
-        ends_bare = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model) if ends_bare else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model) if ends_bare else nn.Identity()
+        scale_residual_outputs(self.encoder, sublayers=2)
+        scale_residual_outputs(self.decoder, sublayers=3)
+        # A post-norm stack already ends in a norm; a pre-norm stack needs one at its end.
+        pre_norm = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
 
-    def forward(self, src_N: Tensor, src_segments: Segments, tgt_M: Tensor, tgt_segments: Segments) -> Tensor:
-        """The decoder's last hidden vectors (M, D): `embedding.logits` or the loss turns them into words."""
-        memory_ND = self.encode(src_N, src_segments)
-        self.embedding.positions.require(tgt_segments.longest)
-        x = self.embedding(tgt_M, tgt_segments.position_N)
-        for layer in self.decoder_layers():
-            x = layer(x, tgt_segments, memory_ND, src_segments)
-        return self.decoder_norm(x[0])
+    def forward(self, batch: Batch) -> Tensor:
+        """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
+        src, tgt = batch["src"], batch["tgt"]
+        memory_ND = self.encode(src)
+        self.reserve(tgt.segments.longest)
+        x = self.embedding(tgt.ids_N, tgt.segments.position_N)
+        for layer in self.decoder:
+            x = layer(x, tgt.segments, memory_ND, src.segments)
+        hidden_MD = self.decoder_norm(x[0])
+        return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
-    def encode(self, src_N: Tensor, src_segments: Segments) -> Tensor:
-        """The source as the decoder sees it (N, D)."""
-        self.embedding.positions.require(src_segments.longest)
-        x = self.embedding(src_N, src_segments.position_N)
+    def encode(self, src: Stream) -> Tensor:
+        """The encoder's output (N, D)."""
+        self.reserve(src.segments.longest)
+        x = self.embedding(src.ids_N, src.segments.position_N)
         for layer in self.encoder:
-            x = layer(x, src_segments)
+            x = layer(x, src.segments)
         return self.encoder_norm(x[0])
 
-    def start(self, source: tuple[Tensor, Segments]) -> DecoderState:
+    def start(self, src: Stream) -> DecoderState:
         """Encode the sources; the state has one row for each."""
-        src_N, segments = source
-        memory_ND = self.encode(src_N, segments)
-        layers, mask_B11S = [], segments.layout.real_BT[:, None, None, :]
+        memory_ND = self.encode(src)
+        layout, caches = src.segments.layout, []
+        mask_B11S = layout.real_BT[:, None, None, :]
         for layer in self.decoder_layers():
             k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
-            k_BHSK, v_BHSK = (segments.layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
-            layers.append(LayerCache.empty(k_BHSK, v_BHSK, mask_B11S))
-        return DecoderState(layers, position=0)
+            k_BHSK, v_BHSK = (layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
+            caches.append(TensorKVCache.empty(k_BHSK, v_BHSK, mask_B11S))
+        return DecoderState(caches, position=0)
 
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Take one token per row; the logits (R, V) of the next one."""
-        self.embedding.positions.require(state.position + 1)
-        hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.layers)
+        """Process one token per row; the logits (R, V) of the next token, and the new state."""
+        self.reserve(state.position + 1)
+        hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
         state.position += 1
-        return self.embedding.logits(hidden_RD), state
+        return F.linear(hidden_RD, self.output_weight_VD), state
 
-    def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[Cache]) -> Tensor:
-        """The hidden vectors (R, D) of one new token in each row, with what the layers' caches remember."""
+    def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
+        """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
         x = self.embedding(token_R, position_R)
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
             x = layer.step(x, cache)
         return self.decoder_norm(x[0])
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
-        """The state whose sentence b has the old rows index_BW[b]; sentences may leave but keep their order."""
-        for cache in state.layers:
+        """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
+        for cache in state.caches:
             cache.reorder(index_BW)
         return state
 
     @property
-    def longest(self) -> int | None:
-        """Tokens a text may have, its marker not counted, where learnt positions set a limit."""
-        return self.config.max_positions - 1 if self.config.positions == "learned" else None
-
-    def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """The decoder, layer by layer."""
-        return cast(Iterator[DecoderLayer], iter(self.decoder))
+    def output_weight_VD(self) -> Tensor:
+        """See `Model`: the embedding matrix (section 3.4)."""
+        return self.embedding.weight_VD
 
     @property
-    def parameters_count(self) -> int:
-        """Trained numbers; the shared embedding counts once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def longest(self) -> int | None:
+        """See `Model`: learned positions set a bound, one of them for the marker."""
+        return self.config.max_positions - 1 if self.config.positions == "learned" else None
+
+    def reserve(self, length: int) -> None:
+        """See `Model`: sinusoids are computed up to this position."""
+        self.embedding.positions.require(length)
+
+    def layers(self) -> Iterable[nn.Module]:
+        """See `Model`."""
+        return (*self.encoder, *self.decoder)
+
+    @property
+    def alignment_attention(self) -> CrossAttention:
+        """See `Model`: of six layers, the last but one aligns best (Garg et al., 2019); of two or three, the last."""
+        layers = list(self.decoder_layers())
+        return layers[-2 if len(layers) >= _DEEP else -1].cross_attention
+
+    def decoder_layers(self) -> Iterator[DecoderLayer]:
+        """The layers of the decoder, with their type."""
+        return cast(Iterator[DecoderLayer], iter(self.decoder))

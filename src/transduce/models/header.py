@@ -1,4 +1,4 @@
-"""What a weights file holds, from its header alone and without torch."""
+"""The content of a weights file, read from its header only and without torch."""
 
 import math
 import os
@@ -12,10 +12,10 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 
 Precision = Literal["float32", "int8"]
-"""How the matrices of a model are stored; all else is float32."""
+"""The data type of the stored matrices; everything else is float32."""
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 LARGEST = ".largest"
-"""Ends the name of what stands beside an int8 matrix: the largest magnitude of each of its rows."""
+"""Suffix of the name of the tensor stored with an int8 matrix: the largest magnitude of each row."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -24,19 +24,19 @@ _REAL = ("F16", "BF16", "F32", "F64")
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether this is the matrix of a linear layer or the embedding; learnt positions are none."""
+    """Whether this is the matrix of a linear layer or the embedding, and not learned positions, for example."""
     return len(shape) == 2 and name.endswith(("weight", "weight_VD"))
 
 
 def stored_shapes(weights: Mapping[str, tuple[int, ...]], precision: Precision) -> Shapes:
-    """The shapes of all that is stored for weights of these shapes."""
+    """The shapes of all tensors stored for weights of these shapes."""
     matrices = {name: shape for name, shape in weights.items() if precision == "int8" and is_matrix(name, shape)}
     return {**weights, **{name + LARGEST: shape[:1] for name, shape in matrices.items()}}
 
 
 def weight_shapes(path: Path, precision: Precision = "float32") -> Shapes:
-    """The shapes of the tensors in a weights file; each must be of the type that belongs to this precision."""
-    # In memory, all numbers have four bytes.
+    """The shapes of the tensors in a weights file; each must have the data type of this precision."""
+    # In memory, every weight takes four bytes.
     require_file(path, physical_memory() // (4 if precision == "int8" else 1), "this machine has memory for")
     try:
         with path.open("rb") as file:
@@ -57,11 +57,11 @@ def weight_shapes(path: Path, precision: Precision = "float32") -> Shapes:
 
 
 def count_parameters(path: Path, precision: Precision) -> int:
-    """Trained numbers in a weights file."""
+    """Number of parameters in a weights file."""
     shapes = weight_shapes(path, precision)
     return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(LARGEST))
 
 
 def physical_memory() -> int:
-    """Bytes of memory this machine has."""
+    """Bytes of physical memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,8 +1,8 @@
-"""Matrices in 8-bit whole numbers: a quarter of the bytes of float32.
+"""Matrices quantised to int8: a quarter of the bytes of float32.
 
-A row is stored as whole numbers q in -127..127 and its largest magnitude; its weights are about q * largest / 127. The
-native engine rounds in the same way (`quantise_row` in engines/native/int8.h). Since `largest` is stored as it is, and
-not divided by 127, it comes back to the last bit: in weights read back, the engine finds the very numbers stored.
+A row is stored as integers q in -127..127 and its largest magnitude; its weights are about q * largest / 127. The
+native engine rounds in the same way (`quantise_row` in engines/native/int8.h). Since `largest` is stored without the
+division by 127, it is read back exactly, and the engine recomputes exactly the stored integers.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from transduce.models.header import LARGEST, is_matrix
 
 
 def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What to store for these weights: every matrix in whole numbers, the rest as it is."""
+    """The tensors to store for these weights: matrices as int8, everything else unchanged."""
     stored = {}
     for name, x in weights.items():
         if is_matrix(name, tuple(x.shape)):
@@ -27,10 +27,11 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_int8(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that were stored, in float32."""
+    """The stored weights in float32."""
     weights = {name: x for name, x in stored.items() if not name.endswith(LARGEST)}
     for name, x in weights.items():
         if is_matrix(name, tuple(x.shape)):
-            scale_N1 = stored[name + LARGEST].double()[:, None] / 127  # in double precision, 127 of it are `largest`
+            # In double precision, 127 times the scale is exactly `largest`.
+            scale_N1 = stored[name + LARGEST].double()[:, None] / 127
             weights[name] = (x * scale_N1).float()
     return weights

@@ -1,4 +1,4 @@
-"""Models to and from the folders that `card.py` describes."""
+"""Saving and loading the model folders that `card.py` describes."""
 
 import json
 import math
@@ -11,38 +11,40 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from transduce.config import build, to_table
+from transduce.config import to_table
 from transduce.disk import MANIFEST, damaged_file, whole_folder
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
 from transduce.models.header import Precision, stored_shapes, weight_shapes
 from transduce.models.int8 import from_int8, to_int8
-from transduce.nn.unfilled import Unfilled
+from transduce.models.model import Model
+from transduce.models.registry import build_config, create_model
+from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a model folder holds."""
+    """The content of a model folder."""
 
-    model: EncoderDecoder
+    model: Model
     tokenizer: Tokenizer
     facts: dict[str, Any]
-    """What is known of it beside its sizes: data, steps, scores, the longest input it was trained on."""
+    """Metadata: data, steps, scores, the longest input in training."""
 
 
 def save_model(
-    folder: Path, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any], precision: Precision = "float32"
+    folder: Path, model: Model, tokenizer: Tokenizer, facts: dict[str, Any], precision: Precision = "float32"
 ) -> None:
     """Write a model folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    settings = to_table(model.config)
     card = {
         "format": FORMAT,
-        "architecture": "encoder_decoder",
+        "architecture": settings.pop("architecture"),
         "vocab_size": model.vocab_size,
         "precision": precision,
-        "model": to_table(model.config),
+        "model": settings,
         "facts": facts,
     }
     weights = {name: x.detach() for name, x in model.state_dict().items()}
@@ -52,9 +54,9 @@ def save_model(
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Write tensors by their names; OSError where the disk does not take them."""
+    """Write tensors by name; raises OSError if the disk is full."""
     path.touch()
-    mode = path.stat().st_mode  # as others have it; safetensors would let nobody else read the file
+    mode = path.stat().st_mode  # the default mode; safetensors would make the file private
     try:
         save_file({name: x.contiguous() for name, x in tensors.items()}, path)
         path.chmod(mode)
@@ -63,7 +65,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
-    """Read a model folder, which may come from anywhere: what does not fit together is refused before it is built."""
+    """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
     if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, TOKENIZER), others=False)):
         raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or train it further")
@@ -74,7 +76,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         there, here = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
         raise ModelError(f"{folder / CARD}: vocab_size is {there}, but {TOKENIZER} has {here} tokens")
     try:
-        config = build(ModelConfig, card["model"], str(folder / CARD))
+        config = build_config(card["architecture"], card["model"], str(folder / CARD))
     except ConfigError as error:
         raise ModelError(str(error)) from None
     asked, held = config.fewest_parameters(tokenizer.vocab_size), sum(map(math.prod, shapes.values()))
@@ -82,8 +84,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         raise ModelError(
             f"{folder / WEIGHTS}: does not fit {CARD}: {held:,} numbers there, {_count(asked)} here at least"
         )
-    with Unfilled():
-        model = EncoderDecoder(config, tokenizer.vocab_size)
+    with SkipInitialization():
+        model = create_model(config, tokenizer.vocab_size)
     model.load_state_dict(read_weights(folder / WEIGHTS, model.state_dict(), card["precision"]))
     return SavedModel(model.to(device).eval(), tokenizer, card["facts"])
 
@@ -91,7 +93,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
 def read_weights(
     path: Path, expected: Mapping[str, torch.Tensor], precision: Precision = "float32"
 ) -> dict[str, torch.Tensor]:
-    """The weights in a safetensors file, which must be those expected, and finite."""
+    """Read the weights of a safetensors file; names and shapes must be as expected, and all values finite."""
     found = weight_shapes(path, precision)
     wanted = stored_shapes({name: tuple(x.shape) for name, x in expected.items()}, precision)
     if found != wanted:
@@ -106,7 +108,7 @@ def read_weights(
 
 
 def shrink_model(folder: Path, out: Path) -> None:
-    """Write the 8-bit form of a model folder, with what was said of it, as a new folder that is whole or not there."""
+    """Write a model folder with 8-bit weights, and a copy of its README, atomically as a new folder."""
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     saved = load_model(folder)

@@ -1,4 +1,4 @@
-"""Switching heads off, beside the model and not in it: the copy made here shares its weights."""
+"""Ablation of attention heads in a copy of the model that shares its weights."""
 
 import copy
 from collections import OrderedDict
@@ -15,24 +15,24 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def sharing_copy(model: M) -> M:
-    """The same weights in modules of their own, so that hooks on one do not see the other's forward passes."""
+    """A copy of the modules that shares the weights, so that hooks on one do not run for the other."""
     memo: dict[int, Any] = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     for module in model.modules():
-        memo[id(module._forward_hooks)] = OrderedDict()  # another thread may be watching the original just now
+        memo[id(module._forward_hooks)] = OrderedDict()  # another thread may have hooks on the original at this moment
     return copy.deepcopy(model, memo)
 
 
 @torch.no_grad()
 def without_heads(model: M, heads: Iterable[tuple[str, int]]) -> M:
-    """A sharing copy in which these heads (name of the attention, number of the head) add nothing.
+    """A sharing copy in which these heads (name of the attention module, index of the head) contribute nothing.
 
-    What a head found reaches the others through its columns of W^O; in the copy they are zero.
+    A head's output passes through its columns of W^O; in the copy these are zero.
     """
-    silenced = sharing_copy(model)
+    ablated = sharing_copy(model)
     for name, head in heads:
-        attention = silenced.get_submodule(name)
+        attention = ablated.get_submodule(name)
         assert isinstance(attention, SelfAttention | CrossAttention)
         weight = attention.out.weight.clone()
         weight[:, head * attention.d_v : (head + 1) * attention.d_v] = 0
         attention.out.weight = nn.Parameter(weight, requires_grad=False)
-    return silenced
+    return ablated

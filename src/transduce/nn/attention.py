@@ -1,7 +1,8 @@
-"""Attention: the one place where positions meet (section 3.2).
+"""Attention: the only place where positions interact (section 3.2).
 
-`attend` is one function with several engines and one truth. Every engine takes the queries, keys and values of all
-sentences of a batch laid end to end, and lets sentence b's queries look at sentence b's keys alone.
+`attend` is one function with several implementations ("engines"); `reference` is the definition. Every engine takes the
+queries, keys and values of all segments of a batch, packed, and lets the queries of segment b attend only to the keys
+of segment b.
 """
 
 import math
@@ -15,7 +16,7 @@ from transduce.nn import kernels
 from transduce.nn.segments import Segments
 
 _SHORT, _NARROW = 512, 128
-"""Segments and heads up to here go to the kernel for short ones."""
+"""Longest segments and widest heads for which the kernel for short segments is used."""
 
 Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool], Tensor]
 
@@ -31,9 +32,8 @@ def attend(
 ) -> Tensor:
     """softmax(QK^T / sqrt(d_k)) V within each segment.
 
-    With `causal`, place t sees places up to t, of a sentence that looks at itself: both sides have the same segments.
-
-    A query whose segment holds no key gets zeros.
+    With `causal`, position t attends to positions up to t; queries and keys then have the same segments. A query whose
+    segment has no keys gets zeros.
     """
     if engine == "auto":
         can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and max(q_NHK.shape[-1], v_MHK.shape[-1]) <= 256
@@ -54,15 +54,15 @@ def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segm
 
 
 def _reference(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """The definition, written out. The other engines must agree with it."""
+    """The definition, written out; the tests hold the other engines to it."""
     weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal)
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """torch's scaled dot-product attention on a padded grid: good where sentences have similar lengths."""
+    """torch's scaled dot-product attention on a padded grid: efficient if segments have similar lengths."""
     q_layout, k_layout = q_segments.layout, k_segments.layout
-    # Under the causal mask no token sees the empty cells behind its sentence, so they need no mask of their own.
+    # Under the causal mask no token attends to the empty cells after its segment, so they need no mask.
     mask = None if causal or k_layout.full else k_layout.real_BT[:, None, None, :]
     o_BHTK = F.scaled_dot_product_attention(
         q_layout.pad(q).transpose(1, 2),
@@ -75,7 +75,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
 
 
 def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """The flat run itself, by a kernel made for short segments (CUDA, half precision)."""
+    """The packed streams as they are, by a kernel for short segments (CUDA, half precision)."""
     length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)
@@ -85,11 +85,11 @@ def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """torch's variable-length flash attention, whose tiles are made for long segments."""
+    """torch's variable-length flash attention, which is faster for long segments."""
     from torch.nn.attention.varlen import varlen_attn
 
     d_k, d_v = q.shape[-1], v.shape[-1]
-    # The kernel wants one head width, a multiple of 8; zeros added to q and k change no product.
+    # The kernel needs one head width, a multiple of 8; zeros appended to q and k change no product.
     width = -(-max(d_k, d_v) // 8) * 8
     q, k, v = (x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
     o_NHK = varlen_attn(

@@ -1,4 +1,4 @@
-"""What a decoder layer remembers between steps, so that a step costs one token and not the whole prefix."""
+"""KV caches: the keys and values of a decoder layer, kept between steps so that a step computes only one token."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,41 +10,41 @@ from torch.nn import functional as F
 _BLOCK = 32
 
 
-class Cache(Protocol):
-    """The keys and values one decoder layer has seen, and attention over them for one new token in each row."""
+class KVCache(Protocol):
+    """The keys and values of one decoder layer, and attention over them for one new token in each row."""
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
-        """Remember the new tokens; each looks at itself and at what its row said before (R, H, K)."""
+        """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K)."""
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
-        """Each new token looks at the source of its row (R, H, K)."""
+        """Each new token attends to the source of its row (R, H, K)."""
 
 
 @dataclass
-class LayerCache:
-    """Keys and values in plain tensors, copied whenever search reorders its rows."""
+class TensorKVCache:
+    """A KV cache in plain tensors, which are copied when search reorders its rows."""
 
     self_k_RHTK: Tensor
-    """Of the tokens said so far; room for more than are there."""
+    """Keys of the tokens generated so far; the capacity grows in blocks."""
     self_v_RHTK: Tensor
     cross_k_BHSK: Tensor
-    """Of the source, once per sentence: the rows of a beam share them."""
+    """Keys of the source, once per sentence: the rows of a beam share them."""
     cross_v_BHSK: Tensor
     mask_B11S: Tensor
-    """True where the source has a token."""
+    """True at positions that hold a source token."""
     length: int = 0
-    """Tokens said so far."""
+    """Number of tokens generated so far."""
 
     @classmethod
-    def empty(cls, cross_k_BHSK: Tensor, cross_v_BHSK: Tensor, mask_B11S: Tensor) -> "LayerCache":
-        """A cache before the first token, one row a sentence."""
+    def empty(cls, cross_k_BHSK: Tensor, cross_v_BHSK: Tensor, mask_B11S: Tensor) -> "TensorKVCache":
+        """A cache before the first token, with one row per sentence."""
         B, H, _, K = cross_k_BHSK.shape
         empty_k = cross_k_BHSK.new_empty(B, H, 0, K)
         empty_v = cross_v_BHSK.new_empty(B, H, 0, cross_v_BHSK.shape[-1])
         return cls(empty_k, empty_v, cross_k_BHSK, cross_v_BHSK, mask_B11S)
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
-        """As in `Cache`."""
+        """See `KVCache`."""
         if self.length == self.self_k_RHTK.shape[2]:
             self.self_k_RHTK, self.self_v_RHTK = _grow(self.self_k_RHTK), _grow(self.self_v_RHTK)
         self.self_k_RHTK[:, :, self.length] = k_RHK
@@ -54,14 +54,14 @@ class LayerCache:
         return F.scaled_dot_product_attention(q_RHK[:, :, None], seen_k, seen_v)[:, :, 0]
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
-        """As in `Cache`; the rows of a sentence share its keys and values."""
+        """See `KVCache`; the rows of a sentence share its keys and values."""
         B, H, _, K = self.cross_k_BHSK.shape
         q_BHWK = q_RHK.view(B, -1, H, K).transpose(1, 2)
         o_BHWK = F.scaled_dot_product_attention(q_BHWK, self.cross_k_BHSK, self.cross_v_BHSK, attn_mask=self.mask_B11S)
         return o_BHWK.transpose(1, 2).flatten(0, 1)
 
     def reorder(self, index_BW: Tensor) -> None:
-        """Give sentence b the old rows index_BW[b]; sentences may leave but keep their order."""
+        """Give sentence b the old rows index_BW[b]; sentences may be removed, in order."""
         sentences, row_R = len(self.mask_B11S), index_BW.flatten()
         old_rows = len(self.self_k_RHTK) // sentences
         self.self_k_RHTK = self.self_k_RHTK.index_select(0, row_R)

@@ -1,45 +1,55 @@
-"""A function recorded as a CUDA graph."""
+"""CUDA graphs: a function's kernels are recorded once and then launched with one call."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 _SPARE = 0.02
-"""Share of the GPU's memory that the rehearsal leaves free, as the recording needs a little more than it."""
+"""Share of the GPU's memory that the warm-up run leaves free, as the recording needs a little more than it."""
+
+T = TypeVar("T")
 
 
-class Captured:
-    """Runs a function of tensors by replaying the kernels it launched: the CPU starts them all with one call.
+def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lambda: None) -> Callable[[], T]:
+    """Record the kernels that a function launches; returns a function that replays them.
 
-    Inputs must keep their shapes. The output is overwritten by the next call. `forget` lets go of what a call of the
-    function leaves behind.
+    The function runs twice: in a warm-up, which compiles kernels and shows whether memory suffices, and while it is
+    recorded. Every replay reads the same inputs and overwrites the same output. `after_warm_up` frees what the first
+    run leaves behind. The warm-up draws the same random numbers as the first replay.
     """
+    device = torch.device("cuda", torch.cuda.current_device())
+    spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream), torch.random.fork_rng([device]):
+        function()
+    torch.cuda.current_stream().wait_stream(stream)
+    del spare
+    after_warm_up()
+    graph = torch.cuda.CUDAGraph()
+    # Other threads (the one that makes batches, for example) continue to use the GPU during the recording.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        output = function()
+
+    def replay() -> T:
+        graph.replay()
+        return output
+
+    return replay
+
+
+class CapturedFunction:
+    """A function of tensors as a CUDA graph. Inputs must keep their shapes; each call overwrites the output."""
 
     def __init__(
-        self, function: Callable[[list[Tensor]], Tensor], inputs: list[Tensor], forget: Callable[[], None]
+        self, function: Callable[[list[Tensor]], Tensor], inputs: list[Tensor], after_warm_up: Callable[[], object]
     ) -> None:
         self._inputs = [x.clone() for x in inputs]
-        self._rehearse(function)
-        forget()
-        self._graph = torch.cuda.CUDAGraph()
-        # The thread that makes batches goes on talking to the GPU meanwhile.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            self._output = function(self._inputs)
+        self._replay = capture(lambda: function(self._inputs), after_warm_up)
 
     def __call__(self, inputs: list[Tensor]) -> Tensor:
         """The function of these inputs."""
         torch._foreach_copy_(self._inputs, inputs)
-        self._graph.replay()
-        return self._output
-
-    def _rehearse(self, function: Callable[[list[Tensor]], Tensor]) -> None:
-        """Run it once: kernels are compiled and libraries set up, and where memory is too small, this shows."""
-        device = self._inputs[0].device
-        spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), torch.random.fork_rng([device]):  # the first replay draws what this drew
-            function(self._inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        del spare
+        return self._replay()

@@ -1,4 +1,4 @@
-"""Embeddings (section 3.4): one matrix for source, target and the pre-softmax projection, scaled by sqrt(d_model)."""
+"""Embeddings (section 3.4): one matrix for source, target and the output projection, scaled by sqrt(d_model)."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from transduce.nn import kernels
 from transduce.nn.dropout import Dropout
-from transduce.nn.layers import Twice
+from transduce.nn.layers import Branches
 from transduce.nn.positions import Positions
 
 
@@ -17,14 +17,14 @@ class Embedding(nn.Module):
 
     def __init__(self, vocab_size: int, positions: Positions, d_model: int, dropout: float) -> None:
         super().__init__()
-        # Scaled by sqrt(d_model) below, tokens then start with unit variance, like the sinusoids beside them.
+        # After scaling by sqrt(d_model), token vectors start with unit variance, like the sinusoids added to them.
         self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
         self.positions = positions
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(d_model)
 
-    def forward(self, token_N: Tensor, position_N: Tensor) -> Twice:
-        """(N) tokens at (N) places to (N, D)."""
+    def forward(self, token_N: Tensor, position_N: Tensor) -> Branches:
+        """(N) tokens at (N) positions to (N, D)."""
         table_TD = self.positions.table_TD
         if kernels.fit(self.weight_VD) and not table_TD.requires_grad:
             from transduce.nn.kernels.embed import Embed
@@ -34,7 +34,3 @@ class Embedding(nn.Module):
         x_ND = F.embedding(token_N, self.weight_VD) * self.scale + self.positions(position_N)
         x_ND = self.dropout(x_ND).to(self.weight_VD.dtype)
         return x_ND, x_ND
-
-    def logits(self, hidden_MD: Tensor) -> Tensor:
-        """The pre-softmax projection: how well each word of the vocabulary would fit."""
-        return F.linear(hidden_MD, self.weight_VD)

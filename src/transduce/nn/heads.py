@@ -1,7 +1,7 @@
-"""Queries, keys and values are columns of one projection; here they are taken apart and their gradients put together.
+"""Splitting one projection into queries, keys and values, and joining their gradients without a copy.
 
-Autograd's own answer for a split is to copy the gradients of the parts into one matrix. An engine that writes them side
-by side in the first place (`empty_beside`) saves that pass over memory.
+Autograd's gradient of a split copies the gradients of the parts into one matrix. An attention engine that allocates
+them side by side in the first place (`empty_adjacent`) saves that pass over memory.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ def split_heads(joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tup
     return _SplitHeads.apply(joint_ND, num_heads, head_widths)  # type: ignore[no-untyped-call]
 
 
-def empty_beside(*parts_NHK: Tensor) -> list[Tensor]:
-    """Room for the gradient of each part: side by side in memory for neighbours that were split from one projection."""
+def empty_adjacent(*parts_NHK: Tensor) -> list[Tensor]:
+    """Uninitialised gradients of the parts; parts that were split from one projection are adjacent in memory."""
     room: list[Tensor] = []
     neighbours: list[Tensor] = []
     for part, following in zip(parts_NHK, [*parts_NHK[1:], None], strict=True):

@@ -1,4 +1,4 @@
-"""Linear layers: how they start, and a form with a leaner gradient for a GPU."""
+"""Linear layers: their initialisation, and a fused form for a GPU."""
 
 from functools import cache
 from typing import Any
@@ -11,22 +11,20 @@ from transduce.nn import kernels
 
 
 class Linear(nn.Linear):
-    """x W^T + b, and max(0, x W^T + b) where asked."""
+    """x W^T + b, optionally followed by max(0, ·)."""
 
-    def forward(self, x_ND: Tensor, relu: bool = False) -> Tensor:
-        """(N, width in) to (N, width out)."""
+    def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
+        """(N, width in) to (N, width out); with `bias=False`, b is left to the caller."""
+        if not bias:
+            return F.linear(x_ND, self.weight)
         if kernels.fit(x_ND) and self.weight.dtype == x_ND.dtype:
             return _FusedLinear.apply(x_ND, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         y_ND = F.linear(x_ND, self.weight, self.bias)
         return y_ND.relu_() if relu else y_ND
 
-    def without_bias(self, x_ND: Tensor) -> Tensor:
-        """x W^T, for callers who add the bias themselves."""
-        return F.linear(x_ND, self.weight)
-
 
 def projections(width_in: int, widths_out: list[int]) -> Linear:
-    """One linear layer for several projections, each initialised as if it stood alone (Xavier, zero bias)."""
+    """One linear layer for several projections, each initialised separately (Xavier, zero bias)."""
     linear = Linear(width_in, sum(widths_out))
     for part in torch.split(linear.weight.detach(), widths_out):
         nn.init.xavier_uniform_(part)
@@ -35,11 +33,11 @@ def projections(width_in: int, widths_out: list[int]) -> Linear:
 
 
 @torch.no_grad()
-def calm_residuals(stack: nn.ModuleList, sublayers: int) -> None:
-    """Scale down what each sub-layer adds to the residual stream by the square root of how many there are.
+def scale_residual_outputs(stack: nn.ModuleList, sublayers: int) -> None:
+    """Scale the initial output projection of every sub-layer by 1 / sqrt(number of sub-layers in the stack).
 
-    All of them together then start no louder than what they are added to. With plain Xavier the post-norm base model
-    learns too, but needs half as many steps again for the same loss (docs/log.md).
+    The sum of all sub-layer outputs then starts with the variance of the residual stream. With plain Xavier, the
+    post-norm base model needs 1.5 times as many steps to reach the same loss (docs/log.md).
     """
     for name, parameter in stack.named_parameters():
         if name.endswith(("out.weight", "outer.weight")):
@@ -48,11 +46,11 @@ def calm_residuals(stack: nn.ModuleList, sublayers: int) -> None:
 
 @cache
 def _ones(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.ones(8, length, dtype=dtype, device=device)  # one row would do; matrix products want eight
+    return torch.ones(8, length, dtype=dtype, device=device)  # one row suffices, but matrix products are tiled by eight
 
 
 class _FusedLinear(torch.autograd.Function):
-    """The bias and max(0, .) ride on the matrix product."""
+    """Bias and max(0, ·) are fused into the matrix product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:

@@ -1,64 +1,87 @@
-"""Label-smoothed cross-entropy over the vocabulary (section 5.4), joined with the projection that feeds it.
+"""Label-smoothed cross-entropy over the vocabulary (section 5.4), fused with the output projection.
 
-The logits of a whole batch would be its largest tensor by far. Here they exist for some rows at a time: forward
-computes their loss and, while they are there, their gradients. Only where a kernel replaces half-precision logits by
-their gradients in place may those rows be a whole batch.
+The logits of a whole batch would be its largest tensor by far. `chunked` computes them for some rows at a time, and
+while they exist also their gradients. Only if a kernel replaces half-precision logits by their gradients in place may
+those rows be a whole batch.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.nn import kernels
 from transduce.text.tokenizer import PAD
 
-_NEAR_A_CACHE, _FILL_A_GPU, _IN_PLACE = 1 << 22, 1 << 28, 1 << 30
-"""Logits at once: on a CPU, on a GPU in float32, and on a GPU by the kernel that needs no room beside them."""
+_CPU_CHUNK, _GPU_CHUNK, _IN_PLACE_CHUNK = 1 << 22, 1 << 28, 1 << 30
+"""Logits computed at once: on a CPU (about a cache), on a GPU in float32, and on a GPU by the in-place kernel."""
+
+Terms = Callable[..., tuple[Tensor, Sequence[Tensor]]]
+"""Logits of each hidden tensor, and labels, to the sums of a chunk and the gradient of each logits tensor."""
 
 
 def smoothed_cross_entropy(
-    hidden_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor, smoothing: float
+    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss and the plain negative log-likelihood, each summed over the labels that are not PAD.
+    """The loss and the negative log-likelihood without smoothing, each summed over the labels that are not PAD.
 
-    The target distribution is (1 - smoothing) on the label plus smoothing / V on every word, the label too. The loss
-    equals F.cross_entropy(hidden_MD @ embedding_VD.T, labels_M, ignore_index=PAD, label_smoothing=smoothing,
+    The target distribution is (1 - smoothing) on the label plus smoothing / V on every token, the label included. The
+    loss equals F.cross_entropy(hidden_LD @ weight_VD.T, labels_L, ignore_index=PAD, label_smoothing=smoothing,
     reduction="sum"), whose logits would exist all at once.
     """
     wants_grad = torch.is_grad_enabled()
-    loss, nll = _SmoothedCrossEntropy.apply(hidden_MD, embedding_VD, labels_M, smoothing, wants_grad)  # type: ignore[no-untyped-call]
+    loss, nll = _SmoothedCrossEntropy.apply(hidden_LD, weight_VD, labels_L, smoothing, wants_grad)  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+def chunked(
+    hiddens_LD: Sequence[Tensor],
+    weight_VD: Tensor,
+    labels_L: Tensor,
+    rows: int,
+    terms: Terms,
+    *,
+    project: Callable[[Tensor, Tensor], Tensor] = F.linear,
+    wants_grad: bool = True,
+) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    """Apply `terms` to the logits of `rows` rows at a time; the sums, and the gradients of hiddens and weight."""
+    grads_LD = [torch.empty_like(hidden_LD) for hidden_LD in hiddens_LD]
+    grad_weight_VD: Tensor | None = None
+    sums = torch.zeros((), device=weight_VD.device)
+    for start in range(0, len(labels_L), rows):
+        part = slice(start, start + rows)
+        logits = [project(hidden_LD[part], weight_VD) for hidden_LD in hiddens_LD]
+        chunk_sums, grads = terms(*logits, labels_L[part])
+        sums = sums + chunk_sums
+        for hidden_LD, grad_LD, grad in zip(hiddens_LD, grads_LD, grads if wants_grad else (), strict=wants_grad):
+            torch.mm(grad, weight_VD, out=grad_LD[part])
+            if grad_weight_VD is None:
+                grad_weight_VD = grad.T @ hidden_LD[part]
+            else:
+                grad_weight_VD += grad.T @ hidden_LD[part]
+    return sums, grads_LD, grad_weight_VD
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_MD: Tensor, weight_VD: Tensor, labels_M: Tensor, smoothing: float, wants_grad: bool
+        ctx: Any, hidden_LD: Tensor, weight_VD: Tensor, labels_L: Tensor, smoothing: float, wants_grad: bool
     ) -> Any:
-        (M, _), V = hidden_MD.shape, len(weight_VD)
-        if kernels.fit(hidden_MD):
-            terms, at_once = _fused_terms, _IN_PLACE
+        if kernels.fit(hidden_LD):
+            function, at_once = _fused_terms, _IN_PLACE_CHUNK
         else:
-            terms, at_once = _terms, _NEAR_A_CACHE if hidden_MD.device.type == "cpu" else _FILL_A_GPU
-        grad_hidden_MD = torch.empty_like(hidden_MD)
-        grad_weight_VD: Tensor | None = None
-        sums = torch.zeros(2, device=hidden_MD.device)
-        chunks = -(-M * V // at_once)
-        rows = -(-M // max(1, chunks))
-        for start in range(0, M, rows):
-            part = slice(start, start + rows)
-            logits = torch.mm(hidden_MD[part], weight_VD.T, out=_empty_rows(hidden_MD, len(labels_M[part]), V))
-            chunk_sums, grad = terms(logits, labels_M[part], smoothing)
-            sums += chunk_sums
-            if wants_grad:
-                torch.mm(grad, weight_VD, out=grad_hidden_MD[part])
-                if grad_weight_VD is None:
-                    grad_weight_VD = grad.T @ hidden_MD[part]
-                else:
-                    grad_weight_VD += grad.T @ hidden_MD[part]
+            function, at_once = _terms, _CPU_CHUNK if hidden_LD.device.type == "cpu" else _GPU_CHUNK
+        L = len(labels_L)
+        rows = -(-L // max(1, -(-L * len(weight_VD) // at_once)))
+        terms = partial(function, smoothing=smoothing)
+        sums, (grad_hidden_LD,), grad_weight_VD = chunked(
+            [hidden_LD], weight_VD, labels_L, rows, terms, project=_aligned_logits, wants_grad=wants_grad
+        )
         loss, nll = sums.unbind()
-        ctx.save_for_backward(grad_hidden_MD, grad_weight_VD)
+        ctx.save_for_backward(grad_hidden_LD, grad_weight_VD)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -68,16 +91,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return *torch._foreach_mul(grads, grad_loss.to(grads[0].dtype)), None, None, None
 
 
-def _empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
-    """Room for logits whose rows begin at round addresses, which matrix products and kernels want."""
-    return like.new_empty(rows, -(-width // 64) * 64)[:, :width]
+def _aligned_logits(hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
+    """The logits, with rows padded to aligned addresses, which matrix products and kernels need to be fast."""
+    V = len(weight_VD)
+    room = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
+    return torch.mm(hidden_LD, weight_VD.T, out=room)
 
 
-def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Sequence[Tensor]]:
     """Sums of loss and negative log-likelihood, and d loss / d logits = softmax(logits) - target distribution."""
     wide, label = logits.to(torch.promote_types(logits.dtype, torch.float32)), labels[:, None]
     probabilities = wide.softmax(dim=1)
-    # log sum exp, from the largest term: softmax has a fast kernel on every CPU, logsumexp has not
+    # log sum exp, from the largest term: softmax has a fast kernel on every CPU, logsumexp does not.
     normaliser = wide.amax(dim=1, keepdim=True) - probabilities.amax(dim=1, keepdim=True).log()
     label_nll = normaliser - wide.gather(1, label)
     mean_nll = normaliser - wide.mean(dim=1, keepdim=True)
@@ -85,11 +110,12 @@ def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Te
     grad = probabilities.sub_(smoothing / logits.shape[1])
     grad.scatter_add_(1, label, torch.full_like(normaliser, smoothing - 1))
     counts = label != PAD
-    return (both * counts).sum(dim=0), grad.mul_(counts).to(logits.dtype)
+    return (both * counts).sum(dim=0), [grad.mul_(counts).to(logits.dtype)]
 
 
-def _fused_terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same in one pass over half-precision logits."""
+def _fused_terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Sequence[Tensor]]:
+    """`_terms` in one pass over half-precision logits."""
     from transduce.nn.kernels.cross_entropy import smoothed_terms
 
-    return smoothed_terms(logits, labels, smoothing, PAD)
+    sums, grad = smoothed_terms(logits, labels, smoothing, PAD)
+    return sums, [grad]

@@ -1,21 +1,20 @@
-"""Multi-head attention (section 3.2.2): h attentions side by side, each on its own projection of the input.
+"""Multi-head attention (section 3.2.2): h attention functions in parallel, each on its own projection of the input.
 
 Projections that read the same input are one matrix product: queries, keys and values of self-attention, keys and
-values of cross-attention. The projection W^O of all heads back to d_model is `out`; the residual connection around
-the attention applies it (`block.Residual`).
+values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
 from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
-from transduce.nn.cache import Cache
+from transduce.nn.cache import KVCache
 from transduce.nn.heads import split_heads
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
 
 
 class SelfAttention(nn.Module):
-    """Every token of a sentence looks at the tokens of the same sentence; with `causal`, not ahead."""
+    """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, *, causal: bool) -> None:
         super().__init__()
@@ -24,18 +23,18 @@ class SelfAttention(nn.Module):
         self.out = projections(num_heads * d_v, [d_model])
         self.engine = "auto"
 
-    def forward(self, x_ND: Tensor, segments: Segments) -> Tensor:
-        """(N, D) to the heads' findings side by side (N, H K)."""
+    def forward(self, x_ND: Tensor, segments: Segments, *, bias: bool = True) -> Tensor:
+        """(N, D) to (N, D); with `bias=False`, the bias of W^O is left to the caller (`layers.Residual`)."""
         q_NHK, k_NHK, v_NHK = self._project(x_ND)
         o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine)
-        return o_NHK.flatten(1)
+        return self.out(o_NHK.flatten(1), bias=bias)
 
-    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
-        """One new token for each row, which sees itself and what the cache remembers."""
-        return cache.attend_self(*self._project(x_RD)).flatten(1)
+    def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
+        """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
+        return self.out(cache.attend_self(*self._project(x_RD)).flatten(1), bias=bias)
 
     def weights(self, x_ND: Tensor, segments: Segments) -> Tensor:
-        """What `forward` looks at, as (B, H, T, T)."""
+        """The attention weights of `forward`, as (B, H, T, T)."""
         q_NHK, k_NHK, _ = self._project(x_ND)
         return attention_weights(q_NHK, k_NHK, segments, segments, self.causal)
 
@@ -45,7 +44,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Every token of a target sentence looks at the encoded tokens of its source sentence."""
+    """Every token of a target segment attends to the encoder's output for the source segment of the same number."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int) -> None:
         super().__init__()
@@ -55,23 +54,25 @@ class CrossAttention(nn.Module):
         self.out = projections(num_heads * d_v, [d_model])
         self.engine = "auto"
 
-    def forward(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
-        """(M, D) tokens and (N, D) memory to the heads' findings side by side (M, H K)."""
+    def forward(
+        self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments, *, bias: bool = True
+    ) -> Tensor:
+        """(M, D) tokens and (N, D) encoder output to (M, D); `bias` as in `SelfAttention.forward`."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
         o_MHK = attend(self._queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
-        return o_MHK.flatten(1)
+        return self.out(o_MHK.flatten(1), bias=bias)
 
-    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
-        """One new token for each row."""
-        return cache.attend_cross(self._queries(x_RD)).flatten(1)
+    def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
+        """`forward` for one new token per row."""
+        return self.out(cache.attend_cross(self._queries(x_RD)).flatten(1), bias=bias)
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
-        """What `forward` looks at, as (B, H, T, S)."""
+        """The attention weights of `forward`, as (B, H, T, S)."""
         k_NHK, _ = self.project_memory(memory_ND)
         return attention_weights(self._queries(x_MD), k_NHK, segments, memory_segments, False)
 
     def project_memory(self, memory_ND: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoded source."""
+        """Keys and values of the encoder's output."""
         k_NHK, v_NHK = split_heads(self.kv(memory_ND), self.num_heads, [self.d_k, self.d_v])
         return k_NHK, v_NHK
 

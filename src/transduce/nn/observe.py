@@ -1,4 +1,4 @@
-"""Looking inside: what goes on in a forward pass, without a trace of it in the model's code."""
+"""Recording attention weights and hidden states of a forward pass with hooks, outside the model's code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,13 +6,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transduce.nn.layers import Twice
+from transduce.nn.layers import Branches
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 
 
 @contextmanager
 def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Forward passes made inside fill the dictionary: module name to weights (B, H, T, S)."""
+    """Forward passes inside fill the dictionary: module name to attention weights (B, H, T, S)."""
     seen: dict[str, Tensor] = {}
 
     def watch(name: str, module: SelfAttention | CrossAttention) -> Any:
@@ -35,10 +35,10 @@ def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def observe_layers(stack: nn.ModuleList) -> Iterator[list[Tensor]]:
-    """Forward passes made inside fill the list with the vectors (N, D) that leave each layer, lowest first."""
+    """Forward passes inside fill the list with the output (N, D) of each layer, lowest first."""
     seen: list[Tensor] = []
 
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Twice) -> None:
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Branches) -> None:
         seen.append(output[0])
 
     handles = [layer.register_forward_hook(hook) for layer in stack]

@@ -1,10 +1,11 @@
-"""Positional encoding (section 3.5): where a token stands, added to what it is."""
+"""Positional encoding (section 3.5), added to the token embeddings."""
 
 import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.errors import ConfigError
 
@@ -20,7 +21,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class Positions(nn.Module):
-    """A table of position vectors: the paper's sinusoids, or learnt ones (Table 3, row E)."""
+    """A table of position vectors: the paper's sinusoids, or learned ones (Table 3, row E)."""
 
     table_TD: Tensor
 
@@ -32,14 +33,15 @@ class Positions(nn.Module):
             self.register_buffer("table_TD", sinusoids(max_positions, d_model), persistent=False)
 
     def forward(self, position_N: Tensor) -> Tensor:
-        """The vectors of these places."""
-        return self.table_TD[position_N]
+        """The vectors of these positions."""
+        # The gradient of an index sums with atomics, in any order; that of F.embedding is deterministic on a CPU.
+        return F.embedding(position_N, self.table_TD)
 
     def require(self, length: int) -> None:
-        """Make sure that the table reaches so far: sinusoids grow, a learnt table cannot."""
+        """Make sure that the table has this many positions: sinusoids grow, a learned table cannot."""
         reach, d_model = self.table_TD.shape
         if length <= reach:
             return
         if isinstance(self.table_TD, nn.Parameter):
-            raise ConfigError(f"a text of {length} tokens is beyond the {reach} learnt positions (model.max_positions)")
+            raise ConfigError(f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)")
         self.table_TD = sinusoids(max(length, 2 * reach), d_model).to(self.table_TD)

@@ -1,40 +1,30 @@
-"""R-Drop (Liang et al., 2021): two passes under different dropout should predict the same words."""
+"""R-Drop (Liang et al., 2021): two passes with different dropout should predict the same distributions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from transduce.nn.loss import chunked
 from transduce.text.tokenizer import PAD
 
-_NEAR_A_CACHE, _FILL_A_GPU = 1 << 22, 1 << 26
-"""Logits of one pass at once: on a CPU, and on a GPU."""
+_CPU_CHUNK, _GPU_CHUNK = 1 << 22, 1 << 26
+"""Logits of one pass computed at once, on a CPU and on a GPU."""
 
 
-def disagreement(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
-    """KL(p || q) + KL(q || p) of the words that two passes predict, summed over the labels that are not PAD."""
-    divergence: Tensor = _Disagreement.apply(first_MD, second_MD, embedding_VD, labels_M)  # type: ignore[no-untyped-call]
+def symmetric_kl(first_LD: Tensor, second_LD: Tensor, labels_L: Tensor, weight_VD: Tensor) -> Tensor:
+    """KL(p || q) + KL(q || p) of the distributions of two passes, summed over the labels that are not PAD."""
+    divergence: Tensor = _SymmetricKL.apply(first_LD, second_LD, weight_VD, labels_L)  # type: ignore[no-untyped-call]
     return divergence
 
 
-class _Disagreement(torch.autograd.Function):
-    """As in `loss.py`, logits exist for some rows at a time, and forward computes gradients while they are there."""
-
+class _SymmetricKL(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, first_MD: Tensor, second_MD: Tensor, weight_VD: Tensor, labels_M: Tensor) -> Tensor:
-        total = torch.zeros((), device=first_MD.device)
-        grads = [torch.empty_like(first_MD), torch.empty_like(second_MD)]
-        grad_weight_VD = torch.zeros_like(weight_VD)
-        at_once = _NEAR_A_CACHE if first_MD.device.type == "cpu" else _FILL_A_GPU
+    def forward(ctx: Any, first_LD: Tensor, second_LD: Tensor, weight_VD: Tensor, labels_L: Tensor) -> Tensor:
+        at_once = _CPU_CHUNK if first_LD.device.type == "cpu" else _GPU_CHUNK
         rows = max(1, at_once // len(weight_VD))
-        for start in range(0, len(labels_M), rows):
-            part = slice(start, start + rows)
-            hidden = first_MD[part], second_MD[part]
-            divergence, logit_grads = _terms(hidden[0] @ weight_VD.T, hidden[1] @ weight_VD.T, labels_M[part])
-            total += divergence
-            for h, grad_MD, grad in zip(hidden, grads, logit_grads, strict=True):
-                torch.mm(grad, weight_VD, out=grad_MD[part])
-                grad_weight_VD += grad.T @ h
+        total, grads, grad_weight_VD = chunked([first_LD, second_LD], weight_VD, labels_L, rows, _terms)
         ctx.save_for_backward(*grads, grad_weight_VD)
         return total
 
@@ -44,7 +34,7 @@ class _Disagreement(torch.autograd.Function):
         return *torch._foreach_mul(grads, grad_divergence.to(grads[0].dtype)), None
 
 
-def _terms(first: Tensor, second: Tensor, labels: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+def _terms(first: Tensor, second: Tensor, labels: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
     """The sum of the divergences (p - q)(log p - log q), and its gradients for both logits."""
     wide = torch.promote_types(first.dtype, torch.float32)
     log_p, log_q = (logits.to(wide).log_softmax(dim=1) for logits in (first, second))
@@ -53,4 +43,4 @@ def _terms(first: Tensor, second: Tensor, labels: Tensor) -> tuple[Tensor, tuple
     p_to_q, q_to_p = (p * gap).sum(dim=1, keepdim=True), -(q * gap).sum(dim=1, keepdim=True)
     grad_p = (p * (gap - p_to_q) + p - q) * counts
     grad_q = (q * (-gap - q_to_p) + q - p) * counts
-    return ((p_to_q + q_to_p) * counts).sum(), (grad_p.to(first.dtype), grad_q.to(first.dtype))
+    return ((p_to_q + q_to_p) * counts).sum(), [grad_p.to(first.dtype), grad_q.to(first.dtype)]

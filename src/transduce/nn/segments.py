@@ -1,4 +1,4 @@
-"""Where the sentences of a packed batch begin and end."""
+"""Segments: the boundaries of the sequences in a packed batch."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,25 +9,25 @@ import torch
 from torch import Tensor
 
 TILE = 64
-"""Tokens of a side that one program of the attention kernel holds at once."""
+"""Tokens of each stream that one program of the attention kernel holds at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Sentence b owns tokens offsets[b]:offsets[b+1] of a flat run; every token belongs to one."""
+    """Segment b owns tokens offsets[b]:offsets[b+1] of a packed stream; every token belongs to one segment."""
 
     offsets_B1: Tensor
-    """Whole numbers (int32), rising from 0 to the number of tokens."""
+    """int32, non-decreasing from 0 to the number of tokens."""
     longest: int
-    """No segment has more tokens than this."""
+    """Upper bound on the length of a segment."""
     tokens: int
-    """All segments together."""
+    """Tokens of all segments together."""
     groups_G1: Tensor | None = None
-    """Group g is the segments groups[g]:groups[g+1], which share a tile; the same tensor on both sides of a batch."""
+    """Group g is the segments groups[g]:groups[g+1], which share a tile; the same in all streams of a batch."""
 
     @classmethod
     def of_lengths(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Segments":
-        """Segments of these lengths, one after the other."""
+        """Consecutive segments of these lengths."""
         offsets = torch.tensor([0, *lengths], dtype=torch.int64).cumsum(0)
         return cls(offsets.to(torch.int32).to(device), max(lengths, default=0), sum(lengths))
 
@@ -36,69 +36,70 @@ class Segments:
 
     @cached_property
     def lengths_B(self) -> Tensor:
-        """Tokens of each segment."""
+        """The length of each segment."""
         return self.offsets_B1.diff()
 
     @cached_property
     def layout(self) -> "PaddedLayout":
-        """Where each token would stand in a padded batch."""
+        """The place of each token in a padded (B, T) grid."""
         return PaddedLayout(self)
 
     @cached_property
     def segment_N(self) -> Tensor:
-        """The number of each token's segment."""
+        """The index of the segment that each token belongs to."""
         token_N = torch.arange(self.tokens, device=self.offsets_B1.device, dtype=torch.int32)
         return torch.searchsorted(self.offsets_B1, token_N, right=True, out_int32=True) - 1
 
     @cached_property
     def position_N(self) -> Tensor:
-        """The place of each token within its own sentence, from 0."""
+        """The position of each token in its segment, from 0."""
         token_N = torch.arange(self.tokens, device=self.offsets_B1.device, dtype=torch.int32)
         return token_N - self.offsets_B1[self.segment_N]
 
     @cached_property
     def singles(self) -> Tensor:
-        """Groups of one segment each."""
+        """The group boundaries if every group is one segment."""
         return torch.arange(len(self) + 1, device=self.offsets_B1.device, dtype=torch.int32)
 
 
 def most_groups(tokens: int) -> int:
-    """No batch with so many tokens on each side has more groups: two neighbours always overfill a tile."""
+    """Upper bound on the number of groups: any two adjacent groups exceed one tile."""
     return 2 * (2 * tokens // (TILE + 1)) + 1
 
 
-def group_segments(src_offsets: Sequence[int], tgt_offsets: Sequence[int]) -> list[int]:
-    """Where groups begin and end: as many neighbouring segments as fit one tile on both sides, at least one."""
-    groups, segments = [0], len(src_offsets) - 1
+def group_segments(offsets_of_streams: Sequence[Sequence[int]]) -> list[int]:
+    """Group boundaries: each group has as many adjacent segments as fit one tile in every stream, at least one."""
+    groups, segments = [0], len(offsets_of_streams[0]) - 1
     while groups[-1] < segments:
         first = groups[-1]
-        fitting = min(
-            bisect_right(offsets, offsets[first] + TILE, lo=first) - 1 for offsets in (src_offsets, tgt_offsets)
-        )
+        fitting = min(bisect_right(offsets, offsets[first] + TILE, lo=first) - 1 for offsets in offsets_of_streams)
         groups.append(max(fitting, first + 1))
     return groups
 
 
-def pack_tokens(sentences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Segments]:
-    """Sentences of token ids laid end to end, and where each stands."""
-    tokens_N = torch.tensor([token for sentence in sentences for token in sentence], device=device)
-    return tokens_N, Segments.of_lengths([len(sentence) for sentence in sentences], device)
+def pack_tokens(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Segments]:
+    """Pack sequences of token ids into one stream; returns the tokens and their segments."""
+    tokens_N = torch.tensor([token for sequence in sequences for token in sequence], device=device)
+    return tokens_N, Segments.of_lengths([len(sequence) for sequence in sequences], device)
 
 
 class PaddedLayout:
-    """The two ways between a flat run of N tokens and a (sentence, place) grid with room for the longest."""
+    """Conversion between a packed stream of N tokens and a padded (segment, position) grid.
+
+    Indices are computed from the offsets, without a synchronisation, so that a CUDA graph can record it.
+    """
 
     def __init__(self, segments: Segments) -> None:
-        place_1T = torch.arange(segments.longest, device=segments.offsets_B1.device)[None]
+        position_1T = torch.arange(segments.longest, device=segments.offsets_B1.device)[None]
         self.shape = (len(segments), segments.longest)
-        self.real_BT = place_1T < segments.lengths_B[:, None]
-        """True where a token stands."""
-        self.cell_of_token_N = self.real_BT.flatten().nonzero().flatten()
-        self.full = len(self.cell_of_token_N) == self.real_BT.numel()
-        """No cell is empty: packed and padded are the same run of numbers."""
+        self.real_BT = position_1T < segments.lengths_B[:, None]
+        """True at cells that hold a token."""
+        self.cell_of_token_N = segments.segment_N.long() * segments.longest + segments.position_N
+        self.full = segments.tokens == self.real_BT.numel()
+        """Whether no cell is empty: packed and padded are then the same memory."""
 
     def pad(self, x_NHK: Tensor) -> Tensor:
-        """(N, H, K) to (B, T, H, K), with zeros where no token stands."""
+        """(N, H, K) to (B, T, H, K), with zeros in empty cells."""
         if not self.full:
             x_NHK = _Pad.apply(x_NHK, self.cell_of_token_N, self.real_BT.numel())  # type: ignore[no-untyped-call]
         return x_NHK.view(*self.shape, *x_NHK.shape[1:])
@@ -109,8 +110,8 @@ class PaddedLayout:
         return x if self.full else _Unpad.apply(x, self.cell_of_token_N)  # type: ignore[no-untyped-call]
 
 
-# Each of these two is the other's gradient. Autograd's own answer for a gather is a scattered addition, which is
-# many times slower on a CPU; as every token has one cell, nothing has to be added.
+# Each of these two is the other's gradient. Autograd's gradient of a gather is a scattered addition, which is many
+# times slower on a CPU; as every token has its own cell, nothing has to be added.
 
 
 class _Pad(torch.autograd.Function):

@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import load_file
 
 from transduce.disk import damaged_file, flush, whole_folder, write_manifest
+from transduce.distributed.sharded import spread, whole
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.models.saved import read_weights, save_model, save_tensors
 from transduce.text.tokenizer import Tokenizer
-from transduce.distributed.sharded import spread, whole
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -48,7 +48,7 @@ class Progress:
 
 def save_checkpoint(
     checkpoints: Path,
-    model: EncoderDecoder,
+    model: Model,
     moments: dict[str, torch.Tensor],
     tokenizer: Tokenizer,
     progress: Progress,
@@ -75,7 +75,7 @@ def begin_moments(optimizer: torch.optim.Optimizer) -> None:
                 optimizer.state[weight] = {"step": step, **{name: torch.zeros_like(weight) for name in MOMENTS}}
 
 
-def adam_moments(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def adam_moments(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """Adam's moments by the names of the weights; of a sharded model, put together from all processes."""
     return {
         f"{key}.{name}": whole(optimizer.state[parameter][key])
@@ -84,7 +84,7 @@ def adam_moments(model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def load_checkpoint(folder: Path, model: EncoderDecoder, optimizer: torch.optim.Optimizer) -> Progress:
+def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:
     """Put a run back to where the checkpoint left it."""
     before = model.state_dict()
     weights = read_weights(folder / WEIGHTS, before)

@@ -1,4 +1,4 @@
-"""A recipe: every setting of a run. A preset gives the sizes, a TOML file, flags and `--set` lay theirs over it."""
+"""A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the ones before."""
 
 from dataclasses import dataclass, field
 from importlib import resources
@@ -8,8 +8,11 @@ from typing import Any, Literal
 from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.models.model import ModelConfig
+from transduce.models.registry import config_class
 from transduce.search.options import SearchConfig
+from transduce.tasks.registry import TASKS
 from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
@@ -17,56 +20,56 @@ DEFAULT_PRESET = "small"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Section 5 of the paper, and what it leaves open."""
+    """Training (section 5): schedule, optimizer, regularisation, checkpoints."""
 
     steps: int = 100_000
-    """Updates of the weights."""
+    """Number of updates of the weights."""
     batch_tokens: int | Literal["auto"] = 25_000
-    """Source tokens, and target tokens, of one batch at most; auto is the most that fits the GPU's memory."""
+    """Upper bound on the source tokens and the target tokens of a batch; auto is the most that fits in GPU memory."""
     accumulate: int = 1
-    """Batches whose gradients are added up for one update."""
+    """Gradient accumulation: number of batches per update."""
     warmup: int = 4000
-    """Steps in which the learning rate rises."""
+    """Number of steps in which the learning rate rises (warmup_steps)."""
     learning_rate_scale: float = 1.0
-    """Factor on the paper's schedule, which sets the rate itself by step and width."""
+    """Factor on the learning rate of the paper's schedule, which depends on step and width."""
     cooldown: int = 0
-    """Last steps (at most all), in which the learning rate falls to nothing; 0 ends on the paper's schedule."""
+    """Number of last steps in which the learning rate decays linearly to zero; 0 keeps the paper's schedule."""
     beta1: float = 0.9
-    """Adam's."""
+    """Adam's beta1: decay of the first moment."""
     beta2: float = 0.98
-    """Adam's."""
+    """Adam's beta2: decay of the second moment."""
     epsilon: float = 1e-9
-    """Adam's."""
+    """Adam's epsilon, added to the root of the second moment."""
     label_smoothing: float = 0.1
-    """epsilon_ls, spread evenly over the vocabulary."""
+    """epsilon_ls: probability mass spread evenly over the vocabulary."""
     clip_norm: float = 0.0
-    """Scale gradients down to this norm; 0 leaves them alone, as the paper does."""
+    """Gradient clipping: largest norm of the gradients; 0 disables it, as in the paper."""
     r_drop: float = 0.0
-    """Weight of R-Drop: each batch is passed twice under different dropout, and the two should agree (its paper: 5)."""
+    """Weight of the R-Drop loss between two passes with different dropout; 0 disables it (its paper: 5)."""
     bpe_dropout: float = 0.0
-    """Chance that a merge of the tokeniser is skipped, drawn anew each time a pair is seen."""
+    """BPE-dropout: probability that a merge of the tokenizer is skipped, drawn anew in every epoch."""
     seed: int = 1
-    """Of weights, dropout and the order of batches."""
+    """Random seed of initial weights, dropout and the order of batches."""
     start_from: str | None = None
-    """A run or model folder whose weights and vocabulary training starts from (fine-tuning); the sizes must agree."""
+    """Fine-tuning: run or model folder whose weights and vocabulary training starts from; the sizes must be equal."""
     log_every: int = 50
-    """Steps between lines of metrics."""
+    """Number of steps between lines of metrics."""
     valid_sentences: int = 500
-    """Validation pairs translated for BLEU, from the first on; 0 for none. The loss takes all but the overlong."""
+    """Number of validation pairs, from the first on, that are translated for BLEU; the loss uses all of them."""
     samples: int = 5
-    """Translations among them that the report shows; 0 keeps the text of the validation set out of the run's folder."""
+    """Number of those translations that the report shows; 0 keeps validation text out of the run's folder."""
     save_every: int = 1000
-    """Steps between checkpoints; each is validated first."""
+    """Number of steps between checkpoints, each of which is validated."""
     keep: int = 5
-    """Checkpoints kept: so many of the last, and the best."""
+    """Number of last checkpoints to keep; the best one is kept as well."""
     average: int = 5
-    """The finished model is the mean of so many last checkpoints (section 6.1)."""
+    """Checkpoint averaging: the finished model is the mean of this many last checkpoints (section 6.1)."""
     shard: bool = False
-    """Spread the model over the processes (FSDP2): for one that a single GPU does not hold. Started by torchrun."""
+    """Shard the model over the processes of torchrun (FSDP2), if it does not fit on one GPU."""
     device: str = "auto"
-    """Where to compute: auto (a GPU where there is one), cpu, cuda, cuda:1 ..."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1 ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of matrix products; auto is bfloat16 on a GPU that has it. Weights are float32 always."""
+    """Precision of matrix products; auto is bfloat16 on GPUs that support it. Weights are always float32."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "accumulate", "warmup", "log_every", "save_every"):
@@ -87,21 +90,24 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides what a run becomes."""
+    """All settings of a run."""
 
+    task: str = "translate"
+    """Name of the task in the table of tasks (tasks/registry.py)."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=EncoderDecoderConfig, metadata={"variant": config_class})
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def __post_init__(self) -> None:
+        require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
 
 
-# Settings that may change when a run is resumed: they decide what is shown and kept, and how long is learnt, not how.
-# Training text may move to other files, of which a run knows the content.
+# Settings that may change when a run is resumed: they decide how long a run is, and what it shows and keeps. Training
+# text may move to other files, as a run knows the digests of their content.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
@@ -110,33 +116,44 @@ FREE_TO_CHANGE = {
 
 
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
-    """The recipe of a preset, a file, flags and assignments, each laid over the ones before."""
+    """The recipe of a preset, a file, flags and assignments; each overrides the ones before."""
     table = read_toml(path) if path else {}
-    named = table.pop("preset", DEFAULT_PRESET)
-    base = merge(read_preset(preset or named), table)
-    build(Recipe, base, str(path or preset))  # mistakes in the file are told by its name, those in the flags by theirs
-    return build(Recipe, apply_sets(merge(base, flags), sets), "settings")
+    base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
+    table.pop("preset", None)
+    given = apply_sets(merge(table, flags), sets)
+    architecture = given.get("model", {}).get("architecture", ModelConfig.architecture)
+    if architecture != base["model"].get("architecture", ModelConfig.architecture):
+        del base["model"]  # the sizes of another architecture
+    build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
+    return build(Recipe, merge(base, given), "settings")
 
 
 def read_preset(name: str) -> Table:
-    """The tables of a preset."""
+    """The settings of a preset."""
     folder = resources.files("transduce") / "presets"
     names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
     if not isinstance(name, str) or name not in names:
-        raise ConfigError(f"no preset {name}{suggestion(str(name), names)}; there are {', '.join(names)}")
+        raise ConfigError(f"no preset {name}{suggestion(str(name), names)}; use {', '.join(names)}")
     with resources.as_file(folder / f"{name}.toml") as path:
         return read_toml(path)
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
-    """Settings that keep a run from going on, as "section.key (there ..., here ...)"."""
-    old_table, new_table = to_table(old), to_table(new)
-    found = []
-    for section, values in new_table.items():
-        before: dict[str, Any] = old_table[section]
-        for key in sorted(values.keys() | before.keys()):
-            free = f"{section}.{key}" in FREE_TO_CHANGE or section in FREE_TO_CHANGE
-            moved = key == "start_from" and key in values and key in before  # the model that it starts from
-            if values.get(key) != before.get(key) and not (free or moved):
-                found.append(f"{section}.{key} (there {before.get(key)}, here {values.get(key)})")
-    return found
+    """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
+    before, now = _flat(old), _flat(new)
+    moved = {"train.start_from"} & before.keys() & now.keys()  # the folder of the model that training started from
+    names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
+    free = FREE_TO_CHANGE | moved
+    return [
+        f"{name} (there {before.get(name)}, here {now.get(name)})"
+        for name in names
+        if name not in free and name.partition(".")[0] not in free
+    ]
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    """The settings by their full names."""
+    table = to_table(recipe)
+    sections = {name: values for name, values in table.items() if isinstance(values, dict)}
+    plain = {name: value for name, value in table.items() if name not in sections}
+    return plain | {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}

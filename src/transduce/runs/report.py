@@ -1,6 +1,7 @@
 """`report.html`: the story of a run in one file that opens anywhere, offline."""
 
 import math
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from transduce.disk import write_whole
 from transduce.runs.charts import Point, Series, heat_map, line_chart
 from transduce.runs.metrics import Metrics, Record
 from transduce.runs.recipe import Recipe
+from transduce.tasks.registry import TASKS
 
 # ruff: noqa: E501
 _STYLE = """
@@ -42,25 +44,25 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 
 def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
     """Draw the report anew from what has been measured so far."""
-    train, valid = metrics.of("train"), metrics.of("valid")
+    train, valid, score = metrics.of("train"), metrics.of("valid"), TASKS[recipe.task].score_name
     final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
     body = [
         f"<h1>{escape(path.parent.name)}</h1>",
-        f'<div class="soft">A Transformer trained by transduce on {escape(_corpus(recipe))}</div>',
-        _facts(train, valid, final),
+        f'<div class="soft">Trained by transduce on {escape(_corpus(recipe))}</div>',
+        _facts(train, valid, final, score),
         '<h2>Training</h2><div class="charts">',
         line_chart(
             "Loss", [Series("train", _points(train, "loss"), "a"), Series("valid", _points(valid, "loss"), "b")]
         ),
         line_chart(
-            "BLEU on the validation set, greedy", [Series("BLEU", _points(valid, "bleu"), "b")], "{:.4g}".format
+            f"{score} on the validation set", [Series(score, _points(valid, score.lower()), "b")], "{:.4g}".format
         ),
         line_chart("Learning rate", [Series("learning rate", _points(train, "learning_rate"), "a")], "{:.1e}".format),
         line_chart("Speed", [Series("target tokens/s", _points(train, "tokens_per_second"), "a")], "{:,.0f}".format),
         "</div>",
         _samples((final or [record for record in valid if "samples" in record])[-1:]),
         _attention(picture),
-        f'<h2>Settings</h2><div class="settings">{"".join(_section(*item) for item in to_table(recipe).items())}</div>',
+        f'<h2>Settings</h2><div class="settings">{"".join(_sections(recipe))}</div>',
     ]
     page = f"""<!doctype html>
 <html lang="en">
@@ -72,7 +74,7 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
     write_whole(path, page.encode())
 
 
-def _facts(train: list[Record], valid: list[Record], final: list[Record]) -> str:
+def _facts(train: list[Record], valid: list[Record], final: list[Record], score: str) -> str:
     facts = []
     if train:
         facts.append(("steps", f"{train[-1]['step']:,}"))
@@ -80,8 +82,8 @@ def _facts(train: list[Record], valid: list[Record], final: list[Record]) -> str
         facts.append(("target tokens/s", f"{train[-1]['tokens_per_second']:,.0f}"))
     if final:
         facts.append(("perplexity of the finished model, validation set", f"{final[-1]['valid_perplexity']:.2f}"))
-        if "valid_bleu" in final[-1]:
-            facts.append(("BLEU of the finished model, validation set", f"{final[-1]['valid_bleu']:.1f}"))
+        if (key := f"valid_{score.lower()}") in final[-1]:
+            facts.append((f"{score} of the finished model, validation set", f"{final[-1][key]:.1f}"))
     elif valid:
         facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))
     return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
@@ -109,11 +111,15 @@ def _attention(picture: dict[str, Any] | None) -> str:
     )
 
 
-def _section(name: str, values: dict[str, Any]) -> str:
-    rows = "".join(
-        f'<tr><td class="name">{escape(key)}<td>{escape(str(value))}' for key, value in values.items() if value != ()
-    )
-    return f'<div class="card"><b>{escape(name)}</b><table>{rows}</table></div>'
+def _sections(recipe: Recipe) -> Iterator[str]:
+    for name, values in to_table(recipe).items():
+        if isinstance(values, dict):
+            rows = "".join(
+                f'<tr><td class="name">{escape(key)}<td>{escape(str(value))}'
+                for key, value in values.items()
+                if value != ()
+            )
+            yield f'<div class="card"><b>{escape(name)}</b><table>{rows}</table></div>'
 
 
 def _corpus(recipe: Recipe) -> str:

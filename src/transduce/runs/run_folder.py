@@ -13,12 +13,12 @@ from transduce.config import build, read_toml, to_toml
 from transduce.disk import flush_folder, write_whole
 from transduce.errors import RunError
 from transduce.models.card import CARD, read_card
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.models.saved import save_model
-from transduce.text.tokenizer import Tokenizer
 from transduce.runs.checkpoint import list_checkpoints
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe, differences
+from transduce.text.tokenizer import Tokenizer
 
 LOCK = ".lock"
 
@@ -92,7 +92,7 @@ class RunFolder:
         facts = read_card(self.model)["facts"]
         return facts["scores"] if facts.get("steps") == step else None
 
-    def write_model(self, model: EncoderDecoder, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+    def write_model(self, model: Model, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
         """The finished model, put in place whole."""
         fresh, old = self.path / ".model.tmp", self.path / ".model.old"
         for leftover in (fresh, old):

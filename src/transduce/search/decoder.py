@@ -1,7 +1,7 @@
 """The three calls between search and whatever it searches with."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ NEVER_SAID = [PAD, UNK, BOS]
 """Markers that no output holds."""
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """Anything that says, row by row, how likely each next token is. State is the decoder's own affair."""
 

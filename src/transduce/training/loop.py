@@ -19,7 +19,8 @@ from transduce.nn.device import pick_device
 from transduce.runs.checkpoint import adam_moments, newest_step
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
-from transduce.tasks.translate import Validation
+from transduce.tasks.registry import TASKS
+from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.loader import dropout_growth
 from transduce.training.milestones import Milestones
@@ -37,26 +38,26 @@ from transduce.training.start import (
 from transduce.training.steps import Steps
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
-"""Steps in a row without finite gradients: so many, and no checkpoint is written; so many, and the run ends."""
+"""Consecutive steps without finite gradients after which no checkpoint is written, and after which the run ends."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sitting of training ended."""
+    """The result of `train`."""
 
     out: Path
     step: int
     finished: bool
     stop_signal: int | None
-    """The signal that ended it early."""
+    """The signal that stopped the run early."""
     scores: dict[str, float]
-    """Of the finished model on the validation set."""
+    """Scores of the finished model on the validation data."""
 
 
 def run_training(
     recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = ALONE
 ) -> Outcome:
-    """Train a recipe in a folder, from the start or from where it was left; with `profile`, record a few steps."""
+    """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
     run = RunFolder(out, display.say)
     with ExitStack() as stack:
         with processes.first_before_others():
@@ -66,8 +67,8 @@ def run_training(
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
             return _train(recipe, run, display, stop, processes, profile=profile)
-        except Interrupted:  # while it began or ended; during steps, the loop sees to it
-            display.say("stopped; run the same command to go on")
+        except Interrupted:  # during start-up or the end; during steps, the loop handles it
+            display.say("stopped; run the same command to resume")
             return Outcome(out, newest_step(run.checkpoints), False, stop.signal, {})
 
 
@@ -85,7 +86,8 @@ def _train(
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        validation = Validation(recipe, prepared, display.say, processes, stop)
+        task = TASKS[recipe.task]()
+        validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.say, processes, stop)
         growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
         optimizer = torch.optim.Adam(
@@ -104,7 +106,7 @@ def _train(
         return Outcome(run.path, progress.step, True, None, scores)
 
     warn(recipe, display.say)
-    milestones = Milestones(recipe, run, validation, facts_of(recipe, prepared), display)
+    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.say(
@@ -115,7 +117,7 @@ def _train(
     stopping = False
     with (
         display.begin(progress.step, config.steps),
-        Steps(recipe, plan, tokenizer, model, optimizer, display.say, processes) as steps,
+        Steps(recipe, task, plan, tokenizer, model, optimizer, display.say, processes) as steps,
         StepProfile(run.profile, device, display.say) if profile and processes.is_first else nullcontext() as recording,
     ):
         while progress.step < config.steps and not stopping:
@@ -157,16 +159,17 @@ def _train(
                     saved = run.checkpoints / f"step-{progress.step}"
                     display.say(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
 
-    processes.wait()  # until the first has written the last checkpoint
+    processes.wait()  # until the first process has written the last checkpoint
     finished = progress.step >= config.steps
     scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 
 
 def _give_up(run: RunFolder, steps: Steps, step: int, skipped: int, processes: Processes) -> NoReturn:
-    """Write down what could not be learnt from, and stop."""
+    """Write the numbers of the examples whose gradients were not finite, and stop."""
     if processes.is_first:
-        bad = {f"step {number + 1}": steps.pairs(number) for number in range(step - skipped, step)[-_SKIPPED_AT_MOST:]}
+        numbers = range(step - skipped, step)[-_SKIPPED_AT_MOST:]
+        bad = {f"step {number + 1}": steps.examples(number) for number in numbers}
         write_whole(run.bad_batches, json.dumps(bad, indent=1).encode())
     raise RunError(
         f"the gradients of {skipped} steps in a row, up to step {step}, were not finite numbers; the checkpoints are "

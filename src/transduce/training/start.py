@@ -1,7 +1,7 @@
-"""How a run begins: its model, the settings that are found by trial, and the checkpoint it goes on from."""
+"""The start of a run: its model, the settings that are found by trial, and the checkpoint it resumes from."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.errors import ConfigError, DataError, RunError
 from transduce.models.card import TOKENIZER, find_model, read_card
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.model import Model
+from transduce.models.registry import build_config, create_model
 from transduce.models.saved import load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
@@ -22,11 +23,11 @@ from transduce.runs.run_folder import RunFolder
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
-from transduce.training.steps import use_bfloat16
+from transduce.training.precision import use_bfloat16
 
 
 def taken_over(recipe: Recipe, run: RunFolder, say: Callable[[str], None]) -> Recipe:
-    """The recipe with the vocabulary's settings as they were for the model that training starts from."""
+    """The recipe with the tokenizer settings of the model that training starts from."""
     if not recipe.train.start_from or run.begun:
         return recipe
     folder = find_model(Path(recipe.train.start_from))
@@ -45,7 +46,7 @@ def require_text(recipe: Recipe) -> None:
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
-    """How to learn a vocabulary; or, where training starts from a model, that model's."""
+    """How to train a tokenizer; or, if training starts from a model, the tokenizer of that model."""
     start = recipe.train.start_from
     if not start:
         return recipe.tokenizer
@@ -57,61 +58,49 @@ def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer
 
 
 def _require_sizes(recipe: Recipe, folder: Path) -> None:
-    there, here = (
-        _sizes(model) for model in (build(ModelConfig, read_card(folder)["model"], str(folder)), recipe.model)
-    )
-    if unequal := [f"model.{name} (there {there[name]})" for name in here if there[name] != here[name]]:
+    card = read_card(folder)
+    there, here = build_config(card["architecture"], card["model"], str(folder)).sizes(), recipe.model.sizes()
+    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
         raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(unequal)}; set the same here")
 
 
-def _sizes(model: ModelConfig) -> dict[str, Any]:
-    """All that decides the shapes and places of weights."""
-    d_k, d_v = model.head_widths
-    return asdict(replace(model, dropout=0.0, d_k=d_k, d_v=d_v))
-
-
-def new_model(
-    recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes
-) -> EncoderDecoder:
-    """The model with its first weights, the same in every process."""
+def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
+    """The model with its initial weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
-    model = EncoderDecoder(recipe.model, prepared.tokenizer.vocab_size).to(device)
-    model.embedding.positions.require(recipe.data.max_length + 1)
-    if recipe.train.start_from and not run.begun:  # then it has weights of its own, and the other may be gone
+    model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
+    model.reserve(recipe.data.max_length + 1)
+    if recipe.train.start_from and not run.begun:  # otherwise the run has weights of its own
         start = load_model(find_model(Path(recipe.train.start_from)), device)
         model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
-        require(processes.count > 1, "train.shard spreads a model over processes: start them with torchrun")
+        require(processes.count > 1, "train.shard shards a model over processes: start them with torchrun")
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
 
 
 def settle_batch_tokens(
-    recipe: Recipe, model: EncoderDecoder, prepared: Prepared, display: Display, processes: Processes
+    recipe: Recipe, model: Model, prepared: Prepared, display: Display, processes: Processes
 ) -> Recipe:
-    """The recipe with the largest batch that fits."""
+    """The recipe with the largest batch that fits in memory."""
     require(processes.count == 1, "train.batch_tokens = auto is for one process; give several a number")
-    half = use_bfloat16(recipe.train.precision, model.embedding.weight_VD.device)
-    tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]), half=half)
-    display.say(f"train.batch_tokens: {tokens:,} is the most that fits the memory")
+    tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]))
+    display.say(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
     return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
 
 
-def resume(
-    run: RunFolder, model: EncoderDecoder, optimizer: torch.optim.Adam, prepared: Prepared, display: Display
-) -> Progress:
-    """Go on from the newest intact checkpoint, if there is one."""
+def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: Prepared, display: Display) -> Progress:
+    """Load the newest intact checkpoint, if there is one."""
     corpus, sources = prepared.train.folder.name, prepared.sources
     checkpoint = newest_intact(run.checkpoints, display.say)
     if checkpoint is None:
         return Progress(corpus=corpus, sources=sources)
     before = read_progress(checkpoint)
     if before.corpus != corpus:
-        reason = f"the training text has changed since {run.path} was begun"
+        reason = f"the training text has changed since {run.path} was started"
         if changed := [name for name, digest in sources.items() if digest not in set(before.sources.values())]:
             reason += f" ({', '.join(changed)})"
         elif sorted(sources.values()) == sorted(before.sources.values()):
-            reason = f"{run.path} was begun with this text in another order, or by another version of transduce"
+            reason = f"{run.path} was started with this text in another order, or by another version of transduce"
         raise RunError(f"{reason}; restore it to resume, or choose another --out to start anew")
     progress = load_checkpoint(checkpoint, model, optimizer)
     display.say(f"resuming from {checkpoint}")
@@ -119,19 +108,19 @@ def resume(
 
 
 def warn(recipe: Recipe, say: Callable[[str], None]) -> None:
-    """Say what will disappoint, before the time is spent."""
+    """Warn of settings whose result will disappoint."""
     config = recipe.train
     if not recipe.data.valid:
-        say("no validation text: nothing will tell how good the model is; give some with --valid")
+        say("no validation text: the model will not be scored; give some with --valid")
     if config.steps < config.warmup:
         say(
-            f"train.steps ({config.steps:,}) end before train.warmup ({config.warmup:,}) does: the learning rate will "
-            "not reach its height; lower train.warmup for a short run"
+            f"train.steps ({config.steps:,}) end before train.warmup ({config.warmup:,}): the learning rate will "
+            "not reach its maximum; lower train.warmup for a short run"
         )
 
 
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
-    """What a model folder says of how it was made."""
+    """Metadata for model folders: how the model was made."""
     src_tokens, tgt_tokens = prepared.train.index["tokens"]
     return {
         "max_length": recipe.data.max_length,

@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from transduce.data.packing import PackedBatch, Sentence, fill, pack
+from transduce.data.packing import PackedBatch, TokenIds, fill
+from transduce.tasks.translate import Translate
 
 PAD, BOS, EOS = 0, 2, 3
 Pair = tuple[list[int], list[int]]
@@ -22,59 +24,63 @@ def random_pairs(count: int, longest: int, seed: int) -> list[Pair]:
 
 
 def test_two_pairs_laid_out_by_hand() -> None:
-    batch = pack([([10, 11], [20, 21, 22]), ([12], [23])])
-    assert batch.src_N.tolist() == [10, 11, EOS, 12, EOS]
-    assert batch.src_offsets_B1.tolist() == [0, 3, 5]
-    assert batch.tgt_M.tolist() == [BOS, 20, 21, 22, BOS, 23]
-    assert batch.labels_M.tolist() == [20, 21, 22, EOS, 23, EOS]
-    assert batch.tgt_offsets_B1.tolist() == [0, 4, 6]
-    assert batch.target_tokens == 6
+    batch = Translate().pack([([10, 11], [20, 21, 22]), ([12], [23])])
+    assert batch["src"].ids_N.tolist() == [10, 11, EOS, 12, EOS]
+    assert batch["src"].offsets_B1.tolist() == [0, 3, 5]
+    assert batch["tgt"].ids_N.tolist() == [BOS, 20, 21, 22, BOS, 23]
+    assert batch.labels_L.tolist() == [20, 21, 22, EOS, 23, EOS]
+    assert batch["tgt"].offsets_B1.tolist() == [0, 4, 6]
+    assert batch.count == 6
 
 
 @pytest.mark.parametrize("make", [list, lambda ids: np.array(ids, dtype=np.uint16)], ids=["lists", "arrays"])
-def test_empty_sentences_are_their_markers_alone(make: Callable[[list[int]], Sentence]) -> None:
-    batch = pack([(make([]), make([20])), (make([]), make([])), (make([12]), make([]))])
-    assert batch.src_N.tolist() == [EOS, EOS, 12, EOS]
-    assert batch.src_offsets_B1.tolist() == [0, 1, 2, 4]
-    assert batch.tgt_M.tolist() == [BOS, 20, BOS, BOS]
-    assert batch.labels_M.tolist() == [20, EOS, EOS, EOS]
-    assert batch.tgt_offsets_B1.tolist() == [0, 2, 3, 4]
+def test_empty_sentences_are_their_markers_alone(make: Callable[[list[int]], TokenIds]) -> None:
+    batch = Translate().pack([(make([]), make([20])), (make([]), make([])), (make([12]), make([]))])
+    assert batch["src"].ids_N.tolist() == [EOS, EOS, 12, EOS]
+    assert batch["src"].offsets_B1.tolist() == [0, 1, 2, 4]
+    assert batch["tgt"].ids_N.tolist() == [BOS, 20, BOS, BOS]
+    assert batch.labels_L.tolist() == [20, EOS, EOS, EOS]
+    assert batch["tgt"].offsets_B1.tolist() == [0, 2, 3, 4]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_segment_is_its_sentence_with_markers_and_labels_are_one_token_ahead(seed: int) -> None:
     pairs = random_pairs(count=1 + 3 * seed, longest=9, seed=seed)
-    batch = pack(pairs)
-    assert len(batch.src_offsets_B1) == len(batch.tgt_offsets_B1) == len(pairs) + 1
+    batch = Translate().pack(pairs)
+    assert len(batch["src"].offsets_B1) == len(batch["tgt"].offsets_B1) == len(pairs) + 1
     for b, (src, tgt) in enumerate(pairs):
-        src_slice = slice(batch.src_offsets_B1[b], batch.src_offsets_B1[b + 1])
-        tgt_slice = slice(batch.tgt_offsets_B1[b], batch.tgt_offsets_B1[b + 1])
-        assert batch.src_N[src_slice].tolist() == [*src, EOS]
-        assert batch.tgt_M[tgt_slice].tolist() == [BOS, *tgt]
-        assert batch.labels_M[tgt_slice].tolist() == [*tgt, EOS]
-    assert batch.target_tokens == len(batch.labels_M) == sum(len(tgt) + 1 for _, tgt in pairs)
-    assert len(batch.src_N) == sum(len(src) + 1 for src, _ in pairs)
+        src_slice = slice(batch["src"].offsets_B1[b], batch["src"].offsets_B1[b + 1])
+        tgt_slice = slice(batch["tgt"].offsets_B1[b], batch["tgt"].offsets_B1[b + 1])
+        assert batch["src"].ids_N[src_slice].tolist() == [*src, EOS]
+        assert batch["tgt"].ids_N[tgt_slice].tolist() == [BOS, *tgt]
+        assert batch.labels_L[tgt_slice].tolist() == [*tgt, EOS]
+    assert batch.count == len(batch.labels_L) == sum(len(tgt) + 1 for _, tgt in pairs)
+    assert len(batch["src"].ids_N) == sum(len(src) + 1 for src, _ in pairs)
 
 
 def test_ids_from_shards_are_packed_as_lists_are() -> None:
     pairs = random_pairs(count=4, longest=6, seed=1)
     arrays = [(np.array(src, dtype=np.uint16), np.array(tgt, dtype=np.uint16)) for src, tgt in pairs]
-    expected, found = pack(pairs), pack(iter(arrays))
-    for name in ("src_N", "tgt_M", "labels_M"):
-        assert getattr(found, name).dtype == np.int64
-        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
-    assert found.src_offsets_B1.dtype == found.tgt_offsets_B1.dtype == np.int32
+    expected, found = Translate().pack(pairs), Translate().pack(arrays)
+    for ours, wanted in zip(integers(found), integers(expected), strict=True):
+        assert ours.dtype == np.int64
+        assert ours.tolist() == wanted.tolist()
+    assert found["src"].offsets_B1.dtype == found["tgt"].offsets_B1.dtype == np.int32
+
+
+def integers(batch: PackedBatch) -> list[Any]:
+    return [batch["src"].ids_N, batch["tgt"].ids_N, batch.labels_L]
 
 
 def shapes(batch: PackedBatch) -> list[tuple[int, ...]]:
-    arrays = (batch.src_N, batch.src_offsets_B1, batch.tgt_M, batch.labels_M, batch.tgt_offsets_B1)
+    arrays = (batch["src"].ids_N, batch["src"].offsets_B1, batch["tgt"].ids_N, batch.labels_L, batch["tgt"].offsets_B1)
     return [array.shape for array in arrays]
 
 
 def test_filled_batches_all_have_the_same_shapes() -> None:
-    batches = [pack(random_pairs(count, longest=9, seed=count)) for count in (1, 2, 5, 8)]
-    batches.append(pack([([7] * 9, [7] * 9)] * 8))  # both sides full to the last token
-    found = [shapes(fill(batch, tokens=80, max_pairs=8, longest=10)) for batch in batches]
+    batches = [Translate().pack(random_pairs(count, longest=9, seed=count)) for count in (1, 2, 5, 8)]
+    batches.append(Translate().pack([([7] * 9, [7] * 9)] * 8))  # both sides full to the last token
+    found = [shapes(fill(batch, tokens=80, max_sequences=8, longest=10)) for batch in batches]
     assert all(each == found[0] for each in found)
     assert found[0][0] == found[0][2] == found[0][3] == (80,)
 
@@ -95,12 +101,12 @@ def test_filler_lies_in_segments_of_its_own_and_asks_for_nothing(
     src_lengths: list[int], tgt_lengths: list[int], longest: int
 ) -> None:
     tokens, max_pairs = 30, 3
-    batch = pack([([5] * src, [6] * tgt) for src, tgt in zip(src_lengths, tgt_lengths, strict=True)])
+    batch = Translate().pack([([5] * src, [6] * tgt) for src, tgt in zip(src_lengths, tgt_lengths, strict=True)])
     filled = fill(batch, tokens, max_pairs, longest)
     pairs = len(src_lengths)
     sides = [
-        (batch.src_N, batch.src_offsets_B1, filled.src_N, filled.src_offsets_B1),
-        (batch.tgt_M, batch.tgt_offsets_B1, filled.tgt_M, filled.tgt_offsets_B1),
+        (batch["src"].ids_N, batch["src"].offsets_B1, filled["src"].ids_N, filled["src"].offsets_B1),
+        (batch["tgt"].ids_N, batch["tgt"].offsets_B1, filled["tgt"].ids_N, filled["tgt"].offsets_B1),
     ]
     for ids, offsets, filled_ids, filled_offsets in sides:
         assert filled_ids[: len(ids)].tolist() == ids.tolist()
@@ -112,17 +118,17 @@ def test_filler_lies_in_segments_of_its_own_and_asks_for_nothing(
         assert lengths.min() >= 0
         assert lengths.max() <= longest
         assert filled_offsets.dtype == np.int32
-    assert len(filled.src_offsets_B1) == len(filled.tgt_offsets_B1)
+    assert len(filled["src"].offsets_B1) == len(filled["tgt"].offsets_B1)
 
-    real = len(batch.labels_M)
-    assert filled.labels_M[:real].tolist() == batch.labels_M.tolist()
-    assert filled.labels_M[real:].tolist() == [PAD] * (tokens - real)
-    assert filled.target_tokens == real == int((filled.labels_M != PAD).sum())
+    real = len(batch.labels_L)
+    assert filled.labels_L[:real].tolist() == batch.labels_L.tolist()
+    assert filled.labels_L[real:].tolist() == [PAD] * (tokens - real)
+    assert filled.count == real == int((filled.labels_L != PAD).sum())
 
 
 def test_a_batch_that_does_not_fit_its_buffers_is_refused() -> None:
-    batch = pack([([5] * 9, [6] * 3), ([5] * 9, [6] * 3)])
+    batch = Translate().pack([([5] * 9, [6] * 3), ([5] * 9, [6] * 3)])
     with pytest.raises(AssertionError):
-        fill(batch, tokens=19, max_pairs=3, longest=10)
+        fill(batch, tokens=19, max_sequences=3, longest=10)
     with pytest.raises(AssertionError):
-        fill(batch, tokens=30, max_pairs=1, longest=10)
+        fill(batch, tokens=30, max_sequences=1, longest=10)

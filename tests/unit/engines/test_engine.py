@@ -5,11 +5,11 @@ import weakref
 import pytest
 import torch
 
+from transduce.data.batch import Stream
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job, output_limit, search_all
 from transduce.engines.plain import PlainEngine
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
-from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig
 
 
@@ -32,11 +32,11 @@ def test_a_batch_that_does_not_fit_is_split(untrained_model: EncoderDecoder, mon
     attempts: list[weakref.ref[torch.Tensor]] = []
     start = EncoderDecoder.start
 
-    def limited(self: EncoderDecoder, source: tuple[torch.Tensor, Segments]) -> DecoderState:
+    def limited(self: EncoderDecoder, source: Stream) -> DecoderState:
         assert not any(attempt() is not None for attempt in attempts), "memory of an attempt that failed is not free"
-        sizes.append(len(source[1]))
-        if len(source[1]) > 2:
-            attempts.append(weakref.ref(source[0]))
+        sizes.append(len(source.segments))
+        if len(source.segments) > 2:
+            attempts.append(weakref.ref(source.ids_N))
             raise torch.OutOfMemoryError("injected")
         return start(self, source)
 

@@ -10,7 +10,7 @@ import torch
 from transduce.engines.engine import Job, search_all
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 
 JOBS = [Job(list(range(4, 5 + n)), []) for n in range(12)]
@@ -21,7 +21,9 @@ def engine(threads: int) -> NativeEngine:
     if library is None:
         pytest.skip("no C compiler")
     torch.manual_seed(1)
-    model = EncoderDecoder(ModelConfig(encoder_layers=1, decoder_layers=1, d_model=32, d_ff=40, num_heads=2), 100)
+    model = EncoderDecoder(
+        EncoderDecoderConfig(encoder_layers=1, decoder_layers=1, d_model=32, d_ff=40, num_heads=2), 100
+    )
     return NativeEngine(model.eval(), library, threads)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import lay_end_to_end, small_model, use_engine
+from helpers import logits, small_model, use_engine
 from torch import Tensor
 
+from transduce.data.batch import Batch
 from transduce.errors import ConfigError, DataError
 from transduce.inspect.guesses import LIKELIEST, TEMPERATURES
 from transduce.inspect.heads import STACKS, Head, parse_heads
@@ -51,13 +52,13 @@ def found(translator: Translator) -> Look:
 @torch.inference_mode()
 def hidden(model: EncoderDecoder, source: list[int], said: list[int]) -> Tensor:
     """The last hidden vectors (T, D) of a forward pass."""
-    return model(*lay_end_to_end([source]), *lay_end_to_end([[BOS, *said]]))
+    return model(Batch.of(src=[source], tgt=[[BOS, *said]]))
 
 
 @torch.inference_mode()
 def log_probs(model: EncoderDecoder, source: list[int], said: list[int]) -> Tensor:
     """Of every token (T, V) at each step, from a forward pass."""
-    return model.embedding.logits(hidden(model, source, said)).log_softmax(-1)
+    return logits(model, hidden(model, source, said)).log_softmax(-1)
 
 
 def total(model: EncoderDecoder, source: list[int], said: list[int], end: bool) -> float:
@@ -201,7 +202,7 @@ def test_each_layer_says_what_a_model_cut_off_behind_it_says(make: Make, norm: s
 
 @torch.inference_mode()
 def test_the_sums_turn_probabilities_into_those_under_a_temperature(translator: Translator, found: Look) -> None:
-    logits_TV = translator.model.embedding.logits(hidden(translator.model, found.source, found.best.tokens))
+    logits_TV = logits(translator.model, hidden(translator.model, found.source, found.best.tokens))
     for x, temperature in enumerate(TEMPERATURES):
         expected_TC = (logits_TV / temperature).softmax(-1).gather(1, found.layers[-1].token_TC)
         shown_TC = (found.layers[-1].log_prob_TC / temperature - found.log_sum_TX[:, x, None]).exp()

@@ -12,7 +12,7 @@ from helpers import small_model
 
 from transduce.inspect.look import Look, LookRequest, look
 from transduce.inspect.wire import to_bytes
-from transduce.models.encoder_decoder import EncoderDecoder, ModelConfig
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
@@ -112,7 +112,7 @@ def test_a_look_at_64_by_64_tokens_of_a_base_model_takes_at_most_600_kilobytes(t
     torch.manual_seed(1)
     torch.set_num_threads(1)
     tokenizer = WideTokenizer(toy_tokenizer.model)
-    model = EncoderDecoder(ModelConfig(), tokenizer.vocab_size).eval()
+    model = EncoderDecoder(EncoderDecoderConfig(), tokenizer.vocab_size).eval()
     translator = Translator(model, tokenizer, config=SearchConfig(max_extra=0))
     found = look(translator, LookRequest(text="word " * 63))
     assert len(found.source) == 64

@@ -12,7 +12,8 @@ from torch import Tensor
 from transduce.data.plan import BatchPlan
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import r_drop
-from transduce.runs.recipe import load_recipe
+from transduce.runs.recipe import TrainConfig, load_recipe
+from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import PAD, Tokenizer
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
@@ -20,7 +21,7 @@ from transduce.training.loader import Loader
 M, V, D = 13, 11, 6
 
 
-def torchs_disagreement(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
+def torchs_symmetric_kl(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
     log_p, log_q = (F.log_softmax(hidden @ embedding_VD.T, dim=1)[labels_M != PAD] for hidden in (first_MD, second_MD))
     return F.kl_div(log_p, log_q, reduction="sum", log_target=True) + F.kl_div(
         log_q, log_p, reduction="sum", log_target=True
@@ -29,13 +30,13 @@ def torchs_disagreement(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, e
 
 @pytest.mark.parametrize("logits_at_once", [V * 4, 1 << 20])
 def test_value_and_gradients_are_torchs(logits_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(r_drop, "_NEAR_A_CACHE", logits_at_once)
+    monkeypatch.setattr(r_drop, "_CPU_CHUNK", logits_at_once)
     torch.manual_seed(1)
     labels_M = torch.randint(4, V, (M,))
     labels_M[[2, 12]] = PAD
     inputs = [torch.randn(size, D, requires_grad=True) for size in (M, M, V)]
     outcomes = []
-    for function in (r_drop.disagreement, torchs_disagreement):
+    for function in (r_drop.symmetric_kl, torchs_symmetric_kl):
         value = function(inputs[0], inputs[1], labels_M, inputs[2])
         outcomes.append((value, *torch.autograd.grad(3 * value, inputs)))
     for ours, torchs in zip(*outcomes, strict=True):
@@ -54,20 +55,20 @@ def test_a_step_pays_for_two_passes_that_disagree(
     """Without dropout the passes are the same and R-Drop is no loss; with it, it is the definition's."""
     recipe = load_recipe(None, "tiny", {}, [f"model.dropout={dropout}"])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    (batch,) = Loader(plan, toy_tokenizer, torch.device("cpu")).batch(0)
+    (batch,) = Loader(Translate(), plan, toy_tokenizer, torch.device("cpu")).batch(0)
     torch.manual_seed(1)
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).train()
     optimizer = torch.optim.Adam(model.parameters())
-    learner = Learner(model, optimizer, label_smoothing=0.1, clip_norm=0.0, r_drop=4.0, half=False, capture=False)
+    learner = Learner(model, optimizer, Translate(), TrainConfig(r_drop=4.0))
     torch.manual_seed(2)
-    loss, nll = learner.gradients([batch])
+    loss, nll = learner.compute(batch)
 
     torch.manual_seed(2)
     weight_VD, losses = model.embedding.weight_VD, []
-    hidden = [model(batch.src_N, batch.src_segments, batch.tgt_M, batch.tgt_segments) for _ in range(2)]
+    hidden = [model(batch) for _ in range(2)]
     for hidden_MD in hidden:
-        losses.append(F.cross_entropy(hidden_MD @ weight_VD.T, batch.labels_M, label_smoothing=0.1, reduction="sum"))
-    apart = torchs_disagreement(hidden[0], hidden[1], batch.labels_M, weight_VD)
+        losses.append(F.cross_entropy(hidden_MD @ weight_VD.T, batch.labels_L, label_smoothing=0.1, reduction="sum"))
+    apart = torchs_symmetric_kl(hidden[0], hidden[1], batch.labels_L, weight_VD)
     expected = (sum(losses) + 4 * apart / 2) / 2
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-4)
     for weight, gradient in zip(model.parameters(), torch.autograd.grad(expected, model.parameters()), strict=True):

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import lay_end_to_end, random_sentences, small_model
+from helpers import logits, random_sentences, small_model
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transduce import disk
+from transduce.data.batch import Batch
 from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.runs import checkpoint as checkpoint_module
 from transduce.runs.average import load_average
 from transduce.runs.checkpoint import (
@@ -30,6 +30,7 @@ from transduce.runs.checkpoint import (
     save_checkpoint,
     scheduled,
 )
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 V = 23
 FILES = ["model.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.model"]
@@ -60,8 +61,8 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = 1e-2 / step
         source, target = random_sentences([4, 7, 2], V, 100 + step), random_sentences([5, 1, 6], V, 200 + step)
-        hidden_MD = self.model(*lay_end_to_end(source), *lay_end_to_end(target))
-        self.model.embedding.logits(hidden_MD).square().mean().backward()
+        hidden_MD = self.model(Batch.of(src=source, tgt=target))
+        logits(self.model, hidden_MD).square().mean().backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.step = step

@@ -7,15 +7,15 @@ import torch
 from conftest import TINY, write_lines
 from safetensors.torch import load_file
 
-from transduce.data.packing import pack
+from transduce.data.batch import to_device
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import DataConfig, prepare
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.runs.recipe import load_recipe
+from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.api import train
-from transduce.training.loader import to_device
 from transduce.training.schedule import learning_rate
 
 
@@ -29,12 +29,14 @@ def test_an_update_from_accumulated_batches_is_that_of_one_large_batch(tmp_path:
     corpus = ((str(files[0]), str(files[1])),)
     shards = prepare(DataConfig(train=corpus), TokenizerConfig(vocab_size=350), lambda _: None).train
     plan = BatchPlan(shards, recipe.train.batch_tokens, recipe.train.seed)
-    whole = to_device(pack([pair for n in range(3) for pair in shards.pairs(plan.batch(n))]), torch.device("cpu"))
+    whole = to_device(
+        Translate().pack([pair for n in range(3) for pair in shards.pairs(plan.batch(n))]), torch.device("cpu")
+    )
     torch.manual_seed(recipe.train.seed)
     model = EncoderDecoder(recipe.model, shards.index["vocab_size"])
-    hidden_MD = model(whole.src_N, whole.src_segments, whole.tgt_M, whole.tgt_segments)
-    loss, _ = smoothed_cross_entropy(hidden_MD, whole.labels_M, model.embedding.weight_VD, recipe.train.label_smoothing)
-    (loss / whole.target_tokens).backward()
+    hidden_MD = model(whole)
+    loss, _ = smoothed_cross_entropy(hidden_MD, whole.labels_L, model.embedding.weight_VD, recipe.train.label_smoothing)
+    (loss / whole.count).backward()
 
     # Adam's first moment after one step is a tenth of the gradient.
     moments = load_file(tmp_path / "run" / "checkpoints" / "step-1" / "optimizer.safetensors")

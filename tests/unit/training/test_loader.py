@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
+from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.training.loader import Batch, Loader, dropout_growth
+from transduce.training.loader import Loader, dropout_growth
 
 CPU = torch.device("cpu")
 
@@ -23,13 +25,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Any, make_shards: 
 
 
 def same(a: Batch, b: Batch) -> bool:
-    names = ("src_N", "tgt_M", "labels_M")
-    segments = ("src_segments", "tgt_segments")
     return (
-        all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
-        and all(torch.equal(getattr(a, name).offsets_B1, getattr(b, name).offsets_B1) for name in segments)
-        and all(getattr(a, name).longest == getattr(b, name).longest for name in segments)
-        and a.target_tokens == b.target_tokens
+        all(torch.equal(x, y) for x, y in zip(a.tensors, b.tensors, strict=True))
+        and all(a[name].segments.longest == b[name].segments.longest for name in ("src", "tgt"))
+        and a.count == b.count
     )
 
 
@@ -44,15 +43,15 @@ def ahead(loader: Loader, start: int, count: int) -> list[Batch]:
 
 
 def sources(batch: Batch, tokenizer: Tokenizer) -> list[str]:
-    offsets = batch.src_segments.offsets_B1.tolist()
-    pieces = [batch.src_N[start:end].tolist() for start, end in pairwise(offsets)]
+    offsets = batch["src"].segments.offsets_B1.tolist()
+    pieces = [batch["src"].ids_N[start:end].tolist() for start, end in pairwise(offsets)]
     assert all(piece[-1] == EOS for piece in pieces)
     return [tokenizer.decode(piece) for piece in pieces]
 
 
 def targets(batch: Batch, tokenizer: Tokenizer) -> list[str]:
-    offsets = batch.tgt_segments.offsets_B1.tolist()
-    return [tokenizer.decode(batch.labels_M[start:end].tolist()) for start, end in pairwise(offsets)]
+    offsets = batch["tgt"].segments.offsets_B1.tolist()
+    return [tokenizer.decode(batch.labels_L[start:end].tolist()) for start, end in pairwise(offsets)]
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -60,7 +59,7 @@ def targets(batch: Batch, tokenizer: Tokenizer) -> list[str]:
 def test_batches_from_any_number_on_are_those_of_that_number(
     plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float, start: int
 ) -> None:
-    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout)
     expected = [loader.batch(number)[0] for number in range(start, start + 6)]
     assert all(same(a, b) for a, b in zip(ahead(loader, start, 6), expected, strict=True))
 
@@ -68,14 +67,14 @@ def test_batches_from_any_number_on_are_those_of_that_number(
 def test_a_loader_that_resumes_goes_on_with_the_batch_that_would_have_come(
     plan: BatchPlan, toy_tokenizer: Tokenizer
 ) -> None:
-    whole = ahead(Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
-    rest = ahead(Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.2), 5, 3)
+    whole = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
+    rest = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 5, 3)
     assert all(same(a, b) for a, b in zip(whole[5:], rest, strict=True))
     assert not same(whole[0], whole[5])
 
 
 def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any) -> None:
-    loader = Loader(plan, toy_tokenizer, CPU)
+    loader = Loader(Translate(), plan, toy_tokenizer, CPU)
     found = []
     for number in range(plan.batches_per_epoch):
         batch = loader.batch(number)[0]
@@ -84,7 +83,7 @@ def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tok
 
 
 def test_dropout_leaves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
-    plain, cut = (Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
+    plain, cut = (Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
     for number in range(plan.batches_per_epoch):
         a, b = plain.batch(number)[0], cut.batch(number)[0]
         assert sources(a, toy_tokenizer) == sources(b, toy_tokenizer)
@@ -98,25 +97,25 @@ def test_dropout_reaches_most_of_the_sentences_it_would_cut_anew(
     drawn = toy_tokenizer.encode_with_dropout(texts, 0.3, seed=1)
     would_differ = sum(ids != toy_tokenizer.encode(text) for ids, text in zip(drawn, texts, strict=True))
     roomy = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, dropout_growth(plan.shards, toy_tokenizer, 0.3))
-    loader = Loader(roomy, toy_tokenizer, CPU, bpe_dropout=0.3)
+    loader = Loader(Translate(), roomy, toy_tokenizer, CPU, bpe_dropout=0.3)
     differ = 0
     for number in range(roomy.batches_per_epoch):
         batch = loader.batch(number)[0]
-        offsets = batch.src_segments.offsets_B1.tolist()
+        offsets = batch["src"].segments.offsets_B1.tolist()
         for text, (start, end) in zip(sources(batch, toy_tokenizer), pairwise(offsets), strict=True):
-            differ += batch.src_N[start : end - 1].tolist() != toy_tokenizer.encode(text)
+            differ += batch["src"].ids_N[start : end - 1].tolist() != toy_tokenizer.encode(text)
     assert would_differ > 100
     assert differ > would_differ / 2
 
 
 def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
-    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=0.3)
+    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.3)
 
     def cuts(epoch: int) -> dict[str, list[int]]:
         found = {}
         for number in range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch):
             batch = loader.batch(number)[0]
-            lengths = batch.src_segments.lengths_B.tolist()
+            lengths = batch["src"].segments.lengths_B.tolist()
             found |= dict(zip(sources(batch, toy_tokenizer), lengths, strict=True))
         return found
 
@@ -126,22 +125,24 @@ def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokeni
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1, 0.9])
 def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
-    loader = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout)
     for number in range(plan.batches_per_epoch):
         batch = loader.batch(number)[0]
-        assert max(len(batch.src_N), len(batch.tgt_M)) <= plan.batch_tokens
-        assert batch.target_tokens == len(batch.labels_M)
+        assert max(len(batch["src"].ids_N), len(batch["tgt"].ids_N)) <= plan.batch_tokens
+        assert batch.count == len(batch.labels_L)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
     longest = plan.shards.index["max_length"] + 1
-    fixed = Loader(plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
+    fixed = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
     shapes = set()
     for number in range(plan.batches_per_epoch):
         batch = fixed.batch(number)[0]
-        shapes.add((len(batch.src_N), len(batch.tgt_M), len(batch.src_segments), len(batch.tgt_segments)))
-        for segments in (batch.src_segments, batch.tgt_segments):
+        shapes.add(
+            (len(batch["src"].ids_N), len(batch["tgt"].ids_N), len(batch["src"].segments), len(batch["tgt"].segments))
+        )
+        for segments in (batch["src"].segments, batch["tgt"].segments):
             assert segments.longest == longest
             assert int(segments.lengths_B.max()) <= longest
     assert len(shapes) == 1
@@ -156,7 +157,7 @@ def test_an_error_on_the_thread_reaches_the_loop(
 
     monkeypatch.setattr(Loader, "batch", fail)
     with (
-        closing(Loader(plan, toy_tokenizer, CPU).ahead(4)) as batches,
+        closing(Loader(Translate(), plan, toy_tokenizer, CPU).ahead(4)) as batches,
         pytest.raises(OSError, match="disk gone at 4"),
     ):
         next(batches)
@@ -176,7 +177,7 @@ def test_the_thread_is_gone_once_the_batches_are_closed(
 
     monkeypatch.setattr(Loader, "batch", slow)
     before = set(threading.enumerate())
-    with closing(Loader(plan, toy_tokenizer, CPU).ahead(0)) as batches:
+    with closing(Loader(Translate(), plan, toy_tokenizer, CPU).ahead(0)) as batches:
         next(batches)
         assert working.wait(10)
     left = set(threading.enumerate()) - before

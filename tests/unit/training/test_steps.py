@@ -12,16 +12,19 @@ import torch
 from conftest import TINY, write_lines
 from safetensors.torch import load_file
 
+from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.runs.recipe import load_recipe
+from transduce.runs.recipe import TrainConfig, load_recipe
+from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import Tokenizer
-from transduce.training import learner as learner_room
+from transduce.training import compute as compute_module
 from transduce.training.api import train
 from transduce.training.budget import largest_batch
+from transduce.training.compute import CapturedCompute, Compute
 from transduce.training.learner import Learner
-from transduce.training.loader import Batch, Loader
+from transduce.training.loader import Loader
 
 CPU = torch.device("cpu")
 SMALLEST = [  # few CPUs are quick with bfloat16
@@ -45,15 +48,15 @@ def files(tmp_path: Path, toy_pairs: Any) -> dict[str, Path]:
 def out_of_memory_above(monkeypatch: pytest.MonkeyPatch, tokens: int) -> list[int]:
     """A machine on which larger batches do not fit; the list fills with the sizes of those that do."""
     fitting: list[int] = []
-    compute = Learner._compute
+    compute = Compute.__call__
 
-    def limited(self: Learner, batch: Batch) -> torch.Tensor:
-        if max(len(batch.src_N), len(batch.tgt_M)) > tokens:
+    def limited(self: Compute, batch: Batch) -> torch.Tensor:
+        if max(len(batch["src"].ids_N), len(batch["tgt"].ids_N)) > tokens:
             raise torch.OutOfMemoryError("injected")
-        fitting.append(len(batch.tgt_M))
+        fitting.append(len(batch["tgt"].ids_N))
         return compute(self, batch)
 
-    monkeypatch.setattr(Learner, "_compute", limited)
+    monkeypatch.setattr(Compute, "__call__", limited)
     return fitting
 
 
@@ -88,17 +91,17 @@ def test_where_even_one_sentence_does_not_fit_the_run_ends_with_a_word(
 
 def spoil_gradients(monkeypatch: pytest.MonkeyPatch, number: float, steps: set[int]) -> None:
     """Put this number into the gradients of these steps, counted from 0."""
-    compute, seen = Learner._compute, count()
+    compute, seen = Compute.__call__, count()
 
-    def spoilt(self: Learner, batch: Batch) -> torch.Tensor:
+    def spoilt(self: Compute, batch: Batch) -> torch.Tensor:
         sums = compute(self, batch)
         if next(seen) in steps:
-            gradient = next(iter(self._worker.parameters())).grad
+            gradient = next(iter(self.precision.worker.parameters())).grad
             assert gradient is not None
             gradient[-1, -1] = number
         return sums
 
-    monkeypatch.setattr(Learner, "_compute", spoilt)
+    monkeypatch.setattr(Compute, "__call__", spoilt)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
@@ -139,17 +142,17 @@ def test_the_parts_of_a_batch_hold_its_pairs_and_keep_to_their_size(
     fixed_length: int | None,
 ) -> None:
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
-    whole = Loader(plan, toy_tokenizer, CPU)
-    parted = Loader(plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
+    whole = Loader(Translate(), plan, toy_tokenizer, CPU)
+    parted = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
     for number in range(4):
         (expected,), parts = whole.batch(number), parted.batch(number)
-        most = max(len(expected.src_N), len(expected.tgt_M))
+        most = max(len(expected["src"].ids_N), len(expected["tgt"].ids_N))
         assert most / parted.part_tokens <= len(parts) <= 2 * split
-        assert sum(part.target_tokens for part in parts) == expected.target_tokens
-        labels = torch.cat([part.labels_M[: part.target_tokens] for part in parts])
-        assert torch.equal(labels, expected.labels_M)
+        assert sum(part.count for part in parts) == expected.count
+        labels = torch.cat([part.labels_L[: part.count] for part in parts])
+        assert torch.equal(labels, expected.labels_L)
         for part in parts:
-            sides = len(part.src_N), len(part.tgt_M)
+            sides = len(part["src"].ids_N), len(part["tgt"].ids_N)
             assert max(sides) <= parted.part_tokens
             assert fixed_length is None or set(sides) == {parted.part_tokens}
 
@@ -160,18 +163,22 @@ def test_a_bfloat16_copy_teaches_float32_weights(
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    batches = [Loader(plan, toy_tokenizer, CPU).batch(number)[0] for number in range(parts)]
-    tokens = sum(batch.target_tokens for batch in batches)
+    batches = [Loader(Translate(), plan, toy_tokenizer, CPU).batch(number)[0] for number in range(parts)]
+    tokens = sum(batch.count for batch in batches)
     norms, moved = [], []
     for half in (False, True):
         torch.manual_seed(1)
         model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
         before = model.embedding.weight_VD.detach().clone()
         optimizer = torch.optim.Adam(model.parameters())
-        student = Learner(model, optimizer, label_smoothing=0.1, clip_norm=0.0, half=half, capture=False)
+        config = TrainConfig(precision="bfloat16" if half else "float32")
+        learner = Learner(model, optimizer, Translate(), config)
         for number in (1, 2):
-            student.gradients(batches)
-            norm = student.update(number, 1e-3, tokens)
+            for batch in batches:
+                learner.compute(batch)
+                if parts > 1:
+                    learner.precision.collect()
+            norm = learner.update(number, 1e-3, tokens, collected=parts > 1)
             if half:  # as after fused updates, which leave Adam's own count alone
                 for state in optimizer.state.values():
                     assert state["step"].item() == number
@@ -181,7 +188,7 @@ def test_a_bfloat16_copy_teaches_float32_weights(
         assert {weight.dtype for weight in model.parameters()} == {torch.float32}
         assert all(
             torch.equal(copy, weight.to(copy.dtype))
-            for copy, weight in zip(student._worker.parameters(), model.parameters(), strict=True)
+            for copy, weight in zip(learner.precision.worker.parameters(), model.parameters(), strict=True)
         )
     assert norms[1] == pytest.approx(norms[0], rel=0.02)
     assert torch.nn.functional.cosine_similarity(*(x.flatten() for x in moved), dim=0) > 0.95
@@ -207,20 +214,22 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
                 room.copy_(x)
             return self.function(self.inputs)
 
-    monkeypatch.setattr(learner_room, "Captured", Again)
+    monkeypatch.setattr(compute_module, "CapturedFunction", Again)
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    loader = Loader(plan, toy_tokenizer, CPU, fixed_length=60)
+    loader = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=60)
     outcomes = []
     for capture in (False, True):
         torch.manual_seed(1)
         model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
         optimizer = torch.optim.Adam(model.parameters())
-        student = Learner(model, optimizer, label_smoothing=0.1, clip_norm=1.0, half=True, capture=capture)
+        learner = Learner(model, optimizer, Translate(), TrainConfig(precision="bfloat16", clip_norm=1.0))
+        if capture:
+            learner.compute = CapturedCompute(learner.precision, Translate(), label_smoothing=0.1, r_drop=0.0)
         for number in range(3):
-            batch = loader.batch(number)
-            sums = student.gradients(batch)
-            norm = student.update(number + 1, 1e-3, batch[0].target_tokens)
+            (batch,) = loader.batch(number)
+            sums = learner.compute(batch).clone()
+            norm = learner.update(number + 1, 1e-3, batch.count)
         outcomes.append((sums, norm, model.embedding.weight_VD.detach()))
     for plain, captured in zip(*outcomes, strict=True):
         assert torch.equal(plain, captured)
@@ -232,15 +241,13 @@ def test_on_a_gpu_dropout_is_drawn_anew_for_each_step_and_follows_the_seed(
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, ["model.dropout=0.5"])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
-    batch = Loader(plan, toy_tokenizer, torch.device("cuda"), fixed_length=60).batch(0)
+    (batch,) = Loader(Translate(), plan, toy_tokenizer, torch.device("cuda"), fixed_length=60).batch(0)
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).to("cuda")
-    student = Learner(
-        model, torch.optim.Adam(model.parameters()), label_smoothing=0.1, clip_norm=0.0, half=True, capture=True
-    )
+    learner = Learner(model, torch.optim.Adam(model.parameters()), Translate(), recipe.train)
     losses = []
     for seed in (1, 2, 1):
         torch.manual_seed(seed)
-        losses.append(student.gradients(batch)[0].item())
+        losses.append(learner.compute(batch)[0].item())
     assert losses[0] == losses[2]
     assert losses[0] != losses[1]
 
@@ -249,4 +256,4 @@ def test_the_largest_batch_is_a_matter_of_gpus() -> None:
     recipe = load_recipe(None, "tiny", {}, ["train.batch_tokens=auto"])
     assert recipe.train.batch_tokens == "auto"
     with pytest.raises(ConfigError, match="give a number to train on a CPU"):
-        largest_batch(recipe, EncoderDecoder(recipe.model, 50), 10_000, half=False)
+        largest_batch(recipe, EncoderDecoder(recipe.model, 50), 10_000)

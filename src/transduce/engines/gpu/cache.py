@@ -10,7 +10,7 @@ from transduce.engines.gpu.attention_kernels import attend_cross, attend_self
 
 @dataclass(frozen=True)
 class SlotCache:
-    """A `Cache` whose lines never move: reordering rows changes a table that all layers share."""
+    """A `KVCache` whose lines never move: reordering rows changes a table that all layers share."""
 
     self_kv: Tensor
     """(rows x places, keys and values side by side)."""
@@ -38,12 +38,12 @@ class SlotCache:
         return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_room, d_v)
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
-        """As in `Cache`."""
+        """See `KVCache`."""
         beam = len(self.position_R) // len(self.source_length_S)
         return attend_self(q_RHK, k_RHK, v_RHK, self.self_kv, self.ancestor_RP, self.position_R, beam)
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
-        """As in `Cache`."""
+        """See `KVCache`."""
         return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, self.source_room)
 
     def remember_source(self, line_N: Tensor, kv_ND: Tensor) -> None:

@@ -7,10 +7,11 @@ from itertools import chain, repeat
 
 import torch
 
-from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
+from transduce.engines.engine import Job, fast_engine_limits, output_limit
 from transduce.engines.gpu.beam import Entry, hypotheses
-from transduce.engines.gpu.slots import Board, Finished
+from transduce.engines.gpu.slot_batch import Finished, SlotBatch
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
@@ -20,7 +21,7 @@ _REFILL = 8
 """Empty slots are filled again once one in so many is empty."""
 _MEMORY_SHARE = 0.5
 """Of what is free, for the caches of one set of slots."""
-_MOST_BOARDS = 16
+_MOST_SLOT_BATCHES = 16
 """Kept to be used again: enough for all sizes with one beam, as beams are the clients' choice."""
 _TICKETS = range(1, 2**31)
 """Fit 32 bits; when all are used, the first are long free."""
@@ -39,51 +40,52 @@ class GpuEngine:
         self.model = copy.deepcopy(model).eval()
         for weight in self.model.parameters():
             weight.data = weight.data.to(dtype)  # positions stay float32 where they are not learnt
-        self._boards: dict[tuple[int, int], Board] = {}
+        self._slot_batches: dict[tuple[int, int], SlotBatch] = {}
         """By slots and beam; what was used last comes last."""
         self._most_rows = MOST_ROWS
         self.tickets = chain.from_iterable(repeat(_TICKETS))  # boards are used again: no two jobs may share one
 
     @property
     def description(self) -> str:
-        """As in `Engine`."""
-        return f"gpu ({str(self.model.embedding.weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
+        """See `Engine`."""
+        return f"gpu ({str(self.model.output_weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
 
-    def takes(self, config: SearchConfig) -> bool:
-        """As in `Engine`."""
-        return is_narrow_beam_search(config)
+    @staticmethod
+    def supports(model: Model, options: SearchConfig) -> str | None:
+        """See `Engine`."""
+        return fast_engine_limits(model, options)
 
     def begin(self, config: SearchConfig) -> "GpuSession":
-        """As in `Engine`."""
+        """See `Engine`."""
         return GpuSession(self, config)
 
     def current(self) -> torch.cuda.device_of:
         """Within, the model's GPU is the current one, whichever thread this is."""
-        return torch.cuda.device_of(self.model.embedding.weight_VD)
+        return torch.cuda.device_of(self.model.output_weight_VD)
 
-    def board(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> Board:
+    def slot_batch(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> SlotBatch:
         """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
         rows = min(self._most_rows, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
         most = max(rows // config.beam, 1)
         slots = min(1 << (jobs - 1).bit_length(), 1 << (most.bit_length() - 1))
-        found = self._boards.pop((slots, config.beam), None)
+        found = self._slot_batches.pop((slots, config.beam), None)
         if found is None or found.source_room < source_room or found.beam.places < places:
             del found
-            while len(self._boards) >= _MOST_BOARDS:
-                del self._boards[next(iter(self._boards))]
+            while len(self._slot_batches) >= _MOST_SLOT_BATCHES:
+                del self._slot_batches[next(iter(self._slot_batches))]
             source_room, places = 1 << (source_room - 1).bit_length(), -(-places // 64) * 64
             if self.model.longest:  # learnt positions reach no further
                 source_room = min(source_room, self.model.longest + 1)
             rooms = (source_room, places)
-            found = self._new_board(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
-        self._boards[slots, config.beam] = found
+            found = self._new_slot_batch(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
+        self._slot_batches[slots, config.beam] = found
         return found
 
-    def _new_board(self, slots: int, beam: int, source_room: int, places: int) -> Board:
+    def _new_slot_batch(self, slots: int, beam: int, source_room: int, places: int) -> SlotBatch:
         """A board of so many slots; of fewer, where memory does not hold them."""
         while True:
             try:
-                return Board(self.model, slots, beam, source_room, places)
+                return SlotBatch(self.model, slots, beam, source_room, places)
             except torch.OutOfMemoryError:
                 if slots == 1:
                     raise
@@ -92,7 +94,7 @@ class GpuEngine:
             torch.cuda.empty_cache()  # out here, where the error's traceback no longer holds what the attempt took
 
     def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
-        device = self.model.embedding.weight_VD.device
+        device = self.model.device
         if device.type != "cuda":
             return slots
         config, (d_k, d_v) = self.model.config, self.model.config.head_widths
@@ -114,65 +116,65 @@ class GpuSession:
         """Key, job, and tokens its output may have."""
         self._steps_left = 0
         """No job in a slot takes more."""
-        self._board: Board | None = None
+        self._slots: SlotBatch | None = None
         self._running: dict[int, tuple[int, int]] = {}
         """Slot to key and ticket."""
         self._free: list[int] = []
         self._leaving: list[tuple[list[int], Finished]] = []
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
-        """As in `Session`."""
+        """See `Session`."""
         longest = self._engine.model.longest
         self._waiting.extend((key, job, output_limit(job, self._config, longest)) for key, job in jobs)
 
     def drop(self, keys: Sequence[int]) -> None:
-        """As in `Session`."""
+        """See `Session`."""
         gone = set(keys)
         self._waiting = deque(item for item in self._waiting if item[0] not in gone)
         slots = [slot for slot, (key, _) in self._running.items() if key in gone]
-        if self._board and slots:
+        if self._slots and slots:
             with torch.inference_mode(), self._engine.current():
-                self._board.beam.leave(slots)
+                self._slots.beam.leave(slots)
             for slot in slots:
                 del self._running[slot]
             self._free += slots
 
     @property
     def waiting(self) -> int:
-        """As in `Session`."""
+        """See `Session`."""
         return len(self._waiting)
 
     @property
     def busy(self) -> bool:
-        """As in `Session`."""
+        """See `Session`."""
         return bool(self._waiting or self._running or self._leaving)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """As in `Session`."""
+        """See `Session`."""
         with torch.inference_mode(), self._engine.current():
             return self._step()
 
     def _step(self) -> list[tuple[int, list[Hypothesis]]]:
         done = self._done()
-        board = self._board
+        board = self._slots
         enough = board is not None and len(self._free) + len(done) >= max(board.beam.slots // _REFILL, 1)
         if board and done and (enough or len(done) == len(self._running)):
             self._leaving.append(([self._running.pop(slot)[0] for slot in done], board.read(done)))
             self._free += done
         if self._waiting and (enough or not self._running):
             self._fill()
-        if self._board and self._running:
+        if self._slots and self._running:
             if self._steps_left:
-                self._board.step()
+                self._slots.step()
                 self._steps_left -= 1
             else:
-                self._board.wait()
+                self._slots.wait()
         return self._arrived()
 
     def _done(self) -> list[int]:
-        if not (self._board and self._running):
+        if not (self._slots and self._running):
             return []
-        done_S = self._board.done()
+        done_S = self._slots.done()
         return [slot for slot, (_, ticket) in self._running.items() if done_S[slot] == ticket]
 
     def _fill(self) -> None:
@@ -180,15 +182,15 @@ class GpuSession:
         if not self._running:
             source_room = max(len(job.tokens) for _, job, _ in self._waiting) + 1
             places = max(limit for _, _, limit in self._waiting) + 1
-            self._board = None  # it need not lie in memory beside a larger one
-            self._board = self._engine.board(len(self._waiting), self._config, source_room, places)
-            self._board.set_search(self._config)
-            self._free = list(range(self._board.beam.slots))
-        assert self._board
+            self._slots = None  # it need not lie in memory beside a larger one
+            self._slots = self._engine.slot_batch(len(self._waiting), self._config, source_room, places)
+            self._slots.set_search(self._config)
+            self._free = list(range(self._slots.beam.slots))
+        assert self._slots
         slots, entries, sources = [], [], []
         while self._waiting and self._free:
             key, job, limit = self._waiting[0]
-            if not self._board.holds(len(job.tokens) + 1, limit):
+            if not self._slots.holds(len(job.tokens) + 1, limit):
                 break  # it waits for a larger board
             self._waiting.popleft()
             slot, ticket = self._free.pop(), next(self._engine.tickets)
@@ -197,7 +199,7 @@ class GpuSession:
             entries.append(Entry(ticket, limit, job.prefix))
             sources.append([*job.tokens, EOS])
         if entries:
-            self._board.enter(slots, entries, sources)
+            self._slots.enter(slots, entries, sources)
             self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
 
     def _arrived(self) -> list[tuple[int, list[Hypothesis]]]:

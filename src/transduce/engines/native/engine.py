@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
+from transduce.engines.engine import Job, fast_engine_limits, output_limit
 from transduce.engines.native.weights import Model, Weights
+from transduce.models import model as models
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -93,9 +94,10 @@ class NativeEngine:
         """As in `Engine`."""
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
-    def takes(self, config: SearchConfig) -> bool:
-        """As in `Engine`."""
-        return is_narrow_beam_search(config)
+    @staticmethod
+    def supports(model: models.Model, options: SearchConfig) -> str | None:
+        """See `Engine`."""
+        return fast_engine_limits(model, options)
 
     def begin(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""

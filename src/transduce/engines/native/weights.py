@@ -87,7 +87,7 @@ class Weights(Memory):
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
         )  # fmt: skip
         no_bias = np.zeros(model.vocab_size, np.float32)
-        self.model.projection = self.linear(_array(model.embedding.weight_VD), no_bias)
+        self.model.projection = self.linear(_array(model.output_weight_VD), no_bias)
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))

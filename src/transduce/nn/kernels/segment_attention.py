@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.nn.heads import empty_beside
+from transduce.nn.heads import empty_adjacent
 from transduce.nn.segments import TILE, Segments
 
 _FORWARD_REGISTERS, _BACKWARD_REGISTERS = 96, 168
@@ -199,7 +199,7 @@ class SegmentAttention(torch.autograd.Function):
     def backward(ctx: Any, do: Tensor) -> Any:
         """The gradients of queries, keys and values."""
         q, k, v, o, log_total_HN, groups, *where = ctx.saved_tensors
-        dq, dk, dv = empty_beside(q, k, v)
+        dq, dk, dv = empty_adjacent(q, k, v)
         strides = (x.stride(0) for x in (dq, dk, dv))
         _attention_backward[(q.shape[1], len(groups) - 1)](
             q, k, v, o, do.contiguous(), log_total_HN, dq, dk, dv, groups, *where,

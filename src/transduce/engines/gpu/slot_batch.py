@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transduce.data.batch import Stream
 from transduce.engines.gpu.beam import Entry, SlotBeam
 from transduce.engines.gpu.cache import SlotCache
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.cuda_graph import capture
 from transduce.nn.device import send
 from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig
@@ -41,14 +43,14 @@ class Finished:
         return self._here
 
 
-class Board:
+class SlotBatch:
     """A set of slots: the state of search, the caches of all layers, and the recorded step."""
 
     def __init__(self, model: EncoderDecoder, slots: int, beam: int, source_room: int, places: int) -> None:
-        weight_VD = model.embedding.weight_VD
+        weight_VD = model.output_weight_VD
         self.model, self.source_room = model, source_room
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
-        model.embedding.positions.require(max(source_room, places) if model.longest is None else 1)
+        model.reserve(max(source_room, places) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, places, model.vocab_size, self._device)
         self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
         config = model.config
@@ -61,7 +63,7 @@ class Board:
         ]  # fmt: skip
         self._done_S = torch.zeros(slots, dtype=torch.int32, pin_memory=cuda)
         self._events: deque[torch.cuda.Event] = deque()
-        self._step = recorded(self._compute_step) if cuda else self._compute_step
+        self._step = capture(self._compute_step) if cuda else self._compute_step
         self._encoders: dict[int, tuple[Tensor, Callable[[], None]]] = {}
 
     def set_search(self, config: SearchConfig) -> None:
@@ -121,7 +123,7 @@ class Board:
     def _compute_step(self) -> None:
         beam = self.beam
         hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
-        beam.advance(_logits(hidden_RD, self.model.embedding.weight_VD))
+        beam.advance(_logits(hidden_RD, self.model.output_weight_VD))
         self._done_S.copy_(beam.done_S, non_blocking=True)
 
     def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
@@ -136,30 +138,17 @@ class Board:
             offsets_B1.copy_(ends.clamp(max=tokens))
 
             def encode() -> None:
-                memory_ND = self.model.encode(src_N, Segments(offsets_B1, self.source_room, tokens))
+                memory_ND = self.model.encode(Stream(src_N, Segments(offsets_B1, self.source_room, tokens)))
                 for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
                     cache.remember_source(line_N.long(), layer.cross_attention.kv(memory_ND))
 
-            self._encoders[tokens] = (inputs, recorded(encode) if self._device.type == "cuda" else encode)
+            self._encoders[tokens] = (inputs, capture(encode) if self._device.type == "cuda" else encode)
         return self._encoders[tokens]
 
     @staticmethod
     def _inputs(table: Any, tokens: int) -> tuple[Any, Any, Any]:
         """The tokens, their lines in the cache, and where segments begin: parts of one array or tensor."""
         return table[:tokens], table[tokens : 2 * tokens], table[2 * tokens :]
-
-
-def recorded(function: Callable[[], None]) -> Callable[[], None]:
-    """The function as a CUDA graph, after one run in which kernels are compiled and libraries set up."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        function()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        function()
-    return graph.replay
 
 
 def _logits(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:

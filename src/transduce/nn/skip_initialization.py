@@ -1,4 +1,4 @@
-"""Modules whose weights are about to be read."""
+"""Creating modules without initialising weights that are about to be loaded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,13 @@ from torch.overrides import TorchFunctionMode
 _DRAWS = (torch.Tensor.uniform_, nn.init.uniform_, nn.init.kaiming_uniform_)
 
 
-class Unfilled(TorchFunctionMode):
-    """Inside, nothing is drawn at random: it would take longer than reading what replaces it."""
+class SkipInitialization(TorchFunctionMode):
+    """A context in which random initialisation is skipped, as it takes longer than loading the weights."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Called in place of torch's functions."""
+        """Called instead of torch's functions."""
         if func in _DRAWS:
             return None
         return (torch.empty if func is torch.randn else func)(*args, **(kwargs or {}))

@@ -1,0 +1,75 @@
+"""The `Model` contract: what the rest of the package may use of a model."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transduce.data.batch import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The settings that every architecture has; each adds its own."""
+
+    architecture: str = "encoder_decoder"
+    """Name of the architecture in the table of models (models/registry.py)."""
+    d_model: int = 512
+    """Width of every token's vector."""
+
+    def fewest_parameters(self, vocab_size: int) -> int:
+        """A lower bound on the number of parameters, computed before anything is allocated."""
+        return vocab_size * self.d_model
+
+    def sizes(self) -> dict[str, Any]:
+        """The settings that decide the shapes and the meaning of the weights."""
+        return asdict(self)
+
+
+class Model(nn.Module, ABC):
+    """A model maps a batch to hidden vectors; the loss or the search multiplies them with `output_weight_VD`.
+
+    A model that generates text also has the three calls of `search.decoder.Decoder`: `start`, `step` and `reorder`.
+    """
+
+    config: ModelConfig
+    vocab_size: int
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Tensor:
+        """The hidden vectors (L, D) at the positions that the batch asks for."""
+
+    @property
+    @abstractmethod
+    def output_weight_VD(self) -> Tensor:
+        """The output projection: hidden vectors times its transpose are the logits."""
+
+    @property
+    def longest(self) -> int | None:
+        """Upper bound on the tokens of a text, without markers; None if there is no bound."""
+        return None
+
+    def reserve(self, length: int) -> None:
+        """Make sure that sequences of this length can be computed, before the model is copied or recorded."""
+
+    def layers(self) -> Iterable[nn.Module]:
+        """The modules that are sharded one by one; none if the model is sharded as a whole."""
+        return ()
+
+    @property
+    def alignment_attention(self) -> nn.Module | None:
+        """The cross-attention that aligns output tokens with source tokens; None if the model has none."""
+        return None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.output_weight_VD.device
+
+    @property
+    def parameters_count(self) -> int:
+        """Number of parameters; a shared matrix counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())

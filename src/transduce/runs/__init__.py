@@ -1,0 +1,1 @@
+"""A training run on disk: folder, checkpoints, averaging, metrics, report."""

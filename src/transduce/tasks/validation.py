@@ -1,0 +1,93 @@
+"""Validation data: encoded once, shared among the processes, and the loss of a model on it."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import torch
+
+from transduce.data.batch import to_device
+from transduce.data.packing import Example
+from transduce.data.prepare import DataConfig, Prepared
+from transduce.distributed.processes import Processes
+from transduce.distributed.signals import Interrupted, StopRequest
+from transduce.errors import DataError
+from transduce.models.model import Model
+from transduce.tasks.task import Task
+
+_BATCH_TOKENS = 4096
+
+T = TypeVar("T")
+
+
+class Validation:
+    """The validation data of a run and the loss on it; a signal interrupts it in all processes."""
+
+    def __init__(
+        self,
+        task: Task,
+        data: DataConfig,
+        prepared: Prepared,
+        scored: int,
+        say: Callable[[str], None],
+        processes: Processes,
+        stop: StopRequest,
+    ) -> None:
+        self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
+        self.texts: Sequence[tuple[str, ...]] = prepared.valid
+        self.scored = scored
+        """Number of examples, from the first on, that the task scores."""
+        self.digest = hashlib.sha256(json.dumps([self.texts, scored]).encode()).hexdigest()[:16]
+        """Identifies the validation data: scores on other data are not comparable."""
+        self._task, self._stop = task, stop
+        longest = data.max_length
+        streams = [self.tokenizer.encode_all(texts) for texts in zip(*self.texts, strict=True)]
+        self._examples = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
+        self._examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
+        if self.texts and not self._examples:
+            raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
+        if too_long := len(self.texts) - len(self._examples):
+            pairs = "pair" if too_long == 1 else "pairs"
+            say(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
+
+    def loss(self, model: Model, smoothing: float) -> tuple[float, float]:
+        """Smoothed loss and perplexity per label."""
+        mine = self.interruptible(lambda: self._sums(model, smoothing))
+        loss_sum, nll_sum, count = self.processes.total(*mine)
+        return loss_sum / count, math.exp(min(nll_sum / count, 50))
+
+    def interruptible(self, work: Callable[[], T]) -> T:
+        """This process's share of the work; raises `Interrupted` in all processes if a signal came to one of them."""
+        result: T | None = None
+        with suppress(Interrupted), self._stop.interrupting():
+            result = work()
+        if self.processes.any(result is None):
+            raise Interrupted
+        assert result is not None
+        return result
+
+    def _sums(self, model: Model, smoothing: float) -> tuple[float, float, float]:
+        """Loss, negative log-likelihood and number of labels of this process's batches."""
+        loss_sum = nll_sum = count = 0.0
+        with torch.inference_mode():
+            for number, examples in list(enumerate(self._batches()))[self.processes.share]:
+                batch = to_device(self._task.pack(examples, seed=number), model.device)
+                loss, nll = self._task.loss(model, model(batch), batch, smoothing)
+                loss_sum, nll_sum, count = loss_sum + loss.item(), nll_sum + nll.item(), count + batch.count
+        return loss_sum, nll_sum, count
+
+    def _batches(self) -> Iterator[list[Example]]:
+        batch: list[Example] = []
+        tokens = 0
+        for example in self._examples:
+            longer = max(map(len, example)) + 1
+            if batch and tokens + longer > _BATCH_TOKENS:
+                yield batch
+                batch, tokens = [], 0
+            batch.append(example)
+            tokens += longer
+        if batch:
+            yield batch

@@ -1,0 +1,60 @@
+"""The gradients of one batch: forward pass, loss, backward pass."""
+
+import torch
+from torch import Tensor
+
+from transduce.data.batch import Batch
+from transduce.nn.cuda_graph import CapturedFunction
+from transduce.nn.r_drop import symmetric_kl
+from transduce.tasks.task import Task
+from transduce.training.precision import Float32, gradients_of
+
+
+class Compute:
+    """Computes gradients by running the model."""
+
+    def __init__(self, precision: Float32, task: Task, label_smoothing: float, r_drop: float) -> None:
+        self.precision, self.task = precision, task
+        self.label_smoothing, self.r_drop = label_smoothing, r_drop
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Compute the gradients of the summed loss; returns the sums of loss and negative log-likelihood.
+
+        A loss that is not finite makes the gradients not finite.
+        """
+        self.precision.begin()
+        model = self.precision.worker
+        hidden_LD = model(batch)
+        loss, nll = self.task.loss(model, hidden_LD, batch, self.label_smoothing)
+        if self.r_drop:
+            second_LD = model(batch)
+            second_loss, second_nll = self.task.loss(model, second_LD, batch, self.label_smoothing)
+            divergence = symmetric_kl(hidden_LD, second_LD, batch.labels_L, model.output_weight_VD)
+            # Half of the sum in the R-Drop paper, so that it is comparable with the loss of one pass.
+            loss, nll = (loss + second_loss + self.r_drop / 2 * divergence) / 2, (nll + second_nll) / 2
+        loss.backward()
+        sums = torch.stack([loss.detach(), nll])
+        gradients_of(model.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())  # NaN if the sums are not finite
+        return sums
+
+    def reset(self) -> None:
+        """Forget how gradients were computed, as the next batches have other shapes."""
+
+
+class CapturedCompute(Compute):
+    """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes."""
+
+    _graph: CapturedFunction | None = None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """See `Compute`."""
+        if self._graph is None:
+            compute = super().__call__
+            self._graph = CapturedFunction(
+                lambda tensors: compute(batch.with_tensors(tensors)), batch.tensors, self.precision.worker.zero_grad
+            )
+        return self._graph(batch.tensors)
+
+    def reset(self) -> None:
+        """See `Compute`: the next batch is recorded anew."""
+        self._graph = None
