@@ -20,13 +20,14 @@ def commands(command: Any = None, name: str = "transduce") -> Iterator[tuple[str
 
 def reference() -> str:
     """One section for each command: usage, description, and a table of arguments and options."""
-    lines = []
+    sections = []
     for name, command in commands():
         context = command.context_class(command, info_name=name)
         usage = " ".join([name, *command.collect_usage_pieces(context)])
-        lines += ["", f"## {name}", "", "```", usage, "```", "", cleandoc(command.help), "", "| option | |", "|---|---|"]
-        records = [parameter.get_help_record(context) for parameter in command.params]
-        for option, text in filter(None, records):
-            cells = option.replace("|", r"\|"), text.replace("|", r"\|").replace("<", "&lt;")
-            lines.append(f"| `{cells[0]}` | {cells[1]} |")
-    return "\n".join([*lines, ""])
+        rows = ["| option | meaning |", "|---|---|"]
+        for option, text in filter(None, (parameter.get_help_record(context) for parameter in command.params)):
+            option, text = option.replace("|", r"\|"), text.replace("|", r"\|").replace("<", "&lt;")
+            rows.append(f"| `{option}` | {text} |")
+        table = "\n".join(rows)
+        sections.append(f"\n## {name}\n\n```\n{usage}\n```\n\n{cleandoc(command.help)}\n\n{table}\n")
+    return "".join(sections)

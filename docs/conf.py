@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages (MyST), the API reference from docstrings, the command line from its Typer app."""
+"""Sphinx configuration: Markdown pages (MyST), an API reference from docstrings, and the command line reference."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,12 @@ import command_line
 
 project = "transduce"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = f"transduce {release}"
 html_copy_source = False
 highlight_language = "text"
+smartquotes = False  # or `--output` in help texts would get a dash
 default_role = "code"  # docstrings write code in single backticks
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3

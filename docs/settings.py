@@ -20,7 +20,7 @@ has all its settings. Those of `[search]` become the defaults of the finished mo
 """
 
 
-def meanings(section: type) -> dict[str, str]:
+def field_docstrings(section: type) -> dict[str, str]:
     """The docstring below each field of a dataclass."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
     assert isinstance(tree, ast.ClassDef)
@@ -39,14 +39,15 @@ def page() -> str:
     for section in dataclasses.fields(Recipe):
         kind = section.default_factory
         assert isinstance(kind, type)
-        says = meanings(kind)
-        lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", "| setting | default | meaning |", "|---|---|---|"]
+        meanings = field_docstrings(kind)
+        lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", ""]
+        lines += ["| setting | default | meaning |", "|---|---|---|"]
         for field in dataclasses.fields(kind):
             given = {name: tables.get(section.name, {}).get(field.name) for name, tables in presets.items()}
             others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
             default = "" if field.default in (None, ()) else str(field.default)
             default += f"; {others}" if others else ""
-            lines.append(f"| `{section.name}.{field.name}` | {default} | {says[field.name]} |")
+            lines.append(f"| `{section.name}.{field.name}` | {default} | {meanings[field.name]} |")
         lines.append("")
     return "\n".join(lines)
 
