@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check faults format bench settings web clean
+.PHONY: demo test check docs faults format bench settings web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -12,12 +12,15 @@ demo: $(READY)          ## train on the embedded corpus, score, translate
 test: $(READY)          ## the whole test suite
 	$(BIN)/python -m pytest -n auto
 
-check: $(READY)         ## what CI checks beside the tests
+check: $(READY) docs    ## what CI checks beside the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python .ci/audit.py
+
+docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
 faults: $(READY)        ## every fault as often as is promised: more than an hour
 	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the dataclasses that hold the settings: `make settings`."""
+"""Generates docs/settings.md from the dataclasses of the settings: `make settings`."""
 
 import ast
 import dataclasses
@@ -12,41 +12,42 @@ PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")
 HEAD = """# All settings
 
-Written by `make settings` from the code.
+Generated from the code by `make settings`.
 
-A recipe is a TOML file with these sections; `preset = "base"` at its top lays it over a preset. On the command line a
-setting is `--set train.steps=2000`, in Python `train(..., settings={"train.steps": 2000})`. A run's `config.toml` has
-them all, as they were. Those of `[search]` become the defaults of the finished model.
+A recipe is a TOML file with these sections; `preset = "base"` at its top starts from a preset. On the command line a
+setting is `--set train.steps=2000`, in Python `train(..., settings={"train.steps": 2000})`. The `config.toml` of a run
+has all its settings. Those of `[search]` become the defaults of the finished model.
 """
 
 
-def meanings(section: type) -> dict[str, str]:
-    """What the text under each field of a dataclass says."""
+def field_docstrings(section: type) -> dict[str, str]:
+    """The docstring below each field of a dataclass."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
     assert isinstance(tree, ast.ClassDef)
-    found = {}
+    result = {}
     for field, text in zip(tree.body, tree.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             assert isinstance(field.target, ast.Name)
-            found[field.target.id] = str(text.value.value)
-    return found
+            result[field.target.id] = " ".join(str(text.value.value).split())
+    return result
 
 
 def page() -> str:
-    """The whole of it."""
+    """The content of settings.md."""
     presets = {name: read_preset(name) for name in PRESETS}
     lines = [HEAD]
     for section in dataclasses.fields(Recipe):
         kind = section.default_factory
         assert isinstance(kind, type)
-        says = meanings(kind)
-        lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", "| setting | default | |", "|---|---|---|"]
+        meanings = field_docstrings(kind)
+        lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", ""]
+        lines += ["| setting | default | meaning |", "|---|---|---|"]
         for field in dataclasses.fields(kind):
             given = {name: tables.get(section.name, {}).get(field.name) for name, tables in presets.items()}
             others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
             default = "" if field.default in (None, ()) else str(field.default)
             default += f"; {others}" if others else ""
-            lines.append(f"| `{section.name}.{field.name}` | {default} | {says[field.name]} |")
+            lines.append(f"| `{section.name}.{field.name}` | {default} | {meanings[field.name]} |")
         lines.append("")
     return "\n".join(lines)
 

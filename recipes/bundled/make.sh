@@ -1,10 +1,10 @@
 #!/bin/sh
-# The bundled model, from text to 8 bits: sh recipes/bundled/make.sh
+# Builds the bundled model, from text to 8-bit weights: sh recipes/bundled/make.sh
 #
-# data      Europarl and Tatoeba at the paths that the recipes name, English TAB German; Tatoeba's English-French pairs, for
-#           their English; newstest2013 and newstest2014, to be kept out of it
+# data      Europarl and Tatoeba at the paths in the recipes, English TAB German; the English side of Tatoeba's
+#           English-French pairs; newstest2013 and newstest2014, whose sentences are excluded
 # hardware  one H200: 10 minutes in all, 5 of them training
-# result    runs/bundled, which becomes src/transduce/bundled/en-de; its README.md states the scores
+# result    runs/bundled, which is src/transduce/bundled/en-de; its README.md states the scores
 set -e
 tatoeba=data/tatoeba europarl=data/europarl newstest=data/newstest
 

@@ -1,0 +1,34 @@
+"""Sphinx configuration: Markdown pages (MyST), an API reference from docstrings, and the command line reference."""
+
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from transduce import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
+import command_line
+
+project = "transduce"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+html_theme = "furo"
+html_title = f"transduce {release}"
+html_copy_source = False
+highlight_language = "text"
+smartquotes = False  # or `--output` in help texts would get a dash
+default_role = "code"  # docstrings write code in single backticks
+autodoc_member_order = "bysource"
+myst_heading_anchors = 3
+
+
+def add_commands(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Append the generated reference to the page of the command line."""
+    if docname == "command-line":
+        source[0] += command_line.reference()
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", add_commands)

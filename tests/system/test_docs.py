@@ -1,0 +1,118 @@
+"""The documentation: the site builds without warnings, is complete, and refers only to what exists."""
+
+import inspect
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import transduce
+from transduce.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with the options of `make docs`."""
+    for package in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(package)
+    recipe = re.search(r"\$\(BIN\)/python (-m sphinx .*) build/docs", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert recipe
+    assert "--fail-on-warning" in recipe[1]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, *shlex.split(recipe[1]), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def text_of(page: Path) -> str:
+    """The text of an HTML page, without tags."""
+    return " ".join(unescape(re.sub("<[^>]+>", "", page.read_text(encoding="utf-8"))).split())
+
+
+def code_of(page: Path) -> list[str]:
+    """The lines of all code blocks, and all inline code."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    inline = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+    return lines + [" ".join(code.split()) for code in inline]
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists()
+
+
+@pytest.mark.parametrize("name", transduce.__all__)
+def test_every_public_name_is_documented(site: Path, name: str) -> None:
+    html, text = (site / "api.html").read_text(encoding="utf-8"), text_of(site / "api.html")
+    assert f'id="transduce.{name}"' in html
+    docstring = inspect.getdoc(getattr(transduce, name))
+    assert docstring
+    assert " ".join(docstring.partition("\n\n")[0].replace("`", "").split()) in text
+
+
+def test_every_command_and_option_is_documented(site: Path) -> None:
+    html, text = (site / "command-line.html").read_text(encoding="utf-8"), text_of(site / "command-line.html")
+    commands = dict(runpy.run_path(str(ROOT / "docs" / "command_line.py"))["commands"]())
+    assert {"transduce train", "transduce data check"} <= commands.keys()
+    for name, command in commands.items():
+        assert f'id="{name.replace(" ", "-")}"' in html
+        for parameter in command.params:
+            for option in parameter.opts if parameter.param_type_name == "option" else ():
+                assert option in text
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path, _, anchor = link.partition("#")
+        if not re.match("https?:", link):
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+@every_page
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"`((?:\w+/)+[\w-]+\.(?:py|c|h|toml|sh|json|md))`", page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "transduce")), name
+
+
+@every_page
+def test_every_command_of_a_page_is_valid(page: Path) -> None:
+    for code in code_of(page):
+        words = shlex.split(code.partition(" | ")[2] or code, comments=True) if "transduce " in code else []
+        if "transduce" not in words[:1] or not re.match("[a-z]", "".join(words[1:])):
+            continue
+        words = words[1 : min(words.index(word) if word in words else len(words) for word in "<>")]
+        command: Any = get_command(app)
+        while hasattr(command, "commands") and words:
+            command = command.commands[words.pop(0)]
+        if words:  # otherwise only the name is mentioned
+            command.make_context("transduce", words)
+
+
+@every_page
+def test_python_examples_import_what_exists(page: Path) -> None:
+    for line in code_of(page):
+        if re.match(r"(from|import) transduce", line):
+            exec(line, {})
