@@ -17,8 +17,7 @@ import numpy as np
 
 from transduce.corpora.check.check import Examined, examine
 from transduce.corpora.check.kinds import KINDS, WRONG
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 RATE = 0.003
 

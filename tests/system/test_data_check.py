@@ -113,7 +113,7 @@ def test_unusable_lines_are_counted_and_few_pairs_are_not_judged(transduce: Any,
         (["--src", "a.tsv"], "text to check: 1 source files but 0 target files"),
         (["a.tsv", "--against-tgt", "a.tsv"], "--against: 0 source files but 1 target files"),
         (["a.tsv", "-o", "a.tsv"], "--output would overwrite a.tsv"),
-        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell how to write it"),
+        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell its format"),
         (["a.tsv", "-o", "no/b.tsv"], "no/b.tsv: cannot be written: No such file or directory"),
     ],
 )

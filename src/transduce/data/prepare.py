@@ -19,7 +19,7 @@ from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
-from transduce.text.pairs import Pair, ReadReport, endings, read_pairs
+from transduce.text.pairs import Pair, ReadReport, entry_suffixes, read_pairs
 from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -89,8 +89,8 @@ def _read_valid(data: DataConfig, say: Callable[[str], None]) -> list[Pair]:
 
 
 def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str]) -> str:
-    # Files may get other names, but for the endings that say how to read them.
-    content = [(endings(files), [sources[name] for name in files]) for files in data.train]
+    # Files may get other names, but not the suffixes that tell how to read them.
+    content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.train]
     if isinstance(vocabulary, Tokenizer):
         words: Any = hashlib.sha256(vocabulary.model).hexdigest()
     else:

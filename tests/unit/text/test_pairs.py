@@ -12,7 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import files, pairs
+from transduce.text import files
+from transduce.text.formats.jsonl import BAD_JSON
+from transduce.text.formats.pair_format import BAD_UTF8, EMPTY, NUL, OVERLONG
+from transduce.text.formats.tsv import NO_TAB
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -114,14 +117,14 @@ def test_files_of_unequal_length_are_refused_with_both_counts(
 
 # Each case: the bad line of the source file, of the target file, what the report calls it and which file is at fault.
 HOSTILE = {
-    "bad UTF-8 in the source": (b"\xff\xfe", b"X", pairs.BAD_UTF8, "src"),
-    "bad UTF-8 in the target": (b"x", b"caf\xe9", pairs.BAD_UTF8, "tgt"),
-    "a surrogate written as UTF-8": (b"\xed\xa0\x80", b"X", pairs.BAD_UTF8, "src"),
-    "an empty source": (b"", b"X", pairs.EMPTY, "src"),
-    "an empty target": (b"x", b"", pairs.EMPTY, "tgt"),
-    "white space alone": (b"x", " \t\u3000\u2028".encode(), pairs.EMPTY, "tgt"),
-    "a NUL byte": (b"x\0y", b"X", pairs.NUL, "src"),
-    "a NUL byte in the target": (b"x", b"\0", pairs.NUL, "tgt"),
+    "bad UTF-8 in the source": (b"\xff\xfe", b"X", BAD_UTF8, "src"),
+    "bad UTF-8 in the target": (b"x", b"caf\xe9", BAD_UTF8, "tgt"),
+    "a surrogate written as UTF-8": (b"\xed\xa0\x80", b"X", BAD_UTF8, "src"),
+    "an empty source": (b"", b"X", EMPTY, "src"),
+    "an empty target": (b"x", b"", EMPTY, "tgt"),
+    "white space alone": (b"x", " \t\u3000\u2028".encode(), EMPTY, "tgt"),
+    "a NUL byte": (b"x\0y", b"X", NUL, "src"),
+    "a NUL byte in the target": (b"x", b"\0", NUL, "tgt"),
 }
 
 
@@ -140,14 +143,14 @@ def test_a_bad_line_is_left_out_on_both_sides_and_reported(tmp_path: Path, case:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"one side", pairs.ONE_SIDED),
-        (b"", pairs.EMPTY),
-        (b"x\t", pairs.EMPTY),
-        (b"\tX", pairs.EMPTY),
-        (b"\t", pairs.EMPTY),
-        (b"x\t\xff", pairs.BAD_UTF8),
-        (b"\xff", pairs.BAD_UTF8),
-        (b"x\0\tX", pairs.NUL),
+        (b"one side", NO_TAB),
+        (b"", EMPTY),
+        (b"x\t", EMPTY),
+        (b"\tX", EMPTY),
+        (b"\t", EMPTY),
+        (b"x\t\xff", BAD_UTF8),
+        (b"\xff", BAD_UTF8),
+        (b"x\0\tX", NUL),
     ],
 )
 def test_a_bad_line_of_a_tsv_is_left_out_and_reported(tmp_path: Path, line: bytes, problem: str) -> None:
@@ -159,26 +162,26 @@ def test_a_bad_line_of_a_tsv_is_left_out_and_reported(tmp_path: Path, line: byte
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"no json", pairs.BAD_JSON),
-        (b'["a", "b"]', pairs.BAD_JSON),
-        (b'"src tgt"', pairs.BAD_JSON),
-        (b"7", pairs.BAD_JSON),
-        (b"null", pairs.BAD_JSON),
-        (b"{}", pairs.BAD_JSON),
-        (b'{"src": "x"}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": 5}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": null}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": ["X"]}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": "\\ud800"}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": "X"', pairs.BAD_JSON),
-        (b"[" * 50_000, pairs.BAD_JSON),
-        (b'{"src": ' * 10_000, pairs.BAD_JSON),
-        (b'{"src": ' + b"9" * 10_000 + b', "tgt": "X"}', pairs.BAD_JSON),
-        (b'{"src": "x\\u0000", "tgt": "X"}', pairs.NUL),
-        (b'{"src": "", "tgt": "X"}', pairs.EMPTY),
-        (b'{"src": "x", "tgt": " "}', pairs.EMPTY),
-        (b'{"src": "\xff", "tgt": "X"}', pairs.BAD_UTF8),
-        (b"", pairs.EMPTY),
+        (b"no json", BAD_JSON),
+        (b'["a", "b"]', BAD_JSON),
+        (b'"src tgt"', BAD_JSON),
+        (b"7", BAD_JSON),
+        (b"null", BAD_JSON),
+        (b"{}", BAD_JSON),
+        (b'{"src": "x"}', BAD_JSON),
+        (b'{"src": "x", "tgt": 5}', BAD_JSON),
+        (b'{"src": "x", "tgt": null}', BAD_JSON),
+        (b'{"src": "x", "tgt": ["X"]}', BAD_JSON),
+        (b'{"src": "x", "tgt": "\\ud800"}', BAD_JSON),
+        (b'{"src": "x", "tgt": "X"', BAD_JSON),
+        (b"[" * 50_000, BAD_JSON),
+        (b'{"src": ' * 10_000, BAD_JSON),
+        (b'{"src": ' + b"9" * 10_000 + b', "tgt": "X"}', BAD_JSON),
+        (b'{"src": "x\\u0000", "tgt": "X"}', NUL),
+        (b'{"src": "", "tgt": "X"}', EMPTY),
+        (b'{"src": "x", "tgt": " "}', EMPTY),
+        (b'{"src": "\xff", "tgt": "X"}', BAD_UTF8),
+        (b"", EMPTY),
     ],
     ids=lambda value: value[:30].decode(errors="replace") if isinstance(value, bytes) else "",
 )
@@ -193,7 +196,7 @@ def test_every_kind_of_problem_has_its_own_count_and_place(tmp_path: Path) -> No
     content = b"a\tA\n\n\xff\tB\nb\tB\n\nno tab\n\xfe\tC\n\n"
     found, report = read(one_file(tmp_path, content))
     assert found == [("a", "A"), ("b", "B")]
-    assert report.left_out == {pairs.EMPTY: 3, pairs.BAD_UTF8: 2, pairs.ONE_SIDED: 1}
+    assert report.left_out == {EMPTY: 3, BAD_UTF8: 2, NO_TAB: 1}
     assert [report.first[problem].rpartition(" ")[2] for problem in report.left_out] == ["2", "3", "6"]
 
 
@@ -205,15 +208,15 @@ def test_an_absurdly_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     if kind == "two files":
         found, report = read(two_files(tmp_path, b"a\nb\n" + long + b"\nd\n", b"A\n" + long + b"\nC\nD\n"))
         assert found == [("a", "A"), ("d", "D")]
-        assert report.left_out == {pairs.OVERLONG: 2}
-        assert report.first[pairs.OVERLONG] == f"{tmp_path / 'text.tgt'}, line 2"
+        assert report.left_out == {OVERLONG: 2}
+        assert report.first[OVERLONG] == f"{tmp_path / 'text.tgt'}, line 2"
     elif kind == "tsv":
         found, report = read(one_file(tmp_path, b"a\tA\nb\t" + long + b"\nd\tD\n"))
-        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {pairs.OVERLONG: 1})
+        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {OVERLONG: 1})
     else:
         content = b'{"src":"a","tgt":"A"}\n{"src":"b","tgt":"' + long + b'"}\n{"src":"d","tgt":"D"}\n'
         found, report = read(one_file(tmp_path, content, "text.jsonl"))
-        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {pairs.OVERLONG: 1})
+        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {OVERLONG: 1})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 PAIRS = [("ein Haus", "a house"), ("„größer“", 'larger \\ "than"'), ("家", "home")]
 

@@ -16,8 +16,7 @@ from transduce.corpora.check.report import Report, make_report
 from transduce.corpora.check.shifts import Shift, find_shifts
 from transduce.corpora.check.survey import Survey, survey
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Corpus, PlacedPair, ReadReport, read_placed_pairs
+from transduce.text.pairs import Corpus, PlacedPair, ReadReport, pair_writer, read_placed_pairs
 
 _AT_ONCE = 5_000  # pairs that are judged together
 

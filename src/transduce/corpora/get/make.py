@@ -8,10 +8,9 @@ from pathlib import Path
 from transduce.corpora.get.catalogue import Corpus
 from transduce.corpora.get.clean import Cleaner, tidy
 from transduce.corpora.get.unpack import unpack
-from transduce.disk import MANIFEST, damaged_file, whole_folder, write_manifest
+from transduce.disk import MANIFEST, atomic_folder, damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 ABOUT = "about.json"
 """Says which archives the text was made from, how many pairs it has and what was left out."""
@@ -47,7 +46,7 @@ def make(corpus: Corpus, archives: Path, out: Path, say: Callable[[str], None]) 
         for archive in corpus.archives:
             members = [member for pair in (*archive.train, *archive.valid, *archive.test) for member in pair]
             unpack(archives / archive.name, {member: raw / archive.name / member for member in members})
-        with whole_folder(out) as text:
+        with atomic_folder(out) as text:
             _write_text(corpus, raw, text, say)
             write_manifest(text)
     except DataError as error:  # lines are told by their archive, as the unpacked files are gone when this is read
