@@ -8,7 +8,7 @@ import pytest
 from helpers import write_corpus
 
 from transduce.data.plan import BatchPlan
-from transduce.data.shards import TokenShards
+from transduce.data.shards import TokenShards, write_index, write_shard
 from transduce.errors import ConfigError
 
 Lengths = list[tuple[int, int]]
@@ -211,3 +211,31 @@ def test_no_pair_is_left_out_even_where_pools_differ_a_lot(seed: int, tmp_path: 
 def test_a_budget_of_few_tokens_still_ends(tmp_path: Path) -> None:
     plan = BatchPlan(write_corpus(tmp_path, [(1, 1)] * 5), batch_tokens=3, seed=1)
     assert sorted(pair for batch in epoch(plan) for pair in batch) == list(range(5))
+
+
+@pytest.mark.parametrize("streams", [("text",), ("a", "b", "c")])
+def test_any_number_of_streams_is_planned_within_the_budget_of_each(tmp_path: Path, streams: tuple[str, ...]) -> None:
+    lengths = np.random.default_rng(0).integers(1, 30, (2000, len(streams)))
+    for number, part in enumerate((lengths[:1500], lengths[1500:])):
+        sides = [[[n] * int(length) for n, length in enumerate(stream)] for stream in part.T]
+        write_shard(tmp_path, number, sides, 65536, streams)
+    write_index(tmp_path, {}, streams)
+    shards = TokenShards(tmp_path)
+    assert shards.mean_lengths == pytest.approx(tuple(lengths.mean(axis=0)))
+    (pair,) = shards.pairs(np.array([1507]))
+    assert [ids.tolist() for ids in pair] == [[7] * length for length in lengths[1507]]
+    plan = BatchPlan(shards, batch_tokens=200, seed=1)
+    batches = epoch(plan)
+    assert sorted(pair for batch in batches for pair in batch) == list(range(2000))
+    assert max((lengths[batch] + 1).sum(axis=0).max() for batch in batches) <= 200
+    longest = [lengths[batch].max(axis=1) for batch in batches]
+    assert np.mean([np.std(batch) for batch in longest]) < 0.1 * np.std(lengths.max(axis=1))
+
+
+def test_one_stream_is_sorted_by_length_and_the_sort_is_stable(tmp_path: Path) -> None:
+    write_shard(tmp_path, 0, [[[1] * length for length in (3, 1, 3, 2, 1)]], 350, ["text"])
+    write_index(tmp_path, {}, ["text"])
+    shards = TokenShards(tmp_path)
+    assert shards.sorted_pairs(np.arange(5)).tolist() == [1, 4, 3, 0, 2]
+    assert shards.sorted_lengths(np.arange(5)).tolist() == [[1], [1], [2], [3], [3]]
+    assert shards.index["streams"] == ["text"]

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from transduce.data import encode_worker, prepare
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
-from transduce.text.pairs import Pair
+from transduce.text.files import read_lines
+from transduce.text.pairs import Corpus, Pair, ReadReport
+from transduce.text.readers import READERS, Reader
 from transduce.text.tokenizer import TokenizerConfig
 
 TOKENIZER = TokenizerConfig(vocab_size=350)
@@ -31,8 +33,8 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Encode in this process, as so many workers would, with shards of so many pairs."""
 
     def use(workers: int = 1, shard_pairs: int = 1000) -> None:
-        def encode(folder: Path, data: DataConfig, pairs: int) -> int:
-            job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
+        def encode(folder: Path, data: DataConfig, reader: str, examples: int) -> int:
+            job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length, "reader": reader}
             job = json.loads(json.dumps(job))  # a worker gets its job as text
             return sum(encode_worker.encode_shards(folder, n, workers, job) for n in range(workers))
 
@@ -337,3 +339,25 @@ def test_a_large_vocabulary_gets_wider_ids(tmp_path: Path) -> None:
     write_index(tmp_path, {})
     ((src, tgt),) = TokenShards(tmp_path).pairs(np.array([0]))
     assert (src.tolist(), tgt.tolist()) == ([69_999, 5], [65_536])
+
+
+def test_a_reader_of_one_stream_is_prepared_like_one_of_pairs(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, ...]]:
+        for line in (line for (name,) in corpus for line in read_lines(Path(name))):
+            report.pairs += 1
+            yield (line,)
+
+    encode_here(workers=2, shard_pairs=100)
+    monkeypatch.setitem(READERS, "lines", Reader(("text",), read))
+    lines = [source for source, _ in toy_pairs]
+    (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines), encoding="utf-8")
+    data = DataConfig(train=((str(tmp_path / "text.tsv"),),), valid=((str(tmp_path / "text.tsv"),),))
+    as_pairs, _ = run(data)
+    prepared = prepare.prepare(data, TOKENIZER, lambda _: None, reader="lines")
+    assert prepared.train.folder != as_pairs.train.folder
+    assert prepared.train.streams == ("text",)
+    decoded = [prepared.tokenizer.decode(ids.tolist()) for (ids,) in prepared.train.pairs(np.arange(len(lines)))]
+    assert decoded == [f"{line}\t{line}" for line in lines]
+    assert prepared.valid == [(text,) for text in decoded]
