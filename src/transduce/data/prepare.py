@@ -19,7 +19,7 @@ from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import DataError
-from transduce.text.pairs import ReadReport, entry_suffixes
+from transduce.text.pairs import ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -135,8 +135,7 @@ def _prepare_into(
         too_long = _encode(work, data, reader, report.pairs)
         lines = report.lines()
         if too_long:
-            pairs = "pair" if too_long == 1 else "pairs"
-            lines.append(f"left out {too_long:,} {pairs} above {data.max_length} tokens (data.max_length)")
+            lines.append(f"left out {count_pairs(too_long)} above {data.max_length} tokens (data.max_length)")
         if too_long == report.pairs:
             raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
         facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}

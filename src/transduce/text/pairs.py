@@ -48,9 +48,14 @@ class ReadReport:
     def lines(self) -> list[str]:
         """One line of text for each problem."""
         return [
-            f"left out {count:,} {'pair' if count == 1 else 'pairs'} {problem} (first: {self.first[problem]})"
+            f"left out {count_pairs(count)} {problem} (first: {self.first[problem]})"
             for problem, count in self.left_out.items()
         ]
+
+
+def count_pairs(count: int) -> str:
+    """A number of pairs for messages: "1 pair", "2,000 pairs"."""
+    return f"{count:,} {'pair' if count == 1 else 'pairs'}"
 
 
 def corpus_of(

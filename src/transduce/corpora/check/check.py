@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transduce.corpora.check.duplicates import find_leaks, occurs_earlier, pair_keys
+from transduce.corpora.check.duplicates import find_leaks, occurred_before, pair_keys
 from transduce.corpora.check.findings import Findings
 from transduce.corpora.check.lengths import IMPROBABLE, LengthModel
 from transduce.corpora.check.misalignment import Shift, find_shifts
@@ -52,10 +52,10 @@ def _refuse_pipes(corpus: Corpus) -> None:
 def _check_keys(scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> None:
     """Flag duplicates and leaks."""
     flags = findings.flags
-    repeated = occurs_earlier(pair_keys(scan.src, scan.tgt))
-    flags["duplicate"] = occurs_earlier(scan.exact)
+    repeated = occurred_before(pair_keys(scan.src, scan.tgt))
+    flags["duplicate"] = occurred_before(scan.exact)
     flags["near_duplicate"] = repeated & ~flags["duplicate"]
-    flags["other_translation"] = occurs_earlier(scan.src) & ~repeated
+    flags["other_translation"] = occurred_before(scan.src) & ~repeated
     if held_out:
         leaks = find_leaks(scan.src, scan.tgt, held_out.src, held_out.tgt)
         flags["leaked_pair"], flags["leaked_source"], flags["leaked_target"] = leaks

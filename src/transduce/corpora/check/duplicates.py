@@ -17,7 +17,7 @@ def pair_keys(src: Keys, tgt: Keys) -> Keys:
     return src * _GOLDEN + tgt
 
 
-def occurs_earlier(keys: Keys) -> Flags:
+def occurred_before(keys: Keys) -> Flags:
     """Flags every key that is not the first one of its value."""
     repeated = np.ones(len(keys), np.bool_)
     repeated[np.unique(keys, return_index=True)[1]] = False

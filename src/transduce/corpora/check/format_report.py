@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from transduce.corpora.check.report import Finding, Report, ShiftedLines
+from transduce.text.pairs import count_pairs
 from transduce.text.printable import printable
 
 _WIDTH = 100  # characters of a text that are shown
@@ -25,8 +26,7 @@ def format_report(report: Report) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding, shifts: list[ShiftedLines]) -> Iterator[str]:
-    pairs = "pair" if finding.pairs == 1 else "pairs"
-    yield f"{finding.pairs:,} {pairs} ({_percent(finding.share)}) {finding.description}"
+    yield f"{count_pairs(finding.pairs)} ({_percent(finding.share)}) {finding.description}"
     for shift in shifts:
         yield (
             f"  {shift.file}: from about line {shift.first_line:,} to line {shift.last_line:,}, "

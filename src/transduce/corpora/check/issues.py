@@ -41,13 +41,8 @@ ERRORS = (
 )
 """A pair is counted under the first of these that applies."""
 DUPLICATES = (
-    Issue("duplicate", "that repeat an earlier pair exactly", "leave them out, unless their frequency matters"),
-    Issue(
-        "near_duplicate",
-        "that repeat an earlier pair except for case, punctuation or numbers",
-        "harmless if few",
-        left_out=False,
-    ),
-    Issue("other_translation", "whose source occurs earlier with another target", "none: it is normal", left_out=False),
+    Issue("duplicate", "that occurred before, word for word", "leave them out, unless their frequency matters"),
+    Issue("near_duplicate", "that occurred before but for case, punctuation or numbers", "harmless if few", False),
+    Issue("other_translation", "whose source occurred before with another target", "none: this is normal", False),
 )
 ISSUES = (*LEAKS, *ERRORS, *DUPLICATES)
