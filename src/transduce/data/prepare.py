@@ -149,8 +149,8 @@ def _prepare_into(
             if not folder.exists():
                 raise
     except OSError as error:
-        place = f"{folder.parent}, where prepared text is kept (TRANSDUCE_CACHE names another place)"
-        raise DataError(f"{place}: {error}") from None
+        cache = f"{folder.parent}, where prepared text is kept (TRANSDUCE_CACHE names another place)"
+        raise DataError(f"{cache}: {error}") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

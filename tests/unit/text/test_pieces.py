@@ -1,4 +1,4 @@
-"""Long texts in pieces: nothing but white space is lost, nothing changes place, and every piece fits."""
+"""Splitting long texts: only white space is lost, the order stays, and every piece fits."""
 
 import pytest
 from hypothesis import example, given
@@ -11,15 +11,15 @@ def split(text: str, limit: int) -> list[str]:
     return split_long(text, lambda part: len(part) <= limit)
 
 
-def test_a_text_that_fits_is_left_alone() -> None:
+def test_a_text_that_fits_is_not_changed() -> None:
     assert split("  One. Two.  ", 99) == ["  One. Two.  "]
 
 
-def test_sentences_stay_together_as_far_as_they_fit() -> None:
+def test_a_piece_has_as_many_sentences_as_fit() -> None:
     assert split("One two. Three! Four? Five.", 16) == ["One two. Three!", "Four? Five."]
 
 
-def test_a_sentence_that_does_not_fit_is_cut_between_words() -> None:
+def test_a_sentence_that_does_not_fit_is_split_between_words() -> None:
     assert split("Short. This one is far too long. Short.", 12) == [
         "Short.",
         "This one is",
@@ -29,11 +29,11 @@ def test_a_sentence_that_does_not_fit_is_cut_between_words() -> None:
     ]
 
 
-def test_a_word_that_does_not_fit_is_cut_anywhere() -> None:
+def test_a_word_that_does_not_fit_is_split_anywhere() -> None:
     assert split("ab cdefghij kl", 4) == ["ab", "cdef", "ghij", "kl"]
 
 
-def test_sentences_end_in_other_scripts_too() -> None:
+def test_ends_of_sentences_in_other_scripts_are_recognised() -> None:
     assert split("今天 天气 好。 明天 也 好！ 后天", 9) == ["今天 天气 好。", "明天 也 好！", "后天"]
 
 
@@ -54,22 +54,22 @@ def test_no_character_but_white_space_is_lost_or_moved_and_every_piece_fits(text
 
 
 @given(st.text(st.sampled_from(list("ab. ")), min_size=1, max_size=60), st.integers(min_value=1, max_value=12))
-def test_pieces_stand_in_the_text_in_this_order(text: str, limit: int) -> None:
-    place = 0
+def test_pieces_are_in_the_order_of_the_text(text: str, limit: int) -> None:
+    end = 0
     for piece in split(text, limit):
-        place = text.index(piece, place) + len(piece)
+        end = text.index(piece, end) + len(piece)
 
 
-def test_no_piece_is_white_space_alone() -> None:
+def test_no_piece_is_only_white_space() -> None:
     pieces = split(" " * 30 + "hello" + "\n" * 30 + "world" + " " * 30, 6)
     assert [piece.strip() for piece in pieces] == ["hello", "world"]
 
 
-def test_what_can_never_fit_comes_in_single_characters() -> None:
+def test_a_text_that_never_fits_is_split_into_characters() -> None:
     assert split_long("abc", lambda part: False) == ["a", "b", "c"]
 
 
-def test_a_text_without_end_is_looked_at_a_few_times_only() -> None:
+def test_a_very_long_text_is_tested_only_a_few_times() -> None:
     read = 0
 
     def fits(text: str) -> bool:

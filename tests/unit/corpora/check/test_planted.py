@@ -107,7 +107,7 @@ def test_leaks_and_duplicates_are_found_at_their_places(tmp_path: Path, demo: De
     first = demo.train[0]
     planted = [(a.upper(), f"„{b}“"), (c, first[1]), (first[0], f), first, (first[0] + "!", first[1])]
     report = run(tmp_path, [*demo.train, *planted], demo.valid, tmp_path / "clean.tsv")
-    found = {finding.issue: finding for finding in report.findings}
+    findings = {finding.issue: finding for finding in report.findings}
     end = len(demo.train)
     for issue, offset, same_as in (
         ("leaked_pair", 1, f"{tmp_path}/held_out.tsv, line 1"),
@@ -116,9 +116,9 @@ def test_leaks_and_duplicates_are_found_at_their_places(tmp_path: Path, demo: De
         ("duplicate", 4, "line 1"),
         ("near_duplicate", 5, "line 1"),
     ):
-        (example,) = found[issue].examples
+        (example,) = findings[issue].examples
         assert (issue, example.line, example.same_as) == (issue, end + offset, same_as)
-    assert found["other_translation"].pairs == 1
+    assert findings["other_translation"].pairs == 1
     assert report.against[0].leaked == 3
     assert not report.fit
     left = (tmp_path / "clean.tsv").read_text(encoding="utf-8").splitlines()
