@@ -129,7 +129,13 @@ def _prepare_into(
     try:
         report = ReadReport()
         log("data: reading " + ", ".join(" + ".join(files) for files in data.train))
-        tokenizer = _tokenizer(data, vocabulary, report, log, reader)
+        if isinstance(vocabulary, Tokenizer):
+            tokenizer = vocabulary
+            _sample(data, 0, report, reader)
+        else:
+            sample = _sample(data, vocabulary.sample_pairs, report, reader)
+            log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
+            tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
         tokenizer.save(work / "tokenizer.model")
         log(f"data: encoding {report.pairs:,} pairs")
         too_long = _encode(work, data, reader, report.pairs)
@@ -162,24 +168,8 @@ def _sweep(cache: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _tokenizer(
-    data: DataConfig,
-    vocabulary: TokenizerConfig | Tokenizer,
-    report: ReadReport,
-    log: Callable[[str], None],
-    reader: str,
-) -> Tokenizer:
-    """The given vocabulary, or one learned from a sample; both ways all text is read, which fills the report."""
-    if isinstance(vocabulary, Tokenizer):
-        _sample(data, 0, report, reader)
-        return vocabulary
-    sample = _sample(data, vocabulary.sample_pairs, report, reader)
-    log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
-    return Tokenizer.train((text for example in sample for text in example), vocabulary)
-
-
 def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> list[tuple[str, ...]]:
-    """A uniform sample of the examples."""
+    """Read all examples, which fills the report; returns a uniform sample of them."""
     sample = Reservoir[tuple[str, ...]](size)
     for example in READERS[reader].read(data.train, report, reverse=data.reverse):
         sample.offer(example)

@@ -62,5 +62,15 @@ def scan_corpus(corpus: Corpus) -> CorpusScan:
         src_lengths.append(len(source))
         tgt_lengths.append(len(target))
         sample.offer((number, source, target))
-    arrays = map(np.asarray, (entries, lines, exact, src, tgt, src_lengths, tgt_lengths))
-    return CorpusScan(corpus, report, *arrays, sample=sample.kept)
+    return CorpusScan(
+        corpus,
+        report,
+        entries=np.asarray(entries),
+        lines=np.asarray(lines),
+        exact=np.asarray(exact),
+        src=np.asarray(src),
+        tgt=np.asarray(tgt),
+        src_lengths=np.asarray(src_lengths),
+        tgt_lengths=np.asarray(tgt_lengths),
+        sample=sample.kept,
+    )
