@@ -8,15 +8,15 @@ _CUTS = (re.compile(r"(?<=[.!?…;:。！？；：])\s+"), re.compile(r"\s+"), r
 
 
 def split_long(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
-    """Split a text into pieces that fit: at ends of sentences if possible, then between words, then anywhere.
+    """Split a text into chunks that fit: at ends of sentences if possible, then between words, then anywhere.
 
-    White space at a split is dropped; every other character is in exactly one piece.
+    White space at a split is dropped; every other character is in exactly one chunk.
     """
     if fits(text) or level == len(_CUTS):
         return [text]
-    pieces: list[str] = []
+    chunks: list[str] = []
     cuts = [*((match.start(), match.end()) for match in _CUTS[level].finditer(text)), (len(text), len(text))]
-    start = first = 0  # start of the next piece, and the index of the first cut after it
+    start = first = 0  # start of the next chunk, and the index of the first cut after it
 
     def fits_up_to(count: int) -> bool:
         return fits(text[start : cuts[first + count - 1][0]])
@@ -24,9 +24,9 @@ def split_long(text: str, fits: Callable[[str], bool], level: int = 0) -> list[s
     while first < len(cuts):
         count = max(1, _most(len(cuts) - first, fits_up_to))
         stop, following = cuts[first + count - 1]
-        pieces.append(text[start:stop])
+        chunks.append(text[start:stop])
         start, first = following, first + count
-    return [part for piece in pieces for part in split_long(piece, fits, level + 1) if part.strip()]
+    return [part for chunk in chunks for part in split_long(chunk, fits, level + 1) if part.strip()]
 
 
 def _most(limit: int, allowed: Callable[[int], bool]) -> int:
