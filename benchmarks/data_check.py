@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from transduce.corpora.check.check import Examined, examine
-from transduce.corpora.check.kinds import KINDS, WRONG
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.corpora.check.check import examine
+from transduce.corpora.check.issues import ERRORS, ISSUES
+from transduce.corpora.check.report import CheckResults
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 RATE = 0.003
 
@@ -50,9 +50,9 @@ def main() -> None:
     clean = _flags(pairs)
     sources, targets = zip(*pairs, strict=True)
     print(f"{options.corpus}: {len(pairs):,} pairs; flagged before anything is planted:")
-    for kind in KINDS:
-        if kind.spoils and clean[kind.name].any():
-            print(f"  {kind.name:<28}{clean[kind.name].sum():6,}  {clean[kind.name].mean():.4%}")
+    for issue in ISSUES:
+        if issue.left_out and clean[issue.name].any():
+            print(f"  {issue.name:<28}{clean[issue.name].sum():6,}  {clean[issue.name].mean():.4%}")
 
     planted = [""] * len(pairs)
     for name, spoil in SPOIL.items():
@@ -60,25 +60,25 @@ def main() -> None:
             if not planted[n]:
                 planted[n], pairs[n] = name, spoil(pairs[n], chance.choice(pairs), chance.choice(foreign))
     flags = _flags(pairs)
-    left_out = np.any([flags[kind.name] for kind in KINDS if kind.spoils], axis=0)
+    left_out = np.any([flags[issue.name] for issue in ISSUES if issue.left_out], axis=0)
     print("planted                       pairs   found   named")
     for name in SPOIL:
         spoilt = np.array([one == name for one in planted])
         print(f"  {name:<28}{spoilt.sum():6,}  {left_out[spoilt].mean():6.1%}  {flags[name][spoilt].mean():6.1%}")
-    wrong = np.any([flags[kind.name] for kind in WRONG], axis=0)
+    wrong = np.any([flags[issue.name] for issue in ERRORS], axis=0)
     untouched = np.array([not one for one in planted])
     print(f"  found wrong though not spoilt{wrong[untouched].sum():6,}  {wrong[untouched].mean():.4%}")
     for lost in (len(pairs) // 3, len(pairs) * 97 // 100):
         slipped = [*targets[:lost], *targets[lost + 1 :], targets[lost]]
         slips = _examined(list(zip(sources, slipped, strict=True))).shifts
-        print(f"  target {lost:,} lost: {', '.join(f'{one.first:,} to {one.end:,} by {one.by}' for one in slips)}")
+        print(f"  target {lost:,} lost: {', '.join(f'{one.first:,} to {one.end:,} by {one.offset}' for one in slips)}")
 
 
 def _flags(pairs: list[Pair]) -> dict[str, np.ndarray]:
     return _examined(pairs).findings.flags
 
 
-def _examined(pairs: list[Pair]) -> Examined:
+def _examined(pairs: list[Pair]) -> CheckResults:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.jsonl"
         with pair_writer(path) as write:

@@ -1,4 +1,4 @@
-"""A server on this machine with small archives of the shape of WMT14's, which fails in the ways that servers fail."""
+"""A local HTTP server with small archives of the structure of WMT14's, which can be made to fail."""
 
 import gzip
 import hashlib
@@ -20,34 +20,34 @@ PACKAGED = Path(__file__).parents[1] / "src/transduce/corpora/wmt14-en-de.toml"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one answer."""
+    """A fault of one response."""
 
     status: int = 0
-    """Answer with this and nothing else."""
+    """Respond with this status code and no file."""
     cut: int | None = None
-    """Close the connection after so many bytes."""
+    """Close the connection after this many bytes."""
     content: bytes | None = None
-    """Send this file instead."""
+    """Send this content instead of the file."""
     no_ranges: bool = False
-    """Send the whole file, whatever was asked for."""
+    """Send the entire file even if a range was requested."""
 
 
 @dataclass
 class Mirror:
-    """The server; used as a context."""
+    """The server, a context manager."""
 
     files: dict[str, bytes]
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
-    """By path, for the next answers in turn; then all is well."""
+    """The faults of the next responses, by path; later responses have none."""
     requests: list[tuple[str, str | None]] = field(default_factory=list)
-    """Every path that was asked for, with the range."""
+    """The path and range of every request."""
 
     def __enter__(self) -> "Mirror":
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                mirror._answer(self)
+                mirror._respond(self)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -61,31 +61,31 @@ class Mirror:
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
-        wanted = request.headers.get("Range")
-        self.requests.append((request.path, wanted))
+    def _respond(self, request: BaseHTTPRequestHandler) -> None:
+        range_header = request.headers.get("Range")
+        self.requests.append((request.path, range_header))
         fault = self.faults[request.path].pop(0) if self.faults[request.path] else Fault()
-        whole = self.files.get(request.path) if fault.content is None else fault.content
-        if fault.status or whole is None:
+        content = self.files.get(request.path) if fault.content is None else fault.content
+        if fault.status or content is None:
             request.send_error(fault.status or 404)
             return
         start = 0
-        if wanted and not fault.no_ranges:
-            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(whole):
+        if range_header and not fault.no_ranges:
+            start = int(range_header.removeprefix("bytes=").removesuffix("-"))
+            if start >= len(content):
                 request.send_error(416)
                 return
             request.send_response(206)
-            request.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             request.send_response(200)
-        request.send_header("Content-Length", str(len(whole) - start))
+        request.send_header("Content-Length", str(len(content) - start))
         request.end_headers()
-        request.wfile.write(whole[start:][: fault.cut])
+        request.wfile.write(content[start:][: fault.cut])
 
 
 def tgz(members: dict[str, bytes], **attributes: Any) -> bytes:
-    """A compressed tar archive; the attributes are of every member."""
+    """A compressed tar archive; `attributes` are set on every member."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in members.items():
@@ -102,7 +102,7 @@ def plain(lines: list[str]) -> bytes:
 
 
 def sgml(lines: list[str]) -> bytes:
-    """Lines in the markup of WMT's test sets."""
+    """Lines in the SGML of WMT's test sets."""
     rows = [f'<seg id="{number}">{line.replace("&", "&amp;")}</seg>' for number, line in enumerate(lines, start=1)]
     return "\n".join(['<srcset setid="newstest2014">', '<doc docid="1">', "<p>", *rows, "</p>", "</doc>"]).encode()
 
@@ -122,7 +122,7 @@ BAD_PAIRS = [
 
 
 def wmt14_files() -> dict[str, bytes]:
-    """What the archives of the catalogue hold, made small."""
+    """Small versions of the archives in the catalogue, by path."""
     train = list(dict.fromkeys(make_toy_pairs(300, seed=5)))
     sides = {
         name: [list(side) for side in zip(*pairs, strict=True)]
@@ -143,8 +143,8 @@ def wmt14_files() -> dict[str, bytes]:
     members["dev/newstest2014-deen-ref.en.sgm"] = sgml(english)
     members["dev/newstest2014-deen-src.de.sgm"] = sgml(german)
 
-    def pack(beginning: str, **others: bytes) -> bytes:
-        return tgz(others | {name: content for name, content in members.items() if name.startswith(beginning)})
+    def pack(prefix: str, **others: bytes) -> bytes:
+        return tgz(others | {name: content for name, content in members.items() if name.startswith(prefix)})
 
     return {
         "/wmt13/training-parallel-europarl-v7.tgz": pack("training/europarl", unused=b"another language\n"),
@@ -155,7 +155,7 @@ def wmt14_files() -> dict[str, bytes]:
 
 
 def catalogue_of(files: dict[str, bytes]) -> str:
-    """The packaged catalogue, with the sizes and sha256 of other archives."""
+    """The packaged catalogue, with the sizes and sha256 of these archives."""
     head, *archives = PACKAGED.read_text(encoding="utf-8").split("[[archives]]")
     changed = [re.sub("disk = .*", "disk = 1_000_000", head)]
     for text, content in zip(archives, files.values(), strict=True):

@@ -1,6 +1,6 @@
-"""Settings: TOML tables become frozen dataclasses, strictly, and go back again.
+"""Settings: strict conversion of TOML tables to frozen dataclasses, and back.
 
-The dataclasses themselves stand beside the code that reads them; this file only knows how to fill one.
+The dataclasses are defined next to the code that uses them.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 
 def read_toml(path: Path) -> Table:
-    """The tables of a TOML file."""
+    """Read the tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def read_toml(path: Path) -> Table:
 
 
 def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Fill the dataclass `cls` from a table; `where` names the file (and section) in messages."""
+    """Make an instance of the dataclass `cls` from a table; `where` names the file and section in error messages."""
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     values = {}
@@ -47,12 +47,12 @@ def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         values[key] = _convert(hint, value, where, key)
     try:
         return cls(**values)
-    except ConfigError as error:  # raised by __post_init__, which does not know the file
+    except ConfigError as error:  # from __post_init__, which does not know the file
         raise ConfigError(f"{where}: {error}") from None
 
 
 def apply_sets(table: Table, assignments: list[str]) -> Table:
-    """The table with `section.key=value` assignments of the command line laid over it."""
+    """A copy of the table with `section.key=value` assignments from the command line applied."""
     result = merge(table, {})
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
@@ -69,7 +69,7 @@ def apply_sets(table: Table, assignments: list[str]) -> Table:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """A new table: `base` with `over` laid over it, section by section."""
+    """A new table: `base` updated with `over`, section by section."""
     result = {key: merge(value, {}) if isinstance(value, Mapping) else value for key, value in base.items()}
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(result.get(key), dict):
@@ -80,7 +80,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
 
 
 def to_table(config: Any) -> Table:
-    """A dataclass as plain tables; settings that are None are left out, as TOML has no null."""
+    """Convert a dataclass to tables; settings that are None are left out, as TOML has no null."""
     table: Table = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -92,7 +92,7 @@ def to_table(config: Any) -> Table:
 
 
 def to_toml(config: Any) -> str:
-    """A dataclass as TOML text, which `build` reads back to an equal one."""
+    """Convert a dataclass to TOML text, from which `build` makes an equal one."""
     table = to_table(config)
     lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
     for section, values in table.items():
@@ -102,13 +102,13 @@ def to_toml(config: Any) -> str:
 
 
 def require(condition: bool, message: str) -> None:
-    """Used by the dataclasses' own checks."""
+    """Raise a `ConfigError` unless the condition holds; for the checks of settings."""
     if not condition:
         raise ConfigError(message)
 
 
 def suggestion(word: str, valid: list[str]) -> str:
-    """ " (did you mean ...?)", or nothing where no valid word is near."""
+    """ " (did you mean ...?)" with the nearest valid word, or nothing if none is near."""
     nearest = difflib.get_close_matches(word, valid, n=1)
     return f" (did you mean {nearest[0]}?)" if nearest else ""
 

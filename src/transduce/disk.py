@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there at all, whatever ends the process or the machine meanwhile."""
+"""Files and folders that are written atomically: complete or absent, even if the process or the machine stops."""
 
 import hashlib
 import json
@@ -11,25 +11,30 @@ from pathlib import Path
 from transduce.errors import ModelError
 
 MANIFEST = "manifest.json"
-"""Names the sha256 of every other file of its folder, so that damage is found before it is used."""
+"""Holds the sha256 of every other file in its folder, so that a damaged file is detected before it is used."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file in one step: whoever is killed meanwhile leaves the old one."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file in one step: if the process is killed meanwhile, the old file stays."""
+    with atomic_file(path) as work:
+        work.write_bytes(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; the file is renamed to `path` if the block succeeds, and removed if not."""
     work = path.with_name(f".{path.name}.tmp")
     try:
-        with work.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield work
+        flush(work)
         work.replace(path)
     finally:
         work.unlink(missing_ok=True)
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name when the block is left without an error, and is gone otherwise."""
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to fill; it is renamed to `path` if the block succeeds, and removed if not."""
     work = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
     try:
@@ -42,13 +47,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Have a folder and its files on the disk, and not only in memory, when this returns."""
+    """Flush a folder and its files to the disk."""
     for path in [*folder.iterdir(), folder]:
         flush(path)
 
 
 def flush(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk when this returns."""
+    """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,28 +62,31 @@ def flush(path: Path) -> None:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write down what every file of a folder is now."""
+    """Write the sha256 of every file in a folder to its manifest."""
     digests = {path.name: digest(path) for path in sorted(folder.iterdir())}
     (folder / MANIFEST).write_text(_layout(digests), encoding="utf-8")
 
 
 def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) -> tuple[Path, str] | None:
-    """The first file that is not what the manifest says, and how; None where the needed ones are, and the others."""
+    """The first file that differs from the manifest, and how; None if all are as recorded.
+
+    The `needed` files must be in the manifest; without `others`, only they are checked.
+    """
     manifest = folder / MANIFEST
     try:
         text = manifest.read_bytes().decode()
-        noted = json.loads(text)
-        if not isinstance(noted, dict) or _layout(noted) != text:
+        recorded = json.loads(text)
+        if not isinstance(recorded, dict) or _layout(recorded) != text:
             return manifest, "is damaged"
     except FileNotFoundError:
         return manifest, "is missing"
     except (OSError, ValueError, RecursionError) as error:
         return manifest, f"cannot be read: {error}"
-    if missing := set(needed) - noted.keys():
+    if missing := set(needed) - recorded.keys():
         return manifest, f"is incomplete, without {min(missing)}"
-    for name in noted if others else needed:
+    for name in recorded if others else needed:
         try:
-            if digest(folder / name) != noted[name]:
+            if digest(folder / name) != recorded[name]:
                 return folder / name, "is damaged"
         except FileNotFoundError:
             return folder / name, "is missing"
@@ -94,7 +102,7 @@ def digest(path: Path) -> str:
 
 
 def require_file(path: Path, most_bytes: int, limit: str) -> None:
-    """Refuse what is no plain file (a device would never end) and what is larger than the limit."""
+    """Raise an error unless this is a plain file (a device might never end) of at most `most_bytes` bytes."""
     if not path.is_file():
         raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
     if (size := path.stat().st_size) > most_bytes:

@@ -1,21 +1,21 @@
-"""The tree of errors a user may meet: each message says what is wrong, where, and how to mend it."""
+"""The hierarchy of errors that a user can cause: each message tells what is wrong, where, and how to fix it."""
 
 
 class TransduceError(Exception):
-    """Something the user can mend; the command line prints it as one line and exits with 2."""
+    """Base class of errors that the user can fix; the command line prints the message and exits with code 2."""
 
 
 class ConfigError(TransduceError):
-    """A setting is unknown, of the wrong kind, or out of range."""
+    """A setting is unknown, has the wrong type, or is out of range."""
 
 
 class DataError(TransduceError):
-    """A text file, or the token shards made from it, cannot be used as they are."""
+    """A text file or a prepared corpus is missing, damaged or has an unusable format."""
 
 
 class ModelError(TransduceError):
-    """A model folder is missing, incomplete or does not fit its weights."""
+    """A model folder is missing, incomplete, or inconsistent with its weights."""
 
 
 class RunError(TransduceError):
-    """A training run cannot start or go on in the folder it was given."""
+    """A training run cannot start or resume in its folder."""

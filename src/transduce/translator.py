@@ -21,7 +21,7 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.text.pieces import split_long
+from transduce.text.chunks import split_long
 from transduce.text.sentences import split_sentences
 from transduce.text.tokenizer import Tokenizer
 

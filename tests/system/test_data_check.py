@@ -1,4 +1,4 @@
-"""`transduce data check` as a user meets it: files, report, exit codes, complaints."""
+"""`transduce data check` as a user runs it: files, report, exit codes, errors."""
 
 import json
 import lzma
@@ -13,80 +13,80 @@ from transduce.text.pairs import Pair
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a clean corpus as .tsv and as two files, one that leaks, and one that has slipped."""
-    desk = tmp_path_factory.mktemp("desk")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a clean corpus as .tsv and as two files, one that leaks, and one with a missing line."""
+    folder = tmp_path_factory.mktemp("corpora")
     demo = demo_corpus(train=2_000, valid=50, test=50)
-    write_tsv(desk / "train.tsv", demo.train)
-    write_tsv(desk / "valid.tsv", demo.valid)
-    write_tsv(desk / "leaky.tsv", [*demo.train, demo.valid[4]])
+    write_tsv(folder / "train.tsv", demo.train)
+    write_tsv(folder / "valid.tsv", demo.valid)
+    write_tsv(folder / "leaky.tsv", [*demo.train, demo.valid[4]])
     for name, pairs in (("train", demo.train), ("valid", demo.valid)):
         for side, language in enumerate(("en", "de")):
-            write_lines(desk / f"{name}.{language}", [pair[side] for pair in pairs])
-    write_lines(desk / "slipped.de", [pair[1] for n, pair in enumerate(demo.train) if n != 800] + ["Ende."])
-    return desk
+            write_lines(folder / f"{name}.{language}", [pair[side] for pair in pairs])
+    write_lines(folder / "shifted.de", [pair[1] for n, pair in enumerate(demo.train) if n != 800] + ["Ende."])
+    return folder
 
 
 def write_tsv(path: Path, pairs: list[Pair]) -> None:
     write_lines(path, ["\t".join(pair) for pair in pairs])
 
 
-def test_a_clean_corpus_is_fit(transduce: Any, desk: Path) -> None:
-    outcome = transduce("data", "check", "train.tsv", "--against", "valid.tsv", cwd=desk)
+def test_a_clean_corpus_is_fit(transduce: Any, folder: Path) -> None:
+    outcome = transduce("data", "check", "train.tsv", "--against", "valid.tsv", cwd=folder)
     assert outcome.code == 0, outcome.err
     lines = outcome.out.splitlines()
     assert lines[:2] == [
         "train.tsv: 2,000 pairs",
-        "valid.tsv: 0 of 50 pairs have a side that is in the corpus too",
+        "valid.tsv: 0 of 50 pairs have a side that is also in the corpus",
     ]
     assert lines[-1].startswith("fit to train on")
 
 
-def test_a_leak_is_shown_with_both_places_and_ends_with_1(transduce: Any, desk: Path) -> None:
-    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", cwd=desk)
+def test_a_leak_is_shown_with_both_places_and_the_exit_code_is_1(transduce: Any, folder: Path) -> None:
+    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", cwd=folder)
     assert outcome.code == 1
     assert "1 pair (0.05%) whose source and translation are a pair of the --against text\n" in outcome.out
-    assert "  leaky.tsv, line 2001 (as valid.tsv, line 5)\n" in outcome.out
+    assert "  leaky.tsv, line 2001 (same as valid.tsv, line 5)\n" in outcome.out
     assert outcome.out.splitlines()[-1].startswith(
         "not fit to train on: text of the --against set is in 1 of its pairs"
     )
 
 
-def test_a_shift_of_two_files_is_said(transduce: Any, desk: Path) -> None:
-    outcome = transduce("data", "check", "--src", "train.en", "--tgt", "slipped.de", cwd=desk)
+def test_a_shift_of_two_files_is_reported(transduce: Any, folder: Path) -> None:
+    outcome = transduce("data", "check", "--src", "train.en", "--tgt", "shifted.de", cwd=folder)
     assert outcome.code == 1
     (line,) = [line for line in outcome.out.splitlines() if "from about line" in line]
     assert line.startswith("  train.en: from about line ")
     assert line.endswith("to line 2,000, source n belongs to target n - 1")
     assert abs(int(line.split("line ")[1].split()[0].replace(",", "")) - 801) <= 20
-    assert "leaks were not looked for" in outcome.out
+    assert "leaks were not checked" in outcome.out
 
 
-def test_json_says_the_same_for_programs(transduce: Any, desk: Path) -> None:
-    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", "--json", cwd=desk)
+def test_json_has_the_same_report(transduce: Any, folder: Path) -> None:
+    outcome = transduce("data", "check", "leaky.tsv", "--against", "valid.tsv", "--json", cwd=folder)
     assert outcome.code == 1
     report = json.loads(outcome.out)
-    assert (report["pairs"], report["fit"], report["slips"]) == (2001, False, [])
+    assert (report["pairs"], report["fit"], report["shifts"]) == (2001, False, [])
     assert report["against"] == [{"file": "valid.tsv", "pairs": 50, "leaked": 1}]
-    (leak,) = [finding for finding in report["findings"] if finding["kind"] == "leaked_pair"]
+    (leak,) = [finding for finding in report["findings"] if finding["issue"] == "leaked_pair"]
     assert (leak["pairs"], leak["left_out"]) == (1, True)
     assert leak["examples"][0]["line"] == 2001
 
 
-def test_what_passes_is_written_in_order(transduce: Any, desk: Path) -> None:
-    words = ["--src", "train.en", "--tgt", "train.de", "--against-src", "valid.en", "--against-tgt", "valid.de"]
-    outcome = transduce("data", "check", *words, "leaky.tsv", "--output", "clean.tsv.xz", cwd=desk)
+def test_pairs_that_pass_are_written_in_order(transduce: Any, folder: Path) -> None:
+    arguments = ["--src", "train.en", "--tgt", "train.de", "--against-src", "valid.en", "--against-tgt", "valid.de"]
+    outcome = transduce("data", "check", *arguments, "leaky.tsv", "-o", "clean.tsv.xz", cwd=folder)
     assert outcome.code == 1
-    rows = lzma.decompress((desk / "clean.tsv.xz").read_bytes()).decode().splitlines()
-    leaky = (desk / "leaky.tsv").read_text(encoding="utf-8").splitlines()
+    rows = lzma.decompress((folder / "clean.tsv.xz").read_bytes()).decode().splitlines()
+    leaky = (folder / "leaky.tsv").read_text(encoding="utf-8").splitlines()
     assert set(rows) <= set(leaky[:-1])
     assert len(rows) >= 1_990
     assert rows == [row for row in leaky if row in set(rows)]
-    again = transduce("data", "check", "clean.tsv.xz", "--against", "valid.tsv", cwd=desk)
+    again = transduce("data", "check", "clean.tsv.xz", "--against", "valid.tsv", cwd=folder)
     assert again.code == 0
 
 
-def test_unusable_lines_are_counted_and_few_pairs_are_not_judged(transduce: Any, tmp_path: Path) -> None:
+def test_unusable_lines_are_counted_and_few_pairs_are_not_checked(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes("eins\tone\n\tnone\nzwei\ttwo\nohne\n\xff\tx\n".encode("latin-1"))
     outcome = transduce("data", "check", "a.tsv", cwd=tmp_path)
     assert outcome.code == 0
@@ -96,14 +96,14 @@ def test_unusable_lines_are_counted_and_few_pairs_are_not_judged(transduce: Any,
         "left out 1 pair without a tab (first: a.tsv, line 4)",
         "left out 1 pair not UTF-8 (first: a.tsv, line 5)",
         "",
-        "leaks were not looked for: name the validation and test text with --against",
+        "leaks were not checked: name the validation and test text with --against",
         "fewer than 500 pairs to learn from: languages and words were not checked",
         "fit to train on",
     ]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         ([], "what should be checked? Give a .tsv or .jsonl file, or --src and --tgt"),
         (["missing.tsv"], "missing.tsv: no such file"),
@@ -113,15 +113,15 @@ def test_unusable_lines_are_counted_and_few_pairs_are_not_judged(transduce: Any,
         (["--src", "a.tsv"], "text to check: 1 source files but 0 target files"),
         (["a.tsv", "--against-tgt", "a.tsv"], "--against: 0 source files but 1 target files"),
         (["a.tsv", "-o", "a.tsv"], "--output would overwrite a.tsv"),
-        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell how to write it"),
+        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell its format"),
         (["a.tsv", "-o", "no/b.tsv"], "no/b.tsv: cannot be written: No such file or directory"),
     ],
 )
-def test_a_mistake_is_one_line(transduce: Any, tmp_path: Path, words: list[str], says: str) -> None:
+def test_an_error_is_one_line(transduce: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "a.tsv").write_text("eins\tone\n")
-    outcome = transduce("data", "check", *words, cwd=tmp_path)
+    outcome = transduce("data", "check", *arguments, cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     *before, last = outcome.err.splitlines()
-    assert last.startswith(f"transduce: {says}")
+    assert last.startswith(f"transduce: {message}")
     assert all(line.startswith("data: ") for line in before)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]

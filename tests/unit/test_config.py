@@ -1,4 +1,4 @@
-"""Settings: strict building, `--set`, merging, TOML and back, presets, and what may change when a run goes on."""
+"""Settings: strict conversion, `--set`, merging, TOML, presets, and which changes allow a run to resume."""
 
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class Car:
-    """One field of every kind that settings may have."""
+    """One field of every type that settings may have."""
 
     name: str = "car"
     doors: int = 5
@@ -43,7 +43,7 @@ class Car:
     engine: Engine = field(default_factory=Engine)
 
 
-def test_a_table_fills_every_kind_of_field() -> None:
+def test_a_table_fills_every_type_of_field() -> None:
     table = {
         "name": "bus",
         "doors": 2,
@@ -67,7 +67,7 @@ def test_a_table_fills_every_kind_of_field() -> None:
     )
 
 
-def test_what_a_table_leaves_out_keeps_its_default() -> None:
+def test_missing_keys_keep_their_defaults() -> None:
     assert build(Car, {}, "x.toml") == Car()
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_key_names_file_key_nearest_and_all_valid_keys() -> None:
     assert "colours, doors, electric, engine, name, routes, seats, weight" in message
 
 
-def test_an_unknown_key_in_a_section_names_the_section_and_its_keys_alone() -> None:
+def test_an_unknown_key_in_a_section_names_only_the_keys_of_that_section() -> None:
     with pytest.raises(ConfigError) as caught:
         build(Car, {"engine": {"cylindres": 6}}, "x.toml")
     message = str(caught.value)
@@ -90,14 +90,14 @@ def test_an_unknown_key_in_a_section_names_the_section_and_its_keys_alone() -> N
     assert "doors" not in message
 
 
-def test_a_key_like_no_other_gets_no_suggestion() -> None:
+def test_a_key_unlike_all_others_gets_no_suggestion() -> None:
     with pytest.raises(ConfigError) as caught:
         build(Car, {"zzzz": 1}, "x.toml")
     assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("table", "complaint"),
+    ("table", "message"),
     [
         ({"doors": "five"}, "doors must be a whole number, not 'five'"),
         ({"doors": 5.0}, "doors must be a whole number, not 5.0"),
@@ -118,20 +118,20 @@ def test_a_key_like_no_other_gets_no_suggestion() -> None:
         ({"engine": {"cylinders": 0}}, "cylinders must be at least 1"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused_with_file_and_key(table: dict[str, Any], complaint: str) -> None:
+def test_a_value_of_the_wrong_type_is_an_error_with_file_and_key(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(Car, table, "x.toml")
     assert str(caught.value).startswith("x.toml")
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_whole_number_becomes_a_float_where_one_is_wanted() -> None:
+def test_a_whole_number_is_converted_to_float_if_needed() -> None:
     weight = build(Car, {"weight": 2}, "x.toml").weight
     assert weight == 2.0
     assert isinstance(weight, float)
 
 
-def test_one_text_stands_for_a_list_of_one() -> None:
+def test_a_text_is_converted_to_a_list_of_one() -> None:
     assert build(Car, {"routes": "a.tsv", "colours": "red"}, "x.toml") == Car(routes=(("a.tsv",),), colours=("red",))
 
 
@@ -153,11 +153,11 @@ def test_one_text_stands_for_a_list_of_one() -> None:
         ('[["a.src", "a.tgt"], "b.tsv"]', [["a.src", "a.tgt"], "b.tsv"]),
     ],
 )
-def test_set_reads_toml_values_and_takes_anything_else_as_text(text: str, value: object) -> None:
+def test_set_parses_toml_values_and_takes_anything_else_as_text(text: str, value: object) -> None:
     assert apply_sets({}, [f"section.key={text}"]) == {"section": {"key": value}}
 
 
-def test_set_lays_values_over_a_table_and_leaves_the_table_alone() -> None:
+def test_set_applies_values_to_a_copy_of_the_table() -> None:
     table = {"train": {"steps": 1, "seed": 2}}
     assert apply_sets(table, ["train.steps=5", "model.norm=pre"]) == {
         "train": {"steps": 5, "seed": 2},
@@ -176,17 +176,17 @@ def test_a_malformed_set_is_shown_with_an_example(assignment: str) -> None:
         apply_sets({}, [assignment])
 
 
-def test_set_cannot_reach_into_a_value() -> None:
+def test_set_cannot_assign_inside_a_value() -> None:
     with pytest.raises(ConfigError, match="steps is a value, not a section"):
         apply_sets({"train": {"steps": 5}}, ["train.steps.more=1"])
 
 
-def test_a_set_with_an_unknown_key_is_refused_when_the_recipe_is_built() -> None:
+def test_a_set_with_an_unknown_key_is_an_error_when_the_recipe_is_built() -> None:
     with pytest.raises(ConfigError, match=r"unknown key stpes \(did you mean steps\?\)"):
         load_recipe(None, "tiny", {}, ["train.stpes=5"])
 
 
-def test_merge_goes_section_by_section_and_copies() -> None:
+def test_merge_updates_section_by_section_in_a_copy() -> None:
     base = {"a": {"x": 1, "y": 2}, "b": 3}
     over = {"a": {"y": 5}, "c": {"z": 6}}
     merged = merge(base, over)
@@ -200,7 +200,7 @@ def test_none_is_left_out_of_a_table() -> None:
     assert to_table(Car(seats=2))["seats"] == 2
 
 
-def test_a_recipe_comes_back_from_toml() -> None:
+def test_a_recipe_is_restored_from_toml() -> None:
     recipe = Recipe(
         data=DataConfig(train=(("a.tsv",), ("b.src", "b.tgt")), reverse=True),
         tokenizer=TokenizerConfig(type="unigram"),
@@ -211,13 +211,13 @@ def test_a_recipe_comes_back_from_toml() -> None:
     assert build(Recipe, tomllib.loads(to_toml(recipe)), "x.toml") == recipe
 
 
-# TOML has no word for a lone surrogate; file names hold one where they are not UTF-8.
+# TOML cannot represent a lone surrogate, which file names contain if they are not UTF-8.
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @example(name="a\x7fb", colours=("\u2028",), routes=((),))  # TOML wants DEL escaped, JSON does not
 @given(name=texts, colours=st.lists(texts).map(tuple), routes=st.lists(st.lists(texts).map(tuple)).map(tuple))
-def test_any_text_comes_back_from_toml(
+def test_any_text_is_restored_from_toml(
     name: str, colours: tuple[str, ...], routes: tuple[tuple[str, ...], ...]
 ) -> None:
     car = Car(name=name, colours=colours, routes=routes)
@@ -225,16 +225,16 @@ def test_any_text_comes_back_from_toml(
 
 
 @given(st.floats(allow_nan=False), st.integers(min_value=-(2**63), max_value=2**63 - 1), st.booleans())
-def test_any_number_comes_back_from_toml(weight: float, doors: int, electric: bool) -> None:
+def test_any_number_is_restored_from_toml(weight: float, doors: int, electric: bool) -> None:
     car = Car(weight=weight, doors=doors, electric=electric)
     assert build(Car, tomllib.loads(to_toml(car)), "x.toml") == car
 
 
-@pytest.mark.parametrize(("content", "complaint"), [(b"a = = 1", "not valid TOML"), (b"a = '\xff'", "not valid TOML")])
-def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes, complaint: str) -> None:
+@pytest.mark.parametrize(("content", "message"), [(b"a = = 1", "not valid TOML"), (b"a = '\xff'", "not valid TOML")])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=complaint) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         read_toml(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -267,7 +267,7 @@ def test_an_unknown_preset_suggests_the_nearest_and_lists_all() -> None:
     assert "no preset smal (did you mean small?); there are base, big, small, tiny" in str(caught.value)
 
 
-def test_later_layers_win_preset_then_file_then_flags_then_sets(tmp_path: Path) -> None:
+def test_the_order_of_precedence_is_preset_file_flags_sets(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('preset = "tiny"\n[train]\nwarmup = 11\nseed = 12\nsteps = 13\n[data]\ntrain = "a.tsv"\n')
     recipe = load_recipe(path, None, {"train": {"seed": 22, "steps": 23}}, ["train.steps=33"])
@@ -291,14 +291,14 @@ def test_an_unknown_key_in_a_recipe_names_the_file(tmp_path: Path) -> None:
     assert f"{path} [model]: unknown key d_modell (did you mean d_model?)" in str(caught.value)
 
 
-def test_a_preset_that_is_no_text_is_a_mistake_of_the_users(tmp_path: Path) -> None:
+def test_a_preset_that_is_not_a_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text("preset = 5\n")
     with pytest.raises(ConfigError, match="preset"):
         load_recipe(path, None, {}, [])
 
 
-def test_a_value_where_a_section_belongs_is_refused_even_if_flags_fill_that_section(tmp_path: Path) -> None:
+def test_a_value_instead_of_a_section_is_an_error_even_if_flags_fill_that_section(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('data = "a.tsv"\n')
     with pytest.raises(ConfigError, match="data must be a section"):
@@ -319,7 +319,7 @@ def test_a_value_where_a_section_belongs_is_refused_even_if_flags_fill_that_sect
         "search.beam=7",
     ],
 )
-def test_a_run_may_go_on_when_only_what_is_shown_or_kept_has_changed(change: str) -> None:
+def test_a_run_may_resume_if_only_reporting_or_saving_has_changed(change: str) -> None:
     assert differences(load_recipe(None, "tiny", {}, []), load_recipe(None, "tiny", {}, [change])) == []
 
 
@@ -337,7 +337,7 @@ def test_a_run_may_go_on_when_only_what_is_shown_or_kept_has_changed(change: str
         ("data.reverse=true", "False", "True"),
     ],
 )
-def test_a_changed_setting_that_decides_what_is_learnt_blocks(change: str, there: str, here: str) -> None:
+def test_a_change_of_a_setting_that_affects_training_is_listed(change: str, there: str, here: str) -> None:
     name = change.partition("=")[0]
     before, after = load_recipe(None, "tiny", {}, []), load_recipe(None, "tiny", {}, [change])
     assert differences(before, after) == [f"{name} (there {there}, here {here})"]

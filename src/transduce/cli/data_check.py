@@ -28,7 +28,7 @@ def check(
     Files may be plain or end in .gz, .xz or .zst. The exit code is 1 where the text is not fit to train on.
     """
     from transduce.corpora.check.check import check as run
-    from transduce.corpora.check.wording import lines
+    from transduce.corpora.check.format_report import format_report
     from transduce.errors import ConfigError
     from transduce.text.pairs import corpus_of
 
@@ -41,7 +41,7 @@ def check(
     report = run(corpus, unseen, output, lambda line: print(line, file=sys.stderr))
     if as_json:
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
-    for line in () if as_json else lines(report):
+    for line in () if as_json else format_report(report):
         print(line)
     if output:
         print(f"data: {output} has the {report.passing:,} pairs that passed", file=sys.stderr)

@@ -1,7 +1,7 @@
 """One of the processes that write token shards: `python -m transduce.data.encode_worker FOLDER N OF JOB`.
 
-Every worker walks the whole corpus and encodes each OF-th shard of it, so nothing has to pass between processes.
-It prints how many pairs it left out because they are too long.
+Every worker reads the entire corpus and encodes every OF-th shard of it, so that no text passes between processes.
+It prints the number of examples that it left out because they are too long.
 """
 
 import json
@@ -12,24 +12,27 @@ from typing import Any
 
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
-from transduce.text.pairs import ReadReport, read_pairs
+from transduce.text.pairs import ReadReport
+from transduce.text.readers import READERS
 from transduce.text.tokenizer import Tokenizer
 
 SHARD_PAIRS = 50_000
 
 
 def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> int:
-    """Write this worker's shards; the number of pairs left out because they are too long."""
+    """Write this worker's shards; returns the number of examples left out because they are too long."""
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
-    pairs = read_pairs(job["train"], ReadReport(), reverse=job["reverse"])
+    reader = READERS[job["reader"]]
+    examples = reader.read(job["train"], ReadReport(), reverse=job["reverse"])
     too_long = 0
-    for number, shard in enumerate(iter(lambda: list(islice(pairs, SHARD_PAIRS)), [])):
+    for number, shard in enumerate(iter(lambda: list(islice(examples, SHARD_PAIRS)), [])):
         if number % workers != worker:
             continue
-        sources, targets = (tokenizer.encode_all(side) for side in zip(*shard, strict=True))
-        kept = [ids for ids in zip(sources, targets, strict=True) if max(map(len, ids)) <= job["max_length"]]
+        encoded = zip(*(tokenizer.encode_all(texts) for texts in zip(*shard, strict=True)), strict=True)
+        kept = [ids for ids in encoded if max(map(len, ids)) <= job["max_length"]]
         too_long += len(shard) - len(kept)
-        write_shard(folder, number, [[src for src, _ in kept], [tgt for _, tgt in kept]], tokenizer.vocab_size)
+        streams = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
+        write_shard(folder, number, streams, tokenizer.vocab_size, reader.streams)
     return too_long
 
 

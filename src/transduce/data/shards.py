@@ -1,8 +1,9 @@
-"""A tokenised corpus on disk: memory-mapped arrays, so that its size costs disk and not memory.
+"""A tokenised corpus on disk: memory-mapped arrays, so that it takes disk space and not memory.
 
-A folder holds `index.json`, `manifest.json` and, for each shard n, `n.src.npy` and `n.tgt.npy` (all ids in a row) with
-`n.src_offsets.npy` and `n.tgt_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy`
-their tokens of source and target in that order.
+An example has one sequence of ids for each stream; those of translation are pairs, with the streams `src` and `tgt`.
+A folder holds `index.json`, `manifest.json` and, for each shard n and each stream, `n.src.npy` (all ids, concatenated)
+and `n.src_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy` the number of tokens
+in each of their streams, in that order.
 """
 
 import json
@@ -19,63 +20,59 @@ from transduce.errors import DataError
 
 Ids = npt.NDArray[np.integer[Any]]
 Ints = npt.NDArray[np.int64]
-INDEX, SIDES = "index.json", ("src", "tgt")
+INDEX, STREAMS = "index.json", ("src", "tgt")
 
 
 class TokenShards:
-    """Read access to a prepared corpus, whose every file is checked when it is opened."""
+    """Read access to a prepared corpus; every file is checked against the manifest when it is opened."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if damage := damaged_file(folder, needed=[INDEX]):
             raise DataError(f"{damage[0]} {damage[1]}; delete {folder} to prepare it anew")
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        self.streams: tuple[str, ...] = tuple(self.index.get("streams", STREAMS))
         self._maps: list[mmap.mmap] = []
         self._order, self._lengths = self._map("order.npy"), self._map("lengths.npy")
         self._starts = np.cumsum([0, *self.index["shard_pairs"]])
-        self._shards = [
-            [(self._map(f"{n}.{side}.npy"), self._map(f"{n}.{side}_offsets.npy")) for side in SIDES]
-            for n in range(len(self.index["shard_pairs"]))
+        self._streams = [
+            [(self._map(f"{n}.{name}.npy"), self._map(f"{n}.{name}_offsets.npy")) for n in range(len(self._starts) - 1)]
+            for name in self.streams
         ]
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     @property
-    def mean_lengths(self) -> tuple[float, float]:
-        """Mean tokens of source and target."""
-        src, tgt = self.index["tokens"]
-        return src / len(self), tgt / len(self)
+    def mean_lengths(self) -> tuple[float, ...]:
+        """Mean number of tokens in each stream."""
+        return tuple(tokens / len(self) for tokens in self.index["tokens"])
 
     def sorted_pairs(self, ranks: Ints) -> Ints:
-        """The numbers of the pairs at these places in the order of lengths."""
+        """The numbers of the pairs at these ranks in the order of lengths."""
         return self._order[ranks].astype(np.int64)
 
     def sorted_lengths(self, ranks: Ints) -> Ints:
-        """Their tokens of source and target, one row each."""
+        """The number of tokens of the pairs at these ranks: one row for each pair, one column for each stream."""
         return self._lengths[ranks].astype(np.int64)
 
     def longest_in_runs(self, size: int) -> Ints:
-        """The most tokens of source and target in each run of `size` neighbours in that order."""
+        """The maximum number of tokens, for each stream, in each run of `size` neighbours in that order."""
         return np.maximum.reduceat(self._lengths, np.arange(0, len(self), size), axis=0).astype(np.int64)
 
-    def pairs(self, numbers: Ints) -> list[tuple[Ids, Ids]]:
-        """The ids of these pairs, source and target."""
+    def pairs(self, numbers: Ints) -> list[tuple[Any, ...]]:
+        """The ids of these pairs: one array for each stream."""
         shards = np.searchsorted(self._starts, numbers, side="right") - 1
-        places = numbers - self._starts[shards]
-        found = []
-        for shard, place in zip(shards.tolist(), places.tolist(), strict=True):
-            (src, src_offsets), (tgt, tgt_offsets) = self._shards[shard]
-            found.append(
-                (
-                    src[src_offsets[place] : src_offsets[place + 1]],
-                    tgt[tgt_offsets[place] : tgt_offsets[place + 1]],
-                )
-            )
-        return found
+        rows = numbers - self._starts[shards]
+        places = list(zip(shards.tolist(), rows.tolist(), strict=True))
+        columns = [
+            [ids[offsets[row] : offsets[row + 1]] for shard, row in places for ids, offsets in (stream[shard],)]
+            for stream in self._streams
+        ]
+        return list(zip(*columns, strict=True))
 
     def release(self) -> None:
-        """Let go of the pages touched so far; without this the process would seem to grow with the corpus."""
+        """Release the mapped pages; otherwise the resident memory of the process would grow with the corpus."""
         for mapped in self._maps:
             mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -83,36 +80,42 @@ class TokenShards:
         mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         if isinstance(mapped, np.memmap):  # an empty array is not mapped
             self._maps.append(mapped._mmap)  # type: ignore[attr-defined]
-        return mapped.view(np.ndarray)  # plain arrays are sliced several times faster than numpy's memmap
+        return mapped.view(np.ndarray)  # slicing a plain array is several times faster
 
 
-def write_shard(folder: Path, number: int, sides: Sequence[Sequence[Sequence[int]]], vocab_size: int) -> None:
-    """Write one shard from the ids of its sources and of its targets."""
+def write_shard(
+    folder: Path,
+    number: int,
+    sides: Sequence[Sequence[Sequence[int]]],
+    vocab_size: int,
+    streams: Sequence[str] = STREAMS,
+) -> None:
+    """Write one shard from the sentences, as ids, of each stream."""
     dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
-    for side, sentences in zip(SIDES, sides, strict=True):
+    for stream, sentences in zip(streams, sides, strict=True):
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         ids = np.fromiter((i for sentence in sentences for i in sentence), dtype=dtype, count=offsets[-1])
-        np.save(folder / f"{number}.{side}.npy", ids)
-        np.save(folder / f"{number}.{side}_offsets.npy", offsets)
+        np.save(folder / f"{number}.{stream}.npy", ids)
+        np.save(folder / f"{number}.{stream}_offsets.npy", offsets)
 
 
-def write_index(folder: Path, facts: dict[str, Any]) -> None:
-    """Sort what the shards hold by length; write `index.json`, in which `facts` are kept too, and the manifest."""
-    counts = []
+def write_index(folder: Path, facts: dict[str, Any], streams: Sequence[str] = STREAMS) -> None:
+    """Sort the pairs of all shards by length; write `index.json`, which also keeps `facts`, and the manifest."""
     lengths = []
-    for number in range(len(list(folder.glob("*.src.npy")))):
-        sides = [np.diff(np.load(folder / f"{number}.{side}_offsets.npy")) for side in SIDES]
+    for number in range(len(list(folder.glob(f"*.{streams[0]}.npy")))):
+        sides = [np.diff(np.load(folder / f"{number}.{stream}_offsets.npy")) for stream in streams]
         lengths.append(np.stack(sides, axis=1).astype(np.uint16))
-        counts.append(len(sides[0]))
     joined = np.concatenate(lengths)
-    src, tgt = joined.astype(np.int64).T
-    order = np.lexsort((src - tgt, np.maximum(src, tgt)))  # by the longer side, then by which side that is
+    columns = joined.astype(np.int64).T
+    # By the longest side; among equals by which side that is.
+    order = np.lexsort((columns[0] - columns[-1], columns.max(axis=0)))
     np.save(folder / "order.npy", order.astype(np.uint32))
     np.save(folder / "lengths.npy", joined[order])
     index = {
         **facts,
-        "shard_pairs": counts,
+        **({} if tuple(streams) == STREAMS else {"streams": list(streams)}),
+        "shard_pairs": [len(shard) for shard in lengths],
         "longest": int(joined.max()),
         "tokens": joined.sum(axis=0, dtype=np.int64).tolist(),
     }

@@ -1,1 +1,1 @@
-"""How good a translation is, and whether one system is better than another."""
+"""Evaluation of translations: metrics and significance tests."""

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER, computed by sacreBLEU, with the signature that makes a score comparable."""
+"""BLEU, chrF and TER by sacreBLEU, with its signature, which makes scores comparable."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LOWER_IS_BETTER = {"TER"}
 
 @dataclass(frozen=True)
 class Score:
-    """One metric's verdict on one system."""
+    """The score of one system in one metric."""
 
     metric: str
     value: float
@@ -25,21 +25,21 @@ class Score:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against the baseline, by paired bootstrap."""
+    """A system compared with the baseline, by paired bootstrap resampling."""
 
     metric: str
     system: str
     value: float
     mean: float
-    """Over resampled test sets."""
+    """Mean score over the resampled test sets."""
     half_width: float
-    """Of the 95% interval around the mean."""
+    """Half the width of the 95% confidence interval around the mean."""
     p_value: float | None
-    """Chance of a difference this large or larger between equal systems; None for the baseline itself."""
+    """Probability of a difference at least this large between equally good systems; None for the baseline itself."""
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], name: str = "the system") -> list[Score]:
-    """All metrics for one system."""
+    """Score one system in all metrics."""
     _require_equal_lengths({name: hypotheses}, references)
     results = []
     for name, metric_class in METRICS.items():
@@ -50,14 +50,14 @@ def score(hypotheses: Sequence[str], references: Sequence[str], name: str = "the
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """BLEU alone."""
+    """Only BLEU."""
     return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def compare(
     systems: Mapping[str, Sequence[str]], references: Sequence[str], samples: int = 1000
 ) -> tuple[list[Comparison], list[str]]:
-    """Every system against the first, by paired bootstrap resampling; and the signatures."""
+    """Compare every system with the first by paired bootstrap resampling; also returns the signatures."""
     _require_equal_lengths(systems, references)
     metrics: Any = {name: metric_class(references=[list(references)]) for name, metric_class in METRICS.items()}
     named: Any = [(name, list(lines)) for name, lines in systems.items()]

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from transduce.config import to_table
-from transduce.disk import MANIFEST, damaged_file, whole_folder
+from transduce.disk import MANIFEST, atomic_folder, damaged_file
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
 from transduce.models.header import Precision, stored_shapes, weight_shapes
@@ -112,7 +112,7 @@ def shrink_model(folder: Path, out: Path) -> None:
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     saved = load_model(folder)
-    with whole_folder(out) as work:
+    with atomic_folder(out) as work:
         save_model(work, saved.model, saved.tokenizer, saved.facts, precision="int8")
         if notes := read_notes(folder):
             (work / NOTES).write_text(notes, encoding="utf-8")

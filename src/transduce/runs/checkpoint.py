@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from transduce.disk import damaged_file, flush, whole_folder, write_manifest
+from transduce.disk import atomic_folder, damaged_file, flush, write_manifest
 from transduce.distributed.sharded import spread, whole
 from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
@@ -56,7 +56,7 @@ def save_checkpoint(
 ) -> Path:
     """Write the checkpoint of this step: a whole model and its `adam_moments`."""
     final = checkpoints / f"step-{progress.step}"
-    with whole_folder(final) as work:
+    with atomic_folder(final) as work:
         save_model(work, model, tokenizer, facts)
         save_tensors(moments, work / OPTIMIZER)
         (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transduce.disk import write_whole
+from transduce.disk import write_atomically
 
 Record = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Metrics:
         return [record for record in self.records if record["kind"] == kind]
 
     def _write_all(self) -> None:
-        write_whole(self.path, "".join(map(_line, self.records)).encode())
+        write_atomically(self.path, "".join(map(_line, self.records)).encode())
 
 
 def _line(record: Record) -> str:

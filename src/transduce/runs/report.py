@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import to_table
-from transduce.disk import write_whole
+from transduce.disk import write_atomically
 from transduce.runs.charts import Point, Series, heat_map, line_chart
 from transduce.runs.metrics import Metrics, Record
 from transduce.runs.recipe import Recipe
@@ -71,7 +71,7 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
 <body>{"".join(body)}</body>
 </html>
 """
-    write_whole(path, page.encode())
+    write_atomically(path, page.encode())
 
 
 def _facts(train: list[Record], valid: list[Record], final: list[Record], score: str) -> str:

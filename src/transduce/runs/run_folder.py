@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import build, read_toml, to_toml
-from transduce.disk import flush_folder, write_whole
+from transduce.disk import flush_folder, write_atomically
 from transduce.errors import RunError
 from transduce.models.card import CARD, read_card
 from transduce.models.model import Model
@@ -62,8 +62,8 @@ class RunFolder:
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
         """Write down the recipe and the vocabulary."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_whole(self.config, to_toml(recipe).encode())
-        write_whole(self.tokenizer, tokenizer.model)
+        write_atomically(self.config, to_toml(recipe).encode())
+        write_atomically(self.tokenizer, tokenizer.model)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,1 +1,1 @@
-"""From files to lines of text, and from text to token ids."""
+"""Text files, formats of sentence pairs, and the tokenizer."""

@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or compressed, read so that no input can crash us or shift a line."""
+"""Text files, plain or compressed, read line by line; no input crashes the reader or shifts a line number."""
 
 import gzip
 import lzma
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 from transduce.errors import DataError
 
@@ -17,7 +17,7 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 
 
 def open_binary(path: Path) -> BufferedReader:
-    """The file's bytes, decompressed by its ending; "-" is standard input."""
+    """Open a file for reading, decompressed by its suffix; "-" is standard input."""
     try:
         if str(path) == "-":
             return open(0, "rb", closefd=False)
@@ -26,8 +26,7 @@ def open_binary(path: Path) -> BufferedReader:
         if path.suffix == ".xz":
             return cast(BufferedReader, lzma.open(path, "rb"))
         if path.suffix == ".zst":
-            zstandard = zstandard_for(path)
-            return cast(BufferedReader, _ZstReader(path.open("rb"), zstandard))
+            return cast(BufferedReader, _ZstReader(path.open("rb"), _zstandard(path)))
         return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -35,10 +34,23 @@ def open_binary(path: Path) -> BufferedReader:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def raw_lines(path: Path) -> Iterator[bytes | None]:
-    """Every line without its line ending; None for one above MAX_LINE_BYTES, which is never held in memory.
+def create_binary(path: Path, compression: str) -> BinaryIO:
+    """Create a file for writing, compressed as this suffix tells."""
+    if compression == ".gz":
+        # Level 3 takes less than half the time of 6 for 10% more bytes. mtime=0 makes equal text equal bytes.
+        return cast(BinaryIO, gzip.GzipFile(path, "wb", 3, mtime=0))
+    if compression == ".xz":
+        # The default preset is ten times slower and saves a fifth of the size.
+        return cast(BinaryIO, lzma.open(path, "wb", preset=1))
+    if compression == ".zst":
+        return cast(BinaryIO, _zstandard(path).open(path, "wb"))
+    return path.open("wb")
 
-    Only a newline ends a line: other Unicode separators are text, or pairs of files would shift.
+
+def raw_lines(path: Path) -> Iterator[bytes | None]:
+    """Yield every line without its line ending; None for one above MAX_LINE_BYTES, which is never held in memory.
+
+    Only a newline ends a line: other Unicode separators are text, or parallel files would become misaligned.
     """
     number = 0
     rest, overlong = b"", False
@@ -65,7 +77,7 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
 
 
 def _blocks(file: BufferedReader) -> Iterator[bytes]:
-    """The file in blocks as they come (a person may be typing), less a byte order mark."""
+    """Yield the file in blocks as they arrive (a person may be typing), without a byte order mark."""
     first = b""
     while len(first) < len(_BOM) and (block := file.read1(_BLOCK)):
         first += block
@@ -75,7 +87,7 @@ def _blocks(file: BufferedReader) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Every line as text, for files in which each line counts (inputs, references): a bad one is an error."""
+    """Yield every line as text. A bad line is an error, as in inputs and references no line may be left out."""
     for number, raw in enumerate(raw_lines(path), start=1):
         if raw is None:
             raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; split it first")
@@ -85,8 +97,8 @@ def read_lines(path: Path) -> Iterator[str]:
             raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
 
 
-def zstandard_for(path: Path) -> Any:
-    """The package that knows .zst, which not everybody has."""
+def _zstandard(path: Path) -> Any:
+    """Import the optional package that reads and writes .zst."""
     try:
         import zstandard
     except ImportError:
@@ -95,7 +107,7 @@ def zstandard_for(path: Path) -> Any:
 
 
 class _ZstReader:
-    """Reads a .zst file to its end and notices when that comes too early, which zstandard's own reader does not."""
+    """Reads a .zst file and raises an error if it is cut short, which zstandard's own reader does not."""
 
     def __init__(self, file: BufferedReader, zstandard: Any) -> None:
         self._file, self._zstandard = file, zstandard
@@ -103,8 +115,8 @@ class _ZstReader:
         self._in_frame = False
 
     def read1(self, _: int) -> bytes:
-        """The next bytes, as many as come at once; none at the end."""
-        while compressed := self._file.read(64):  # which unfold to 2 MB at the very most
+        """The next bytes, as many as are decompressed at once; none at the end."""
+        while compressed := self._file.read(64):  # which decompress to at most 2 MB
             text = b""
             try:
                 while compressed:

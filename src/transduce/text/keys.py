@@ -1,4 +1,4 @@
-"""What of a text counts when two texts are compared: its letters, in lower case, and that there are numbers."""
+"""Keys by which texts are compared: normalised text, and 64-bit hashes."""
 
 import hashlib
 import re
@@ -6,11 +6,11 @@ import unicodedata
 
 
 class _Folding(dict[int, str | None]):
-    """A table for `str.translate`, filled as characters come: digits become 0, all but letters and marks goes."""
+    """A table for `str.translate`, filled on demand: digits become 0, letters and marks stay, all else is removed."""
 
     def __missing__(self, code: int) -> str | None:
-        kind = unicodedata.category(chr(code))
-        folded = "0" if kind[0] == "N" else chr(code) if kind[0] in "LM" else None
+        category = unicodedata.category(chr(code))
+        folded = "0" if category[0] == "N" else chr(code) if category[0] in "LM" else None
         self[code] = folded
         return folded
 
@@ -20,9 +20,9 @@ _NUMBER = re.compile("0+")
 
 
 def normalised(text: str) -> str:
-    """The text by which near-copies are found: Unicode NFKC, lower case, no punctuation or spaces, every number 0.
+    """Normalise a text to detect near-duplicates: NFKC, lower case, no punctuation or spaces, every number is 0.
 
-    A text without letters stays as it is but for NFKC, or all numbers would be one.
+    A text without letters is only converted to NFKC, because otherwise all numbers would be equal.
     """
     text = unicodedata.normalize("NFKC", text)
     letters = _NUMBER.sub("0", text.casefold().translate(_FOLDING))
@@ -30,5 +30,5 @@ def normalised(text: str) -> str:
 
 
 def hashed(text: str) -> int:
-    """64 bits that stand for a text: two of ten million texts share them with a chance of one in 400,000."""
+    """A 64-bit hash of a text; among ten million texts, the probability of a collision is one in 400,000."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

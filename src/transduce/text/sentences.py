@@ -1,9 +1,10 @@
-"""A text as sentences, by punctuation: for models that have learnt from one sentence at a time."""
+"""Sentence splitting by punctuation, for models that were trained on single sentences."""
 
 import re
 
-# What may end a sentence, with the quotes and brackets that close after it, before white space; or a line's end.
-# A match begins where its run of marks or white space does: one tried at each of them would take quadratic time.
+# End punctuation with the quotes and brackets that close after it, before white space; or the end of a line.
+# A match starts only at the start of a run of punctuation or white space, because trying every position in the run
+# would take quadratic time.
 _ENDS = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|(?<!\s)\s*\n\s*")
 _OPENING = "\"'“‘«„([¿¡"
 _ABBREVIATIONS = frozenset(
@@ -17,11 +18,11 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, without the white space between them."""
+    """Split a text into sentences, without the white space between them."""
     sentences, start = [], 0
     for end in _ENDS.finditer(text):
         if "\n" in end[0] or (
-            _begins_one(text[end.end() : end.end() + 9]) and not _is_abbreviation(text[start : end.start()], end[0])
+            _can_start(text[end.end() : end.end() + 9]) and not _is_abbreviation(text[start : end.start()], end[0])
         ):
             sentences.append(text[start : end.end()].strip())
             start = end.end()
@@ -29,14 +30,14 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _begins_one(rest: str) -> bool:
-    """Whether what follows can be the beginning of a sentence: anything but a small letter."""
+def _can_start(rest: str) -> bool:
+    """Whether a sentence can start like this: with anything but a lower-case letter."""
     rest = rest.lstrip(_OPENING)
     return not rest[:1].islower()
 
 
 def _is_abbreviation(before: str, mark: str) -> bool:
-    """Whether a full stop belongs to the word before it: "Dr.", "e.g.", the initials of a name."""
+    """Whether a full stop belongs to the word before it: "Dr.", "e.g.", initials."""
     words = before.rsplit(maxsplit=1)
     if not words or not re.fullmatch(r"\.\s+", mark):
         return False

@@ -10,7 +10,7 @@ import torch
 
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
-from transduce.disk import write_whole
+from transduce.disk import write_atomically
 from transduce.distributed.processes import ALONE, Processes
 from transduce.distributed.sharded import gathered
 from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
@@ -170,7 +170,7 @@ def _give_up(run: RunFolder, steps: Steps, step: int, skipped: int, processes: P
     if processes.is_first:
         numbers = range(step - skipped, step)[-_SKIPPED_AT_MOST:]
         bad = {f"step {number + 1}": steps.examples(number) for number in numbers}
-        write_whole(run.bad_batches, json.dumps(bad, indent=1).encode())
+        write_atomically(run.bad_batches, json.dumps(bad, indent=1).encode())
     raise RunError(
         f"the gradients of {skipped} steps in a row, up to step {step}, were not finite numbers; the checkpoints are "
         f"older than that, the numbers of the pairs in those steps are in {run.bad_batches}. "

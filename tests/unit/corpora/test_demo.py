@@ -1,4 +1,4 @@
-"""The demo corpus: what it promises about its splits, and its German, checked by hand."""
+"""The demo corpus: properties of its splits, and its German, checked by hand."""
 
 import re
 import zlib
@@ -21,7 +21,7 @@ from transduce.corpora.demo.lexicon import ADJECTIVES, COPULA, NOUNS, PLACES, TI
 
 @cache
 def stream() -> list[Sentence]:
-    """Returns what the corpus of seed 1 is selected from."""
+    """Returns the sentences that the corpus of seed 1 is selected from."""
     return list(islice(sentences(1), 12_000))
 
 
@@ -59,8 +59,8 @@ def do(subject: str, action: str, thing: str = "", **features: Any) -> Clause:
 
 def be(subject: str, predicate: str = "", **features: Any) -> Clause:
     """Builds a clause with "be" and an adjective or a place."""
-    found = [adjective for adjective in ADJECTIVES if adjective.english == predicate]
-    return Clause(phrase(subject), COPULA, predicate=found[0] if found else None, **features)
+    matching = [adjective for adjective in ADJECTIVES if adjective.english == predicate]
+    return Clause(phrase(subject), COPULA, predicate=matching[0] if matching else None, **features)
 
 
 READ = do("Anna", "read", "a book")
@@ -238,14 +238,14 @@ def test_no_sentence_occurs_twice(corpus: DemoCorpus, language: int) -> None:
     assert len(set(texts)) == len(texts)
 
 
-def test_one_german_for_each_english() -> None:
+def test_each_english_sentence_has_one_german_translation() -> None:
     german_of: dict[str, str] = {}
     for sentence in stream():
         assert german_of.setdefault(in_english(sentence), in_german(sentence)) == in_german(sentence)
 
 
 def structures(pairs: list[Pair]) -> list[Sentence]:
-    """Finds what the pairs were written from."""
+    """Finds the sentences that the pairs were written from."""
     by_english = {in_english(sentence): sentence for sentence in stream()}
     return [by_english[text] for text, _ in pairs]
 
@@ -255,13 +255,13 @@ def test_only_valid_and_test_contain_held_out_combinations(corpus: DemoCorpus) -
     assert all(has_held_out(sentence) for sentence in structures(corpus.valid + corpus.test))
 
 
-def test_held_out_adjectives_and_nouns_never_touch_in_train(corpus: DemoCorpus) -> None:
+def test_held_out_adjectives_and_nouns_are_never_adjacent_in_train(corpus: DemoCorpus) -> None:
     adjectives = {adjective.english for adjective in ADJECTIVES}
     singular = {form: noun.english for noun in NOUNS for form in (noun.english, noun.english_plural)}
     for text, _ in corpus.train:
         words = re.findall(r"\w+", text.lower())
-        touching = [(first, singular[second]) for first, second in pairwise(words) if second in singular]
-        assert not any(first in adjectives and is_held_out(first, second) for first, second in touching)
+        adjacent = [(first, singular[second]) for first, second in pairwise(words) if second in singular]
+        assert not any(first in adjectives and is_held_out(first, second) for first, second in adjacent)
 
 
 def test_word_forms_of_valid_and_test_occur_often_in_train(corpus: DemoCorpus) -> None:
@@ -285,7 +285,7 @@ def test_every_word_of_the_lexicon_occurs_in_train(corpus: DemoCorpus) -> None:
     assert [word for word in words if not re.search(rf"\b{word}\b", text, re.IGNORECASE)] == []
 
 
-def test_too_small_a_training_set_is_refused() -> None:
+def test_too_small_a_training_set_is_an_error() -> None:
     with pytest.raises(ValueError, match="too small"):
         demo_corpus(train=3, valid=1, test=1)
 

@@ -1,4 +1,4 @@
-"""A public corpus: what it is made of, how it is unpacked and cleaned."""
+"""Public corpora: the catalogue, unpacking and cleaning."""
 
 import gzip
 import io
@@ -15,7 +15,7 @@ from mirror import PACKAGED, tgz
 
 from transduce.config import build
 from transduce.corpora.get.catalogue import Corpus, corpus_names, read_corpus
-from transduce.corpora.get.clean import HELD_OUT, REPEATED, TOO_LONG, UNEVEN, Cleaner, tidy
+from transduce.corpora.get.clean import HELD_OUT, REPEATED, TOO_LONG, UNEVEN, Cleaner, normalise_space
 from transduce.corpora.get.unpack import segments, unpack
 from transduce.errors import ConfigError, DataError
 
@@ -29,11 +29,11 @@ def test_every_corpus_of_the_package_can_be_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda table: table.pop("languages"), "languages must be two"),
-        (lambda table: table.pop("about"), "about must be the address"),
-        (lambda table: table["archives"].pop(), "no archive says what is valid"),
+        (lambda table: table.pop("about"), "about must be the URL"),
+        (lambda table: table["archives"].pop(), "no archive has valid files"),
         (lambda table: table["archives"].append(table["archives"][0]), "the same name"),
         (lambda table: table["archives"][0].update(url="file:///etc/passwd"), "http"),
         (lambda table: table["archives"][0].update(url="http://x:port/a.tgz"), "http"),
@@ -46,10 +46,10 @@ def test_every_corpus_of_the_package_can_be_read(name: str) -> None:
         (lambda table: table["archives"][0].update(train=[["a.en", "/a.de"]]), "inside the archive"),
     ],
 )
-def test_a_mistake_in_a_catalogue_is_named(change: Any, words: str) -> None:
+def test_a_mistake_in_a_catalogue_is_named(change: Any, message: str) -> None:
     table = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))
     change(table)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         build(Corpus, table, "my.toml")
 
 
@@ -62,13 +62,13 @@ def test_only_the_named_members_are_written(tmp_path: Path) -> None:
     archive.parent.mkdir()
     archive.write_bytes(tgz(members))
     unpack(archive, {"a/b.en": archive.parent / "out/en", "a/b.de": archive.parent / "out/de"})
-    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert found == ["inner/out/de", "inner/out/en", "inner/x.tgz"]
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert written == ["inner/out/de", "inner/out/en", "inner/x.tgz"]
     assert (archive.parent / "out/en").read_bytes() == b"3"
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
-def test_a_member_that_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_a_member_that_is_not_a_file_is_an_error(tmp_path: Path, kind: bytes) -> None:
     archive = tmp_path / "x.tgz"
     archive.write_bytes(tgz({"a": b""}, type=kind, linkname="/etc/passwd"))
     with pytest.raises(DataError, match=r"x\.tgz: "):
@@ -76,12 +76,12 @@ def test_a_member_that_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_archives_are_one_line(tmp_path: Path) -> None:
-    chance = random.Random(1)
-    whole = tgz({"first": chance.randbytes(900), "last": chance.randbytes(900)})
+def test_a_damaged_archive_is_an_error_of_one_line(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    complete = tgz({"first": rng.randbytes(900), "last": rng.randbytes(900)})
     archive = tmp_path / "x.tgz"
-    damaged = [whole[:cut] for cut in (*range(40), *range(40, len(whole) - 100, 29))]
-    damaged += [b"no archive", gzip.compress(b"no tar" * 500), whole[:60] + bytes(2) + whole[62:]]
+    damaged = [complete[:cut] for cut in (*range(40), *range(40, len(complete) - 100, 29))]
+    damaged += [b"no archive", gzip.compress(b"no tar" * 500), complete[:60] + bytes(2) + complete[62:]]
     for content in damaged:
         archive.write_bytes(content)
         with pytest.raises(DataError, match=r"x\.tgz: ") as caught:
@@ -89,14 +89,14 @@ def test_damaged_archives_are_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_plain_tar_is_an_archive_too(tmp_path: Path) -> None:
+def test_an_uncompressed_tar_is_unpacked(tmp_path: Path) -> None:
     packed = io.BytesIO(gzip.decompress(tgz({"a": b"text"})))
     (tmp_path / "x.tar").write_bytes(packed.getvalue())
     unpack(tmp_path / "x.tar", {"a": tmp_path / "out"})
     assert (tmp_path / "out").read_bytes() == b"text"
 
 
-def test_segments_come_in_order_and_none_is_lost() -> None:
+def test_segments_are_in_order_and_complete() -> None:
     markup = (
         '<?xml?>\n<DOC sysid="ref"><hl>\n<seg id="1">A &amp; B &quot;C&quot;</seg>\n</hl><p>\n'
         '<SEG id="2"> two\n lines </SEG><seg id="3"></seg>\n<seg id="4">R & D</seg></p></DOC>'
@@ -135,8 +135,10 @@ usable = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).
 
 
 @given(st.lists(st.tuples(usable, usable)), st.lists(st.tuples(usable, usable)))
-def test_what_is_kept_is_clean_and_nothing_vanishes(pairs: list[tuple[str, str]], tests: list[tuple[str, str]]) -> None:
-    held_out = [(tidy(source), tidy(target)) for source, target in tests]
+def test_kept_pairs_are_clean_and_all_others_are_counted(
+    pairs: list[tuple[str, str]], tests: list[tuple[str, str]]
+) -> None:
+    held_out = [(normalise_space(source), normalise_space(target)) for source, target in tests]
     cleaner = Cleaner(held_out)
     kept = list(cleaner.clean([*pairs, *tests]))
     assert len(kept) + sum(cleaner.left_out.values()) == len(pairs) + len(tests)

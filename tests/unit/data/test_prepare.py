@@ -1,9 +1,9 @@
-"""Preparing a corpus: done once per content and settings, reported in full, and exactly what was read."""
+"""Preparing a corpus: once for each content and settings, with a complete report, and without changing the text."""
 
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from transduce.data import encode_worker, prepare
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
-from transduce.text.pairs import Pair
+from transduce.text.files import read_lines
+from transduce.text.pairs import Corpus, Pair, ReadReport
+from transduce.text.readers import READERS, Reader
 from transduce.text.tokenizer import TokenizerConfig
 
 TOKENIZER = TokenizerConfig(vocab_size=350)
@@ -28,11 +30,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Encode in this process, as so many workers would, with shards of so many pairs."""
+    """Encode in this process, as the given number of workers would, with shards of this many pairs."""
 
     def use(workers: int = 1, shard_pairs: int = 1000) -> None:
-        def encode(folder: Path, data: DataConfig, pairs: int) -> int:
-            job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length}
+        def encode(folder: Path, data: DataConfig, reader: str, examples: int) -> int:
+            job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length, "reader": reader}
             job = json.loads(json.dumps(job))  # a worker gets its job as text
             return sum(encode_worker.encode_shards(folder, n, workers, job) for n in range(workers))
 
@@ -60,22 +62,22 @@ def corpus(folder: Path, pairs: list[Pair], **settings: object) -> DataConfig:
 
 
 def run(data: DataConfig, tokenizer: TokenizerConfig = TOKENIZER) -> tuple[Prepared, list[str]]:
-    said: list[str] = []
-    return prepare.prepare(data, tokenizer, said.append), said
+    logged: list[str] = []
+    return prepare.prepare(data, tokenizer, logged.append), logged
 
 
 def texts(prepared: Prepared) -> list[Pair]:
-    """The text that the shards hold."""
+    """The decoded text of the shards."""
     decode = prepared.tokenizer.decode
     pairs = prepared.train.pairs(np.arange(len(prepared.train)))
     return [(decode(src.tolist()), decode(tgt.tolist())) for src, tgt in pairs]
 
 
-def test_shards_give_back_the_text_exactly(tmp_path: Path, toy_pairs: list[Pair]) -> None:
+def test_shards_decode_to_the_text_exactly(tmp_path: Path, toy_pairs: list[Pair]) -> None:
     pairs = [*toy_pairs, (" two  spaces ", "\u2581 \ue011 😀 汉字"), ("é e\u0301", "x\u2028y")]
-    prepared, said = run(corpus(tmp_path, pairs))
+    prepared, logged = run(corpus(tmp_path, pairs))
     assert texts(prepared) == pairs
-    assert any(f"{len(pairs):,} pairs" in line for line in said)
+    assert any(f"{len(pairs):,} pairs" in line for line in logged)
 
 
 def test_reverse_swaps_the_sides_of_shards_and_of_validation(
@@ -103,13 +105,13 @@ def test_a_second_call_finds_the_corpus_prepared(
     data = corpus(tmp_path, toy_pairs)
     first, _ = run(data)
     forbid_encoding(monkeypatch)
-    second, said = run(data)
+    second, logged = run(data)
     assert texts(second) == texts(first)
     assert second.tokenizer.model == first.tokenizer.model
-    assert any("prepared before" in line for line in said)
+    assert any("prepared before" in line for line in logged)
 
 
-def test_a_file_that_was_only_touched_or_moved_is_not_prepared_again(
+def test_a_file_with_a_new_date_or_name_is_not_prepared_again(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = corpus(tmp_path, toy_pairs)
@@ -133,7 +135,7 @@ def test_files_of_one_side_each_may_have_any_name(
     run(DataConfig(train=((str(tmp_path / "a.2019.txt"), str(tmp_path / "b")),)))
 
 
-def test_validation_text_and_reporting_do_not_belong_to_the_key(
+def test_validation_text_is_not_part_of_the_key(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = corpus(tmp_path, toy_pairs)
@@ -146,7 +148,7 @@ def test_validation_text_and_reporting_do_not_belong_to_the_key(
 @pytest.mark.parametrize(
     "change", ["content", "order of files", "max_length", "reverse", "vocab_size", "type", "sample_pairs"]
 )
-def test_changed_content_or_settings_are_prepared_anew(
+def test_changed_content_or_settings_are_prepared_again(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path, change: str
 ) -> None:
     more = str(write_tsv(tmp_path / "more.tsv", toy_pairs[:10]))
@@ -185,19 +187,19 @@ def test_overlong_pairs_are_counted_reported_and_left_out(
     pairs = [*toy_pairs[:5], (long, "ba"), *toy_pairs[5:9], ("ba", long), (long, long)]
     data = corpus(tmp_path, pairs, max_length=40)
     for _ in range(2):  # the second time from the cache
-        prepared, said = run(data)
+        prepared, logged = run(data)
         assert texts(prepared) == toy_pairs[:9]
-        assert "data: left out 3 pairs above 40 tokens (data.max_length)" in said
+        assert "data: left out 3 pairs above 40 tokens (data.max_length)" in logged
     assert prepared.train.index["longest"] <= 40
 
 
-def test_a_corpus_of_overlong_pairs_alone_is_refused(tmp_path: Path, encode_here: object, cache: Path) -> None:
+def test_a_corpus_of_only_overlong_pairs_is_an_error(tmp_path: Path, encode_here: object, cache: Path) -> None:
     with pytest.raises(DataError, match=r"every pair has more than 2 tokens; raise data\.max_length"):
         run(corpus(tmp_path, [("ba be bi bo bu" * 9, "x")] * 3, max_length=2))
     assert list(cache.iterdir()) == []
 
 
-def test_a_shard_of_overlong_pairs_alone_is_passed_over(
+def test_a_shard_of_only_overlong_pairs_is_empty(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: Callable[..., None]
 ) -> None:
     encode_here(shard_pairs=5)
@@ -212,17 +214,17 @@ def test_lines_left_out_are_reported_every_time(tmp_path: Path, toy_pairs: list[
     with open(data.train[0][0], "ab") as file:
         file.write(b"no tab\n\xff\tx\n")
     for _ in range(2):
-        _, said = run(data)
-        assert f"data: left out 1 pair without a tab (first: {data.train[0][0]}, line 301)" in said
-        assert f"data: left out 1 pair not UTF-8 (first: {data.train[0][0]}, line 302)" in said
+        _, logged = run(data)
+        assert f"data: left out 1 pair without a tab (first: {data.train[0][0]}, line 301)" in logged
+        assert f"data: left out 1 pair not UTF-8 (first: {data.train[0][0]}, line 302)" in logged
 
 
 def test_bad_lines_of_validation_text_are_reported(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
     valid = tmp_path / "valid.tsv"
     valid.write_bytes(b"a\tA\nno tab\n")
-    prepared, said = run(corpus(tmp_path, toy_pairs, valid=((str(valid),),)))
+    prepared, logged = run(corpus(tmp_path, toy_pairs, valid=((str(valid),),)))
     assert prepared.valid == [("a", "A")]
-    assert f"validation data: left out 1 pair without a tab (first: {valid}, line 2)" in said
+    assert f"validation data: left out 1 pair without a tab (first: {valid}, line 2)" in logged
 
 
 def folder_content(folder: Path) -> dict[str, bytes]:
@@ -242,8 +244,8 @@ def test_several_workers_write_what_one_writes(
     for count in (1, workers):
         monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / f"by {count}"))
         encode_here(workers=count, shard_pairs=70)
-        prepared, said = run(data)
-        contents.append((folder_content(prepared.train.folder), [line for line in said if "left out" in line]))
+        prepared, logged = run(data)
+        contents.append((folder_content(prepared.train.folder), [line for line in logged if "left out" in line]))
     assert contents[0] == contents[1]
     assert contents[0][1] != []
     assert json.loads(contents[0][0]["index.json"])["shard_pairs"][1:-1] != []
@@ -268,9 +270,9 @@ def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
     sample = prepare._sample
 
     def then_lose_the_file(*arguments: object) -> list[Pair]:
-        found = sample(*arguments)  # type: ignore[arg-type]
+        result = sample(*arguments)  # type: ignore[arg-type]
         Path(data.train[0][0]).unlink()
-        return found
+        return result
 
     monkeypatch.setattr(prepare, "_sample", then_lose_the_file)
     with pytest.raises(DataError, match=r"encoding failed: .*pairs\.tsv: no such file"):
@@ -296,7 +298,7 @@ def test_a_damaged_file_of_the_cache_is_named_with_the_remedy(
     assert "\n" not in str(caught.value)
 
 
-def test_a_preparation_that_was_killed_does_not_stand_in_the_way(
+def test_folders_of_killed_processes_are_no_obstacle(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path
 ) -> None:
     fresh, old = (cache / f"{'0' * 32}.{name}.tmp" for name in ("fresh", "old"))
@@ -306,11 +308,11 @@ def test_a_preparation_that_was_killed_does_not_stand_in_the_way(
     os.utime(old, (1, 1))
     prepared, _ = run(corpus(tmp_path, toy_pairs))
     assert len(prepared.train) == len(toy_pairs)
-    assert fresh.exists()  # somebody may be at work on it
+    assert fresh.exists()  # another process may be writing to it
     assert not old.exists()
 
 
-def test_nothing_in_the_current_folder_is_run(
+def test_no_code_of_the_current_folder_is_run(
     tmp_path: Path, toy_pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('code of the current folder was run')")
@@ -325,7 +327,7 @@ def test_a_missing_training_file_or_a_folder_is_named(tmp_path: Path, name: str)
         run(DataConfig(train=((str(tmp_path / name),),)))
 
 
-def test_a_corpus_without_files_is_refused() -> None:
+def test_a_corpus_without_files_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no training text"):
         run(DataConfig())
 
@@ -337,3 +339,25 @@ def test_a_large_vocabulary_gets_wider_ids(tmp_path: Path) -> None:
     write_index(tmp_path, {})
     ((src, tgt),) = TokenShards(tmp_path).pairs(np.array([0]))
     assert (src.tolist(), tgt.tolist()) == ([69_999, 5], [65_536])
+
+
+def test_a_reader_of_one_stream_is_prepared_like_one_of_pairs(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, ...]]:
+        for line in (line for (name,) in corpus for line in read_lines(Path(name))):
+            report.pairs += 1
+            yield (line,)
+
+    encode_here(workers=2, shard_pairs=100)
+    monkeypatch.setitem(READERS, "lines", Reader(("text",), read))
+    lines = [source for source, _ in toy_pairs]
+    (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines), encoding="utf-8")
+    data = DataConfig(train=((str(tmp_path / "text.tsv"),),), valid=((str(tmp_path / "text.tsv"),),))
+    as_pairs, _ = run(data)
+    prepared = prepare.prepare(data, TOKENIZER, lambda _: None, reader="lines")
+    assert prepared.train.folder != as_pairs.train.folder
+    assert prepared.train.streams == ("text",)
+    decoded = [prepared.tokenizer.decode(ids.tolist()) for (ids,) in prepared.train.pairs(np.arange(len(lines)))]
+    assert decoded == [f"{line}\t{line}" for line in lines]
+    assert prepared.valid == [(text,) for text in decoded]

@@ -1,4 +1,4 @@
-"""Scores are sacreBLEU's own, and a comparison finds the better system."""
+"""Scores are those of sacreBLEU, and a comparison identifies the better system."""
 
 import random
 
@@ -34,45 +34,45 @@ def test_scores_are_those_of_sacrebleu_itself() -> None:
     assert 0 < scores["BLEU"] < 100
 
 
-def test_bleu_alone_is_the_same_number() -> None:
+def test_bleu_is_the_score_in_the_list_of_all_metrics() -> None:
     assert bleu(HYPOTHESES, REFERENCES) == score(HYPOTHESES, REFERENCES)[0].value
 
 
-def test_every_score_carries_the_signature_that_makes_it_comparable() -> None:
+def test_every_score_has_a_signature() -> None:
     for one in score(HYPOTHESES, REFERENCES):
         assert f"version:{sacrebleu.__version__}" in one.signature
         assert "nrefs:1" in one.signature
     assert "tok:13a" in score(HYPOTHESES, REFERENCES)[0].signature
 
 
-def test_the_reference_itself_is_perfect_and_empty_output_is_worthless() -> None:
+def test_the_reference_has_the_best_score_and_empty_output_the_worst() -> None:
     assert [one.value for one in score(REFERENCES, REFERENCES)] == pytest.approx([100, 100, 0])
     assert [one.value for one in score([""] * 5, REFERENCES)] == pytest.approx([0, 0, 100])
 
 
 @pytest.mark.parametrize("count", [4, 6])
-def test_unequal_numbers_of_lines_are_refused_with_both(count: int) -> None:
+def test_unequal_numbers_of_lines_are_an_error_with_both(count: int) -> None:
     with pytest.raises(DataError, match=rf"{count} lines, the reference 5"):
         score((HYPOTHESES * 2)[:count], REFERENCES)
     with pytest.raises(DataError, match=rf"second has {count} lines, the reference 5"):
         compare({"first": HYPOTHESES, "second": (HYPOTHESES * 2)[:count]}, REFERENCES)
 
 
-def test_an_empty_reference_is_refused() -> None:
+def test_an_empty_reference_is_an_error() -> None:
     with pytest.raises(DataError, match="the reference is empty"):
         score([], [])
 
 
-def damaged(lines: list[str], chance: float, seed: int) -> list[str]:
-    draw = random.Random(seed)
-    return [" ".join("oops" if draw.random() < chance else word for word in line.split()) for line in lines]
+def damaged(lines: list[str], probability: float, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join("oops" if rng.random() < probability else word for word in line.split()) for line in lines]
 
 
 @pytest.fixture(scope="module")
 def comparison() -> dict[tuple[str, str], Comparison]:
-    draw = random.Random(1)
+    rng = random.Random(1)
     references = [
-        " ".join(draw.choices(["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du"], k=9)) for _ in range(60)
+        " ".join(rng.choices(["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du"], k=9)) for _ in range(60)
     ]
     systems = {
         "poor": damaged(references, 0.5, seed=2),
@@ -90,7 +90,7 @@ def test_the_first_system_is_the_baseline(comparison: dict[tuple[str, str], Comp
         assert (one.p_value is None) == (system == "poor")
 
 
-def test_the_better_system_is_found_and_surely_so(comparison: dict[tuple[str, str], Comparison]) -> None:
+def test_a_better_system_is_significantly_better(comparison: dict[tuple[str, str], Comparison]) -> None:
     for metric, sign in (("BLEU", 1), ("chrF2", 1), ("TER", -1)):
         poor, good = comparison[metric, "poor"], comparison[metric, "good"]
         assert sign * good.value > sign * poor.value
@@ -98,14 +98,16 @@ def test_the_better_system_is_found_and_surely_so(comparison: dict[tuple[str, st
         assert good.p_value < 0.01
 
 
-def test_a_system_of_the_same_quality_is_not_found_to_differ(comparison: dict[tuple[str, str], Comparison]) -> None:
+def test_a_system_of_equal_quality_is_not_significantly_different(
+    comparison: dict[tuple[str, str], Comparison],
+) -> None:
     for metric in ("BLEU", "chrF2", "TER"):
         equal = comparison[metric, "as poor"]
         assert equal.p_value is not None
         assert equal.p_value > 0.05
 
 
-def test_the_interval_surrounds_the_score(comparison: dict[tuple[str, str], Comparison]) -> None:
+def test_the_confidence_interval_contains_the_score(comparison: dict[tuple[str, str], Comparison]) -> None:
     for one in comparison.values():
         assert one.half_width > 0
         assert abs(one.mean - one.value) < one.half_width

@@ -1,4 +1,4 @@
-"""Lines of a file: no input may crash the reader, split or join a line, or be held whole in memory."""
+"""Lines of a file: no input crashes the reader, splits or joins lines, or is held in memory completely."""
 
 import gzip
 import lzma
@@ -16,25 +16,25 @@ from transduce.text import files
 from transduce.text.files import raw_lines, read_lines
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": partial(lzma.compress, preset=0), ".zst": zstandard.compress}
-endings = pytest.mark.parametrize("ending", list(COMPRESS))
-compressed_endings = pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
+suffixes = pytest.mark.parametrize("suffix", list(COMPRESS))
+compressed_suffixes = pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 
 
-def write(folder: Path, content: bytes, ending: str = "") -> Path:
-    path = folder / f"text.txt{ending}"
-    path.write_bytes(COMPRESS[ending](content))
+def write(folder: Path, content: bytes, suffix: str = "") -> Path:
+    path = folder / f"text.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](content))
     return path
 
 
-@endings
-def test_plain_and_compressed_files_give_the_same_lines(tmp_path: Path, ending: str) -> None:
-    assert list(read_lines(write(tmp_path, "eins\nzwei äöü\ndrei\n".encode(), ending))) == ["eins", "zwei äöü", "drei"]
+@suffixes
+def test_plain_and_compressed_files_give_the_same_lines(tmp_path: Path, suffix: str) -> None:
+    assert list(read_lines(write(tmp_path, "eins\nzwei äöü\ndrei\n".encode(), suffix))) == ["eins", "zwei äöü", "drei"]
 
 
-@compressed_endings
-def test_a_file_of_several_compressed_parts_is_read_to_its_end(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"text{ending}"
-    path.write_bytes(COMPRESS[ending](b"one\ntw") + COMPRESS[ending](b"o\nthree\n"))
+@compressed_suffixes
+def test_all_compressed_streams_of_a_file_are_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"one\ntw") + COMPRESS[suffix](b"o\nthree\n"))
     assert list(read_lines(path)) == ["one", "two", "three"]
 
 
@@ -59,14 +59,14 @@ def test_only_a_newline_ends_a_line(tmp_path: Path, content: bytes, lines: list[
 
 
 @pytest.mark.parametrize(("content", "lines"), [(b"\xef\xbb\xbfa", ["a"]), (b"\xef\xbb\xbf", [])])
-def test_a_byte_order_mark_is_no_text_even_in_a_file_without_a_newline(
+def test_a_byte_order_mark_is_removed_even_in_a_file_without_a_newline(
     tmp_path: Path, content: bytes, lines: list[str]
 ) -> None:
     assert list(read_lines(write(tmp_path, content))) == lines
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\v", "\f", "\x1c", "\x1d", "\x1e"])
-def test_other_separators_of_unicode_are_text(tmp_path: Path, separator: str) -> None:
+def test_other_unicode_separators_are_text(tmp_path: Path, separator: str) -> None:
     line = f"a{separator}b"
     assert list(read_lines(write(tmp_path, f"{line}\nc\n".encode()))) == [line, "c"]
 
@@ -77,10 +77,10 @@ def test_lines_do_not_depend_on_where_blocks_end(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, block: int
 ) -> None:
     path = write(tmp_path_factory.getbasetemp(), content)
-    whole = list(raw_lines(path))
+    at_once = list(raw_lines(path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_BLOCK", block)
-        assert list(raw_lines(path)) == whole
+        assert list(raw_lines(path)) == at_once
 
 
 @given(st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b" ")), min_size=1))
@@ -90,7 +90,7 @@ def test_there_is_one_line_for_every_newline(tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("block", [1, 3, 7, 1 << 20])
-def test_a_line_above_the_limit_is_none_and_its_neighbours_stay(
+def test_a_line_above_the_limit_is_none_and_other_lines_are_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 10)
@@ -99,10 +99,10 @@ def test_a_line_above_the_limit_is_none_and_its_neighbours_stay(
     assert list(raw_lines(path)) == [b"x" * 10, None, b"short", None, b"", None]
 
 
-@compressed_endings
-def test_an_endless_line_is_never_held_in_memory(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"text.txt{ending}"
-    path.write_bytes(COMPRESS[ending](b"first\n" + b"x" * 30_000_000 + b"\nlast\n"))
+@compressed_suffixes
+def test_a_very_long_line_is_never_held_in_memory(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text.txt{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"first\n" + b"x" * 30_000_000 + b"\nlast\n"))
     tracemalloc.start()
     try:
         lines = list(raw_lines(path))
@@ -113,42 +113,40 @@ def test_an_endless_line_is_never_held_in_memory(tmp_path: Path, ending: str) ->
     assert peak < 15_000_000
 
 
-def test_a_line_above_the_limit_is_an_error_where_each_line_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_lines_rejects_a_line_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 10)
     path = write(tmp_path, b"ok\n" + b"x" * 11 + b"\n")
     with pytest.raises(DataError, match=r"text\.txt, line 2: longer than"):
         list(read_lines(path))
 
 
-def test_a_line_that_is_not_utf8_is_an_error_where_each_line_counts(tmp_path: Path) -> None:
+def test_read_lines_rejects_a_line_that_is_not_utf8(tmp_path: Path) -> None:
     lines = read_lines(write(tmp_path, b"ok\nok\n\xff\n"))
     assert [next(lines), next(lines)] == ["ok", "ok"]
     with pytest.raises(DataError, match=r"text\.txt, line 3: not UTF-8"):
         next(lines)
 
 
-@compressed_endings
-def test_a_compressed_file_that_was_cut_short_is_an_error(tmp_path: Path, ending: str) -> None:
-    path = write(tmp_path, b"".join(b"line %d\n" % n for n in range(50_000)), ending)
+@compressed_suffixes
+def test_a_truncated_compressed_file_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path, b"".join(b"line %d\n" % n for n in range(50_000)), suffix)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"text\.txt.*: damaged or cut short"):
         list(raw_lines(path))
 
 
-@compressed_endings
-def test_a_file_that_is_not_what_its_ending_says_is_an_error(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"text{ending}"
+@compressed_suffixes
+def test_a_file_that_is_not_compressed_as_its_suffix_tells_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
     path.write_bytes(b"this was never compressed\n")
-    with pytest.raises(DataError, match=rf"text\{ending}"):
+    with pytest.raises(DataError, match=rf"text\{suffix}"):
         list(raw_lines(path))
 
 
-@compressed_endings
-def test_a_flipped_bit_in_a_compressed_file_is_no_crash(tmp_path: Path, ending: str) -> None:
-    path = write(tmp_path, b"".join(b"line %d\n" % n for n in range(5_000)), ending)
+@compressed_suffixes
+def test_a_flipped_bit_in_a_compressed_file_does_not_crash_the_reader(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path, b"".join(b"line %d\n" % n for n in range(5_000)), suffix)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x10
     path.write_bytes(content)
@@ -157,21 +155,21 @@ def test_a_flipped_bit_in_a_compressed_file_is_no_crash(tmp_path: Path, ending: 
         list(raw_lines(path))
     except DataError as error:
         message = str(error)
-    # A .zst need not hold a checksum, so there a changed character may pass.
-    assert str(path) in message or (ending == ".zst" and not message)
+    # A .zst file may lack a checksum, so a changed character may stay undetected.
+    assert str(path) in message or (suffix == ".zst" and not message)
 
 
-@endings
-def test_a_missing_file_is_named(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"nothing{ending}"
+@suffixes
+def test_a_missing_file_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"nothing{suffix}"
     with pytest.raises(DataError) as caught:
         list(raw_lines(path))
     assert str(caught.value) == f"{path}: no such file"
 
 
-@endings
-def test_a_folder_is_named(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"folder{ending}"
+@suffixes
+def test_a_folder_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"folder{suffix}"
     path.mkdir()
     with pytest.raises(DataError, match=rf"{path.name}.*([Dd]irectory|folder)"):
         list(raw_lines(path))

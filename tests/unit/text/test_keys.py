@@ -1,4 +1,4 @@
-"""What counts when texts are compared."""
+"""Normalised text and hashes."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from transduce.text.keys import hashed, normalised
         ("３ Ａ", "3 a"),
     ],
 )
-def test_case_form_punctuation_and_numbers_do_not_count(one: str, other: str) -> None:
+def test_case_punctuation_and_numbers_are_ignored(one: str, other: str) -> None:
     assert normalised(one) == normalised(other)
 
 
@@ -27,12 +27,12 @@ def test_case_form_punctuation_and_numbers_do_not_count(one: str, other: str) ->
     ("one", "other"),
     [("a man", "the man"), ("2010", "2011"), ("...", "!"), ("कि", "की"), ("男", "女"), ("schon", "schön")],
 )
-def test_other_letters_are_another_text(one: str, other: str) -> None:
+def test_texts_with_other_letters_differ(one: str, other: str) -> None:
     assert normalised(one) != normalised(other)
 
 
 @given(st.lists(st.sampled_from("abcXYZ"), min_size=1), st.data())
-def test_punctuation_anywhere_does_not_count(letters: list[str], data: st.DataObject) -> None:
+def test_punctuation_is_ignored_anywhere(letters: list[str], data: st.DataObject) -> None:
     marks = [data.draw(st.sampled_from(["", " ", ", ", "—", "'", "»"])) for _ in letters]
     text = "".join(letter + mark for letter, mark in zip(letters, marks, strict=True))
     assert normalised(text) == "".join(letters).lower()

@@ -1,4 +1,4 @@
-"""Pairs from files: whatever they hold, line n is only ever paired with line n, and nothing vanishes unreported."""
+"""Reading pairs: whatever the files hold, line n is only paired with line n, and every line left out is reported."""
 
 import contextlib
 import gzip
@@ -12,7 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import files, pairs
+from transduce.text import files
+from transduce.text.formats.jsonl import BAD_JSON
+from transduce.text.formats.pair_format import BAD_UTF8, EMPTY, NUL, OVERLONG
+from transduce.text.formats.tsv import NO_TAB
 from transduce.text.pairs import Pair, ReadReport, read_pairs
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -20,8 +23,8 @@ COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstan
 
 def read(*corpus: tuple[Path, ...], reverse: bool = False) -> tuple[list[Pair], ReadReport]:
     report = ReadReport()
-    found = list(read_pairs([tuple(map(str, entry)) for entry in corpus], report, reverse=reverse))
-    return found, report
+    result = list(read_pairs([tuple(map(str, entry)) for entry in corpus], report, reverse=reverse))
+    return result, report
 
 
 def two_files(folder: Path, src: bytes, tgt: bytes) -> tuple[Path, Path]:
@@ -36,13 +39,13 @@ def one_file(folder: Path, content: bytes, name: str = "text.tsv") -> tuple[Path
     return (folder / name,)
 
 
-@pytest.mark.parametrize("ending", list(COMPRESS))
-def test_two_files_tsv_and_jsonl_give_the_same_pairs(tmp_path: Path, ending: str) -> None:
+@pytest.mark.parametrize("suffix", list(COMPRESS))
+def test_two_files_tsv_and_jsonl_give_the_same_pairs(tmp_path: Path, suffix: str) -> None:
     expected = [("ein Haus", "a house"), ("zwei Häuser", "two houses")]
 
     def write(name: str, text: str) -> Path:
-        path = tmp_path / f"{name}{ending}"
-        path.write_bytes(COMPRESS[ending](text.encode()))
+        path = tmp_path / f"{name}{suffix}"
+        path.write_bytes(COMPRESS[suffix](text.encode()))
         return path
 
     sides = [
@@ -52,16 +55,16 @@ def test_two_files_tsv_and_jsonl_give_the_same_pairs(tmp_path: Path, ending: str
     tsv = write("c.tsv", "".join(f"{src}\t{tgt}\n" for src, tgt in expected))
     jsonl = write("d.jsonl", "".join(json.dumps({"src": src, "tgt": tgt}) + "\n" for src, tgt in expected))
     for entry in (tuple(sides), (tsv,), (jsonl,)):
-        found, report = read(entry)
-        assert found == expected
+        result, report = read(entry)
+        assert result == expected
         assert (report.pairs, report.left_out) == (2, {})
 
 
 def test_several_files_make_one_corpus_in_their_order(tmp_path: Path) -> None:
     tsv = one_file(tmp_path, b"a\tA\nb\tB\n")
     jsonl = one_file(tmp_path, b'{"src": "c", "tgt": "C"}\n', "text.jsonl")
-    found, report = read(tsv, two_files(tmp_path, b"d\n", b"D\n"), jsonl, tsv)
-    assert found == [("a", "A"), ("b", "B"), ("d", "D"), ("c", "C"), ("a", "A"), ("b", "B")]
+    result, report = read(tsv, two_files(tmp_path, b"d\n", b"D\n"), jsonl, tsv)
+    assert result == [("a", "A"), ("b", "B"), ("d", "D"), ("c", "C"), ("a", "A"), ("b", "B")]
     assert report.pairs == 6
 
 
@@ -77,12 +80,12 @@ def test_reverse_swaps_the_sides(tmp_path: Path) -> None:
         (b"a\nb", b"\xef\xbb\xbfA\nB\n"),
     ],
 )
-def test_line_endings_and_byte_order_marks_are_no_text(tmp_path: Path, src: bytes, tgt: bytes) -> None:
+def test_line_endings_and_byte_order_marks_are_removed(tmp_path: Path, src: bytes, tgt: bytes) -> None:
     assert read(two_files(tmp_path, src, tgt))[0] == [("a", "A"), ("b", "B")]
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u0085", "\x1e", "\v"])
-def test_other_separators_of_unicode_shift_no_pair(tmp_path: Path, separator: str) -> None:
+def test_other_unicode_separators_do_not_misalign_pairs(tmp_path: Path, separator: str) -> None:
     src = f"a{separator}a\nb\n"
     expected = [(f"a{separator}a", "A"), ("b", "B")]
     assert read(two_files(tmp_path, src.encode(), b"A\nB\n"))[0] == expected
@@ -93,17 +96,17 @@ def test_white_space_around_a_text_is_kept(tmp_path: Path) -> None:
     assert read(two_files(tmp_path, b" a  b \n", b"\tA\n"))[0] == [(" a  b ", "\tA")]
 
 
-def test_further_columns_of_a_tsv_are_passed_over(tmp_path: Path) -> None:
+def test_further_columns_of_a_tsv_are_ignored(tmp_path: Path) -> None:
     assert read(one_file(tmp_path, b"a\tA\t0.7\t\xff\n"))[0] == [("a", "A")]
 
 
-def test_further_keys_of_a_jsonl_are_passed_over(tmp_path: Path) -> None:
+def test_further_keys_of_a_jsonl_are_ignored(tmp_path: Path) -> None:
     line = b'{"id": 7, "tgt": "A", "src": "a", "more": [1, {}]}\n'
     assert read(one_file(tmp_path, line, "text.jsonl"))[0] == [("a", "A")]
 
 
 @pytest.mark.parametrize(("src", "tgt", "counts"), [("a\nb\nc\n", "A\n", ("3", "1")), ("", "A\nB\n", ("0", "2"))])
-def test_files_of_unequal_length_are_refused_with_both_counts(
+def test_files_of_unequal_length_are_an_error_with_both_counts(
     tmp_path: Path, src: str, tgt: str, counts: tuple[str, str]
 ) -> None:
     paths = two_files(tmp_path, src.encode(), tgt.encode())
@@ -114,14 +117,14 @@ def test_files_of_unequal_length_are_refused_with_both_counts(
 
 # Each case: the bad line of the source file, of the target file, what the report calls it and which file is at fault.
 HOSTILE = {
-    "bad UTF-8 in the source": (b"\xff\xfe", b"X", pairs.BAD_UTF8, "src"),
-    "bad UTF-8 in the target": (b"x", b"caf\xe9", pairs.BAD_UTF8, "tgt"),
-    "a surrogate written as UTF-8": (b"\xed\xa0\x80", b"X", pairs.BAD_UTF8, "src"),
-    "an empty source": (b"", b"X", pairs.EMPTY, "src"),
-    "an empty target": (b"x", b"", pairs.EMPTY, "tgt"),
-    "white space alone": (b"x", " \t\u3000\u2028".encode(), pairs.EMPTY, "tgt"),
-    "a NUL byte": (b"x\0y", b"X", pairs.NUL, "src"),
-    "a NUL byte in the target": (b"x", b"\0", pairs.NUL, "tgt"),
+    "bad UTF-8 in the source": (b"\xff\xfe", b"X", BAD_UTF8, "src"),
+    "bad UTF-8 in the target": (b"x", b"caf\xe9", BAD_UTF8, "tgt"),
+    "a surrogate written as UTF-8": (b"\xed\xa0\x80", b"X", BAD_UTF8, "src"),
+    "an empty source": (b"", b"X", EMPTY, "src"),
+    "an empty target": (b"x", b"", EMPTY, "tgt"),
+    "only white space": (b"x", " \t\u3000\u2028".encode(), EMPTY, "tgt"),
+    "a NUL byte": (b"x\0y", b"X", NUL, "src"),
+    "a NUL byte in the target": (b"x", b"\0", NUL, "tgt"),
 }
 
 
@@ -131,8 +134,8 @@ def test_a_bad_line_is_left_out_on_both_sides_and_reported(tmp_path: Path, case:
     src = b"a\n" + bad_src + b"\nc\n" + bad_src + b"\ne\n"
     tgt = b"A\n" + bad_tgt + b"\nC\n" + bad_tgt + b"\nE\n"
     paths = two_files(tmp_path, src, tgt)
-    found, report = read(paths)
-    assert found == [("a", "A"), ("c", "C"), ("e", "E")]
+    result, report = read(paths)
+    assert result == [("a", "A"), ("c", "C"), ("e", "E")]
     assert report.left_out == {problem: 2}
     assert report.lines() == [f"left out 2 pairs {problem} (first: {tmp_path / f'text.{side}'}, line 2)"]
 
@@ -140,86 +143,86 @@ def test_a_bad_line_is_left_out_on_both_sides_and_reported(tmp_path: Path, case:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"one side", pairs.ONE_SIDED),
-        (b"", pairs.EMPTY),
-        (b"x\t", pairs.EMPTY),
-        (b"\tX", pairs.EMPTY),
-        (b"\t", pairs.EMPTY),
-        (b"x\t\xff", pairs.BAD_UTF8),
-        (b"\xff", pairs.BAD_UTF8),
-        (b"x\0\tX", pairs.NUL),
+        (b"one side", NO_TAB),
+        (b"", EMPTY),
+        (b"x\t", EMPTY),
+        (b"\tX", EMPTY),
+        (b"\t", EMPTY),
+        (b"x\t\xff", BAD_UTF8),
+        (b"\xff", BAD_UTF8),
+        (b"x\0\tX", NUL),
     ],
 )
 def test_a_bad_line_of_a_tsv_is_left_out_and_reported(tmp_path: Path, line: bytes, problem: str) -> None:
-    found, report = read(one_file(tmp_path, b"a\tA\n" + line + b"\nc\tC\n"))
-    assert found == [("a", "A"), ("c", "C")]
+    result, report = read(one_file(tmp_path, b"a\tA\n" + line + b"\nc\tC\n"))
+    assert result == [("a", "A"), ("c", "C")]
     assert report.lines() == [f"left out 1 pair {problem} (first: {tmp_path / 'text.tsv'}, line 2)"]
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"no json", pairs.BAD_JSON),
-        (b'["a", "b"]', pairs.BAD_JSON),
-        (b'"src tgt"', pairs.BAD_JSON),
-        (b"7", pairs.BAD_JSON),
-        (b"null", pairs.BAD_JSON),
-        (b"{}", pairs.BAD_JSON),
-        (b'{"src": "x"}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": 5}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": null}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": ["X"]}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": "\\ud800"}', pairs.BAD_JSON),
-        (b'{"src": "x", "tgt": "X"', pairs.BAD_JSON),
-        (b"[" * 50_000, pairs.BAD_JSON),
-        (b'{"src": ' * 10_000, pairs.BAD_JSON),
-        (b'{"src": ' + b"9" * 10_000 + b', "tgt": "X"}', pairs.BAD_JSON),
-        (b'{"src": "x\\u0000", "tgt": "X"}', pairs.NUL),
-        (b'{"src": "", "tgt": "X"}', pairs.EMPTY),
-        (b'{"src": "x", "tgt": " "}', pairs.EMPTY),
-        (b'{"src": "\xff", "tgt": "X"}', pairs.BAD_UTF8),
-        (b"", pairs.EMPTY),
+        (b"no json", BAD_JSON),
+        (b'["a", "b"]', BAD_JSON),
+        (b'"src tgt"', BAD_JSON),
+        (b"7", BAD_JSON),
+        (b"null", BAD_JSON),
+        (b"{}", BAD_JSON),
+        (b'{"src": "x"}', BAD_JSON),
+        (b'{"src": "x", "tgt": 5}', BAD_JSON),
+        (b'{"src": "x", "tgt": null}', BAD_JSON),
+        (b'{"src": "x", "tgt": ["X"]}', BAD_JSON),
+        (b'{"src": "x", "tgt": "\\ud800"}', BAD_JSON),
+        (b'{"src": "x", "tgt": "X"', BAD_JSON),
+        (b"[" * 50_000, BAD_JSON),
+        (b'{"src": ' * 10_000, BAD_JSON),
+        (b'{"src": ' + b"9" * 10_000 + b', "tgt": "X"}', BAD_JSON),
+        (b'{"src": "x\\u0000", "tgt": "X"}', NUL),
+        (b'{"src": "", "tgt": "X"}', EMPTY),
+        (b'{"src": "x", "tgt": " "}', EMPTY),
+        (b'{"src": "\xff", "tgt": "X"}', BAD_UTF8),
+        (b"", EMPTY),
     ],
     ids=lambda value: value[:30].decode(errors="replace") if isinstance(value, bytes) else "",
 )
 def test_a_bad_line_of_a_jsonl_is_left_out_and_reported(tmp_path: Path, line: bytes, problem: str) -> None:
     content = b'{"src": "a", "tgt": "A"}\n' + line + b'\n{"src": "c", "tgt": "C"}\n'
-    found, report = read(one_file(tmp_path, content, "text.jsonl"))
-    assert found == [("a", "A"), ("c", "C")]
+    result, report = read(one_file(tmp_path, content, "text.jsonl"))
+    assert result == [("a", "A"), ("c", "C")]
     assert report.lines() == [f"left out 1 pair {problem} (first: {tmp_path / 'text.jsonl'}, line 2)"]
 
 
-def test_every_kind_of_problem_has_its_own_count_and_place(tmp_path: Path) -> None:
+def test_every_problem_has_its_own_count_and_first_line(tmp_path: Path) -> None:
     content = b"a\tA\n\n\xff\tB\nb\tB\n\nno tab\n\xfe\tC\n\n"
-    found, report = read(one_file(tmp_path, content))
-    assert found == [("a", "A"), ("b", "B")]
-    assert report.left_out == {pairs.EMPTY: 3, pairs.BAD_UTF8: 2, pairs.ONE_SIDED: 1}
+    result, report = read(one_file(tmp_path, content))
+    assert result == [("a", "A"), ("b", "B")]
+    assert report.left_out == {EMPTY: 3, BAD_UTF8: 2, NO_TAB: 1}
     assert [report.first[problem].rpartition(" ")[2] for problem in report.left_out] == ["2", "3", "6"]
 
 
-@pytest.mark.parametrize("kind", ["two files", "tsv", "jsonl"])
-def test_an_absurdly_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize("layout", ["two files", "tsv", "jsonl"])
+def test_an_overlong_line_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 40)
     monkeypatch.setattr(files, "_BLOCK", 64)
     long = b"x" * 3000
-    if kind == "two files":
-        found, report = read(two_files(tmp_path, b"a\nb\n" + long + b"\nd\n", b"A\n" + long + b"\nC\nD\n"))
-        assert found == [("a", "A"), ("d", "D")]
-        assert report.left_out == {pairs.OVERLONG: 2}
-        assert report.first[pairs.OVERLONG] == f"{tmp_path / 'text.tgt'}, line 2"
-    elif kind == "tsv":
-        found, report = read(one_file(tmp_path, b"a\tA\nb\t" + long + b"\nd\tD\n"))
-        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {pairs.OVERLONG: 1})
+    if layout == "two files":
+        result, report = read(two_files(tmp_path, b"a\nb\n" + long + b"\nd\n", b"A\n" + long + b"\nC\nD\n"))
+        assert result == [("a", "A"), ("d", "D")]
+        assert report.left_out == {OVERLONG: 2}
+        assert report.first[OVERLONG] == f"{tmp_path / 'text.tgt'}, line 2"
+    elif layout == "tsv":
+        result, report = read(one_file(tmp_path, b"a\tA\nb\t" + long + b"\nd\tD\n"))
+        assert (result, report.left_out) == ([("a", "A"), ("d", "D")], {OVERLONG: 1})
     else:
         content = b'{"src":"a","tgt":"A"}\n{"src":"b","tgt":"' + long + b'"}\n{"src":"d","tgt":"D"}\n'
-        found, report = read(one_file(tmp_path, content, "text.jsonl"))
-        assert (found, report.left_out) == ([("a", "A"), ("d", "D")], {pairs.OVERLONG: 1})
+        result, report = read(one_file(tmp_path, content, "text.jsonl"))
+        assert (result, report.left_out) == ([("a", "A"), ("d", "D")], {OVERLONG: 1})
 
 
 @pytest.mark.parametrize(
     ("content", "name"), [(b"", "text.tsv"), (b"\n\n", "text.tsv"), (b"no tab\n", "text.tsv"), (b"{}\n", "text.jsonl")]
 )
-def test_a_file_with_no_usable_pair_is_an_error_that_says_why(tmp_path: Path, content: bytes, name: str) -> None:
+def test_a_file_without_a_usable_pair_is_an_error_that_tells_why(tmp_path: Path, content: bytes, name: str) -> None:
     entry = one_file(tmp_path, content, name)
     with pytest.raises(DataError, match="no usable sentence pair") as caught:
         read(entry)
@@ -232,12 +235,12 @@ def test_two_empty_files_are_an_error(tmp_path: Path) -> None:
         read(two_files(tmp_path, b"", b""))
 
 
-def test_a_file_whose_name_tells_no_format_is_refused(tmp_path: Path) -> None:
+def test_a_file_name_without_a_known_suffix_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"text\.csv.*\.tsv.*\.jsonl"):
         read(one_file(tmp_path, b"a,A\n", "text.csv"))
 
 
-def test_an_entry_of_three_files_is_refused(tmp_path: Path) -> None:
+def test_an_entry_of_three_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="one file or a pair of files, not 3"):
         read((tmp_path / "a", tmp_path / "b", tmp_path / "c"))
 
@@ -250,7 +253,7 @@ def test_a_missing_file_or_a_folder_is_named(tmp_path: Path, entry: tuple[str, .
         read(tuple(tmp_path / name for name in entry))
 
 
-def test_a_damaged_file_beside_a_whole_one_is_an_error_and_not_a_shorter_corpus(tmp_path: Path) -> None:
+def test_a_damaged_file_is_an_error_and_not_a_shorter_corpus(tmp_path: Path) -> None:
     lines = b"".join(b"line %d\n" % n for n in range(20_000))
     src, tgt = two_files(tmp_path, lines, b"")
     damaged = tgt.with_suffix(".gz")
@@ -260,7 +263,7 @@ def test_a_damaged_file_beside_a_whole_one_is_an_error_and_not_a_shorter_corpus(
 
 
 def expected_pairs(src: bytes, tgt: bytes) -> tuple[list[Pair], int]:
-    """What two files hold, said in the plainest way, and how many pairs are unusable."""
+    """The usable pairs of two files, by a simple implementation, and the number of unusable ones."""
 
     def lines(content: bytes) -> list[bytes]:
         parts = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -290,29 +293,29 @@ hostile_bytes = st.one_of(
 
 @example(b"\xef\xbb\xbfa", b"A")
 @given(hostile_bytes, hostile_bytes)
-def test_arbitrary_bytes_raise_nothing_but_data_errors_and_pair_line_with_line(
+def test_arbitrary_bytes_raise_only_data_errors_and_keep_lines_aligned(
     tmp_path_factory: pytest.TempPathFactory, src: bytes, tgt: bytes
 ) -> None:
     paths = two_files(tmp_path_factory.getbasetemp(), src, tgt)
     report = ReadReport()
-    found: list[Pair] = []
+    result: list[Pair] = []
     try:
         for pair in read_pairs([(str(paths[0]), str(paths[1]))], report):
-            found.append(pair)
+            result.append(pair)
     except DataError:
         try:
             good, _ = expected_pairs(src, tgt)
         except ValueError:
-            return  # unequal line counts, rightly refused
+            return  # unequal line counts are an error
         assert good == []
     else:
         good, bad = expected_pairs(src, tgt)
-        assert found == good
+        assert result == good
         assert sum(report.left_out.values()) == bad
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30))
-def test_whichever_lines_are_bad_the_others_keep_their_partner(
+def test_whichever_lines_are_bad_the_others_stay_aligned(
     tmp_path_factory: pytest.TempPathFactory, is_good: list[tuple[bool, bool]]
 ) -> None:
     def content(side: int) -> bytes:
@@ -332,12 +335,12 @@ def test_whichever_lines_are_bad_the_others_keep_their_partner(
 
 @pytest.mark.parametrize("name", ["hostile.tsv", "hostile.jsonl"])
 @given(content=hostile_bytes)
-def test_arbitrary_bytes_in_one_file_raise_nothing_but_data_errors(
+def test_arbitrary_bytes_in_one_file_raise_only_data_errors(
     tmp_path_factory: pytest.TempPathFactory, name: str, content: bytes
 ) -> None:
     entry = one_file(tmp_path_factory.getbasetemp(), content, name)
-    found: list[Pair] = []
+    result: list[Pair] = []
     with contextlib.suppress(DataError):
-        found, report = read(entry)
-        assert report.pairs == len(found) > 0
-    assert all(side.strip() and "\0" not in side for pair in found for side in pair)
+        result, report = read(entry)
+        assert report.pairs == len(result) > 0
+    assert all(side.strip() and "\0" not in side for pair in result for side in pair)

@@ -1,4 +1,4 @@
-"""An even sample."""
+"""Reservoir sampling."""
 
 from transduce.text.sample import Reservoir
 
@@ -10,11 +10,11 @@ def sample(size: int, of: range) -> list[int]:
     return reservoir.kept
 
 
-def test_a_stream_that_fits_is_kept_in_its_order() -> None:
+def test_a_stream_that_fits_is_kept_in_order() -> None:
     assert sample(10, range(7)) == list(range(7))
 
 
-def test_of_a_longer_stream_every_part_is_kept_alike_and_always_the_same() -> None:
+def test_a_longer_stream_is_sampled_uniformly_and_reproducibly() -> None:
     kept = sample(3_000, range(30_000))
     assert len(set(kept)) == 3_000
     for first in range(0, 30_000, 10_000):

@@ -1,4 +1,4 @@
-"""Texts as sentences."""
+"""Sentence splitting."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ from transduce.text.sentences import split_sentences
         [],
     ],
 )
-def test_sentences_are_found_again(sentences: list[str]) -> None:
+def test_joined_sentences_are_split_again(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
     assert split_sentences("  ".join(sentences) + " ") == sentences
 
@@ -38,13 +38,13 @@ def test_lines_and_scripts_without_spaces() -> None:
 
 
 @given(st.text(alphabet="aAÄ.!?\n \"'()。1", max_size=40))
-def test_nothing_is_lost_but_white_space(text: str) -> None:
+def test_only_white_space_is_lost(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize("run", [".", " ", "\t", "!?"])
-def test_a_long_run_takes_no_quadratic_time(run: str) -> None:
-    """In a process of its own: a regular expression cannot be interrupted. In quadratic time it would take an hour."""
+def test_a_long_run_does_not_take_quadratic_time(run: str) -> None:
+    """Runs in another process, as a regular expression cannot be interrupted; quadratic time would take an hour."""
     code = "from transduce.text.sentences import split_sentences; "
     code += f"text = 'a' + {run!r} * 500_000 + 'b'; assert split_sentences(text) == [text]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

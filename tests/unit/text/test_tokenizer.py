@@ -1,4 +1,4 @@
-"""The tokenizer: text comes back exactly, markers have fixed ids, dropout is a function of its seed."""
+"""The tokenizer: decoding is exact, special tokens have fixed ids, dropout is a function of its seed."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +16,7 @@ TEXT = [
     "Ein Haus, zwei Häuser; a house, two houses.",
 ] * 5
 
-kinds = pytest.mark.parametrize("kind", ["bpe", "unigram"])
+each_type = pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 tricky_text = st.text(
     st.sampled_from(list("ab \t\n\u2581\ue011es\u2585\u2028\ufeff\u200d<>/x0é\u0301😀汉")), max_size=20
@@ -25,14 +25,14 @@ tricky_text = st.text(
 
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Tokenizer]:
-    return {kind: train(TEXT, kind) for kind in ("bpe", "unigram")}
+    return {model_type: train(TEXT, model_type) for model_type in ("bpe", "unigram")}
 
 
-def train(texts: Iterable[str], kind: str, vocab_size: int = 400) -> Tokenizer:
-    return Tokenizer.train(texts, TokenizerConfig(vocab_size=vocab_size, type=kind))  # type: ignore[arg-type]
+def train(texts: Iterable[str], model_type: str, vocab_size: int = 400) -> Tokenizer:
+    return Tokenizer.train(texts, TokenizerConfig(vocab_size=vocab_size, type=model_type))  # type: ignore[arg-type]
 
 
-@kinds
+@each_type
 @example("\u2581").via("the mark SentencePiece writes for a space")
 @example("\ue011e\ue011s\ue011").via("our own escapes")
 @example(" a  b ").via("spaces at both ends and in a row")
@@ -41,62 +41,66 @@ def train(texts: Iterable[str], kind: str, vocab_size: int = 400) -> Tokenizer:
 @example("<s></s><unk><pad><0x41>").via("names of markers and bytes")
 @example("e\u0301 \u00e9 ﬁ").via("what a normaliser would change")
 @given(text=any_text | tricky_text)
-def test_any_text_comes_back_exactly(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
-    tokenizer = tokenizers[kind]
+def test_any_text_is_decoded_exactly(tokenizers: dict[str, Tokenizer], model_type: str, text: str) -> None:
+    tokenizer = tokenizers[model_type]
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     assert not {PAD, UNK, BOS, EOS} & set(ids)
 
 
-@kinds
+@each_type
 @example("👩‍👩‍👧 汉字").via("characters never seen, in bytes")
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\u2581\ue011"), min_size=1))
-def test_the_bytes_of_all_tokens_are_those_of_the_text(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
-    tokenizer = tokenizers[kind]
+def test_the_bytes_of_all_tokens_are_those_of_the_text(
+    tokenizers: dict[str, Tokenizer], model_type: str, text: str
+) -> None:
+    tokenizer = tokenizers[model_type]
     joined = b"".join(tokenizer.raw_bytes(token) for token in [BOS, *tokenizer.encode(text), EOS])
     assert joined == b" " + text.encode()  # SentencePiece puts a space before every text
 
 
-@kinds
+@each_type
 @given(texts=st.lists(any_text | tricky_text, min_size=1, max_size=4), seed=st.integers(0, 2**40))
-def test_any_text_comes_back_exactly_under_dropout(
-    tokenizers: dict[str, Tokenizer], kind: str, texts: list[str], seed: int
+def test_any_text_is_decoded_exactly_under_dropout(
+    tokenizers: dict[str, Tokenizer], model_type: str, texts: list[str], seed: int
 ) -> None:
-    tokenizer = tokenizers[kind]
+    tokenizer = tokenizers[model_type]
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_with_dropout(texts, 0.3, seed)] == texts
 
 
-@kinds
-def test_many_texts_encode_as_each_alone(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+@each_type
+def test_many_texts_are_encoded_like_single_ones(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
     texts = [*TEXT[:3], "", " \u2581"]
-    assert tokenizers[kind].encode_all(texts) == [tokenizers[kind].encode(text) for text in texts]
+    assert tokenizers[model_type].encode_all(texts) == [tokenizers[model_type].encode(text) for text in texts]
 
 
-@kinds
-def test_markers_have_fixed_ids(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+@each_type
+def test_special_tokens_have_fixed_ids(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
     assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
-    assert tokenizers[kind].pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert tokenizers[model_type].pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-@kinds
-def test_markers_are_passed_over_in_decoding(tokenizers: dict[str, Tokenizer], kind: str) -> None:
-    ids = tokenizers[kind].encode("two houses")
-    assert tokenizers[kind].decode([BOS, *ids, UNK, EOS, PAD, PAD]) == "two houses"
+@each_type
+def test_special_tokens_are_ignored_in_decoding(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
+    ids = tokenizers[model_type].encode("two houses")
+    assert tokenizers[model_type].decode([BOS, *ids, UNK, EOS, PAD, PAD]) == "two houses"
 
 
-@kinds
-def test_text_learnt_from_uses_larger_pieces_than_bytes(tokenizers: dict[str, Tokenizer], kind: str) -> None:
-    assert len(tokenizers[kind].encode(TEXT[0])) < len(TEXT[0])
+@each_type
+def test_training_text_is_encoded_in_pieces_larger_than_bytes(
+    tokenizers: dict[str, Tokenizer], model_type: str
+) -> None:
+    assert len(tokenizers[model_type].encode(TEXT[0])) < len(TEXT[0])
 
 
-@kinds
-def test_the_same_text_gives_the_same_vocabulary(tokenizers: dict[str, Tokenizer], kind: str) -> None:
-    assert train(TEXT, kind).model == tokenizers[kind].model
+@each_type
+def test_the_same_text_gives_the_same_vocabulary(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
+    assert train(TEXT, model_type).model == tokenizers[model_type].model
 
 
-@kinds
-def test_dropout_is_a_function_of_its_seed(tokenizers: dict[str, Tokenizer], kind: str) -> None:
-    tokenizer = tokenizers[kind]
+@each_type
+def test_dropout_is_a_function_of_its_seed(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
+    tokenizer = tokenizers[model_type]
     first = tokenizer.encode_with_dropout(TEXT, 0.3, seed=7)
     other = tokenizer.encode_with_dropout(TEXT, 0.3, seed=8)
     assert tokenizer.encode_with_dropout(TEXT, 0.3, seed=7) == first
@@ -105,7 +109,7 @@ def test_dropout_is_a_function_of_its_seed(tokenizers: dict[str, Tokenizer], kin
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, 2**32 - 2, 2**32 - 1, 2**32, 2**50 + 1])
-def test_dropout_does_not_depend_on_what_was_drawn_before(tokenizers: dict[str, Tokenizer], seed: int) -> None:
+def test_dropout_does_not_depend_on_earlier_calls(tokenizers: dict[str, Tokenizer], seed: int) -> None:
     tokenizer = tokenizers["bpe"]
     tokenizer.encode_with_dropout(TEXT, 0.3, seed=11)
     after_one = tokenizer.encode_with_dropout(TEXT, 0.3, seed)
@@ -117,36 +121,36 @@ def test_no_dropout_is_the_plain_encoding(tokenizers: dict[str, Tokenizer]) -> N
     assert tokenizers["bpe"].encode_with_dropout(TEXT, 0.0, seed=7) == tokenizers["bpe"].encode_all(TEXT)
 
 
-@kinds
+@each_type
 @pytest.mark.parametrize(
     "texts", [["a"], ["ab ab"], ["hello world"] * 3, ["汉字"], ["<s> </s> <unk> <pad> <0x41>"] * 9]
 )
-def test_the_vocabulary_shrinks_on_a_tiny_text_instead_of_failing(kind: str, texts: list[str]) -> None:
-    tokenizer = train(texts, kind, vocab_size=8000)
+def test_the_vocabulary_shrinks_on_a_tiny_text_instead_of_failing(model_type: str, texts: list[str]) -> None:
+    tokenizer = train(texts, model_type, vocab_size=8000)
     assert 4 + 256 < tokenizer.vocab_size < 400
     for text in [*texts, "something else entirely, 😀"]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@kinds
-def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
-    assert train(TEXT, kind, vocab_size=320).vocab_size <= 320
+@each_type
+def test_the_vocabulary_is_not_larger_than_requested(model_type: str) -> None:
+    assert train(TEXT, model_type, vocab_size=320).vocab_size <= 320
 
 
-@kinds
-def test_text_comes_back_from_a_vocabulary_learnt_where_spaces_are_very_rare(kind: str) -> None:
-    tokenizer = train(["汉字" * 2500], kind)
+@each_type
+def test_text_is_decoded_by_a_vocabulary_of_text_with_few_spaces(model_type: str) -> None:
+    tokenizer = train(["汉字" * 2500], model_type)
     for text in ("汉字", "a b", " x "):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@kinds
-def test_training_text_may_hold_the_unknown_mark_of_sentencepiece(kind: str) -> None:
-    tokenizer = train([*TEXT, "a bar \u2585 in a chart"], kind)
+@each_type
+def test_training_text_may_contain_the_unknown_piece_of_sentencepiece(model_type: str) -> None:
+    tokenizer = train([*TEXT, "a bar \u2585 in a chart"], model_type)
     assert tokenizer.decode(tokenizer.encode("\u2585 x")) == "\u2585 x"
 
 
-def test_a_saved_vocabulary_loads_as_the_same(tmp_path: Path, tokenizers: dict[str, Tokenizer]) -> None:
+def test_a_saved_vocabulary_is_loaded_unchanged(tmp_path: Path, tokenizers: dict[str, Tokenizer]) -> None:
     path = tmp_path / "tokenizer.model"
     tokenizers["bpe"].save(path)
     loaded = Tokenizer.load(path)
@@ -170,6 +174,6 @@ def test_a_damaged_vocabulary_is_named(tmp_path: Path, tokenizers: dict[str, Tok
 
 
 @pytest.mark.parametrize("settings", [{"vocab_size": 299}, {"sample_pairs": 0}])
-def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+def test_settings_out_of_range_are_an_error(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         TokenizerConfig(**settings)  # type: ignore[arg-type]

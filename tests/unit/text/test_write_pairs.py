@@ -1,4 +1,4 @@
-"""Written pairs are what is read again, and a file is there whole or not at all."""
+"""Written pairs are read back unchanged, and files are written atomically."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 PAIRS = [("ein Haus", "a house"), ("„größer“", 'larger \\ "than"'), ("家", "home")]
 
@@ -23,10 +22,10 @@ def read(path: Path) -> list[Pair]:
     return list(read_pairs([(str(path),)], ReadReport()))
 
 
-@pytest.mark.parametrize("kind", [".tsv", ".jsonl", ".ndjson"])
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl", ".ndjson"])
 @pytest.mark.parametrize("compression", ["", ".gz", ".xz", ".zst"])
-def test_what_is_written_is_read_again(tmp_path: Path, kind: str, compression: str) -> None:
-    path = tmp_path / f"pairs{kind}{compression}"
+def test_written_pairs_are_read_back(tmp_path: Path, suffix: str, compression: str) -> None:
+    path = tmp_path / f"pairs{suffix}{compression}"
     write(path, PAIRS)
     assert read(path) == PAIRS
     assert list(tmp_path.iterdir()) == [path]
@@ -38,7 +37,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1))
-def test_any_text_stays_itself_in_jsonl_and_one_line_in_tsv(
+def test_any_text_is_unchanged_in_jsonl_and_one_line_in_tsv(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -49,7 +48,7 @@ def test_any_text_stays_itself_in_jsonl_and_one_line_in_tsv(
     assert (folder / "a.tsv").read_bytes().count(b"\t") == len(pairs)
 
 
-def test_a_block_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     write(path, PAIRS)
     with pytest.raises(ZeroDivisionError), pair_writer(path) as writer:
@@ -59,6 +58,6 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pairs.txt", "pairs", "pairs.xz", "missing/pairs.tsv"])
-def test_where_nothing_can_be_written_a_line_says_so(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_written_is_an_error_with_its_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=name), pair_writer(tmp_path / name):
         pass

@@ -1,1 +1,1 @@
-"""Looking for what spoils a corpus: leaks, repeats, sides that do not belong together, wrong languages."""
+"""Checks of a corpus: leaks, duplicates, misaligned pairs and wrong languages."""

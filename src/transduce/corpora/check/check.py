@@ -1,59 +1,46 @@
-"""`check`: two walks through a corpus, one to learn what it is like, one to judge its pairs."""
+"""Check a corpus in two passes: the first collects statistics, the second classifies pairs by their text."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from transduce.corpora.check.duplicates import find_leaks, occurred_before, pair_keys
 from transduce.corpora.check.findings import Findings
-from transduce.corpora.check.judge import ENOUGH, Judge
 from transduce.corpora.check.lengths import IMPROBABLE, LengthModel
-from transduce.corpora.check.repeats import came_before, find_leaks, of_pairs
-from transduce.corpora.check.report import Report, make_report
-from transduce.corpora.check.shifts import Shift, find_shifts
-from transduce.corpora.check.survey import Survey, survey
+from transduce.corpora.check.misalignment import Shift, find_shifts
+from transduce.corpora.check.pair_classifier import ENOUGH, PairClassifier
+from transduce.corpora.check.report import CheckResults, Report, make_report
+from transduce.corpora.check.scan import CorpusScan, scan_corpus
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Corpus, PlacedPair, ReadReport, read_placed_pairs
+from transduce.text.pairs import Corpus, PlacedPair, ReadReport, pair_writer, read_placed_pairs
 
-_AT_ONCE = 5_000  # pairs that are judged together
-
-
-@dataclass(frozen=True)
-class Examined:
-    """All that two walks through a corpus have shown."""
-
-    surveyed: Survey
-    unseen: Survey | None
-    findings: Findings
-    shifts: list[Shift]
-    notes: list[str]
+_CHUNK = 5_000  # pairs that are classified together
 
 
-def check(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Report:
-    """Look for what spoils a corpus; write the pairs that pass to `output`, if one is named.
+def check(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable[[str], None]) -> Report:
+    """Check a corpus for leaks, duplicates, misaligned pairs and wrong languages.
 
-    `unseen` is the text that must not be in the corpus, as models are judged by it.
+    The pairs that pass are written to `output`. `held_out` is the validation and test text, which must not be in the
+    corpus.
     """
-    seen = examine(corpus, unseen, output, say)
-    return make_report(seen.surveyed, seen.unseen, seen.findings, seen.shifts, seen.notes)
+    return make_report(examine(corpus, held_out, output, log))
 
 
-def examine(corpus: Corpus, unseen: Corpus, output: Path | None, say: Callable[[str], None]) -> Examined:
-    """The same with a flag for every pair instead of a report."""
+def examine(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable[[str], None]) -> CheckResults:
+    """Check a corpus like `check`, but return the flags of every pair instead of a report."""
     _refuse_pipes(corpus)
     with pair_writer(output) if output else nullcontext() as write:
-        say("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *unseen)))
-        surveyed = survey(corpus)
-        kept_out = survey(unseen) if unseen else None
-        findings = Findings(len(surveyed))
-        _find_repeats(surveyed, kept_out, findings)
-        shifts = _find_by_lengths(surveyed, findings)
-        notes = _find_by_text(surveyed, findings, write, say)
-    return Examined(surveyed, kept_out, findings, shifts, notes)
+        log("data: reading " + ", ".join(" + ".join(files) for files in (*corpus, *held_out)))
+        scan = scan_corpus(corpus)
+        held_out_scan = scan_corpus(held_out) if held_out else None
+        findings = Findings(len(scan))
+        _check_keys(scan, held_out_scan, findings)
+        shifts = _check_lengths(scan, findings)
+        notes = _check_text(scan, findings, write, log)
+    return CheckResults(scan, held_out_scan, findings, shifts, notes)
 
 
 def _refuse_pipes(corpus: Corpus) -> None:
@@ -62,56 +49,56 @@ def _refuse_pipes(corpus: Corpus) -> None:
             raise DataError(f"{name}: the text is read twice, so it cannot come from a pipe; give a file")
 
 
-def _find_repeats(surveyed: Survey, unseen: Survey | None, findings: Findings) -> None:
+def _check_keys(scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> None:
+    """Flag duplicates and leaks."""
     flags = findings.flags
-    both = of_pairs(surveyed.src, surveyed.tgt)
-    flags["duplicate"] = came_before(surveyed.exact)
-    flags["near_duplicate"] = came_before(both) & ~flags["duplicate"]
-    flags["other_translation"] = came_before(surveyed.src) & ~came_before(both)
-    if unseen:
-        leaks = find_leaks(surveyed.src, surveyed.tgt, unseen.src, unseen.tgt)
+    repeated = occurred_before(pair_keys(scan.src, scan.tgt))
+    flags["duplicate"] = occurred_before(scan.exact)
+    flags["near_duplicate"] = repeated & ~flags["duplicate"]
+    flags["other_translation"] = occurred_before(scan.src) & ~repeated
+    if held_out:
+        leaks = find_leaks(scan.src, scan.tgt, held_out.src, held_out.tgt)
         flags["leaked_pair"], flags["leaked_source"], flags["leaked_target"] = leaks
 
 
-def _find_by_lengths(surveyed: Survey, findings: Findings) -> list[Shift]:
-    """Flag what the lengths show; the shifts, by which each file has slipped."""
-    if len(surveyed) < ENOUGH:
+def _check_lengths(scan: CorpusScan, findings: Findings) -> list[Shift]:
+    """Flag pairs whose lengths do not match and shifted ranges; returns the latter."""
+    if len(scan) < ENOUGH:
         return []
-    src, tgt = surveyed.src_lengths, surveyed.tgt_lengths
+    src, tgt = scan.src_lengths, scan.tgt_lengths
     model = LengthModel.fit(src, tgt)
     findings.flags["length"] = np.abs(model.deviations(src, tgt)) > IMPROBABLE
     shifts: list[Shift] = []
-    for entry in range(len(surveyed.corpus)):
-        first, end = np.searchsorted(surveyed.entries, [entry, entry + 1])
-        shifts += [shift.moved(int(first)) for shift in find_shifts(src[first:end], tgt[first:end], model)]
+    for entry in range(len(scan.corpus)):
+        first, end = np.searchsorted(scan.entries, [entry, entry + 1]).tolist()
+        shifts += find_shifts(src[first:end], tgt[first:end], model, start=first)
     for shift in shifts:
         findings.flags["shifted"][shift.first : shift.end] = True
     return shifts
 
 
-def _find_by_text(
-    surveyed: Survey, findings: Findings, write: Callable[[str, str], None] | None, say: Callable[[str], None]
+def _check_text(
+    scan: CorpusScan, findings: Findings, write: Callable[[str, str], None] | None, log: Callable[[str], None]
 ) -> list[str]:
-    """Flag what the text shows, and write what has no flag; how sure the checks are."""
-    say(f"data: learning from {len(surveyed.sample):,} of {len(surveyed):,} pairs")
-    judge = Judge([pair for pair in surveyed.sample if not findings.flags["shifted"][pair[0]]])
-    say(f"data: judging {len(surveyed):,} pairs")
-    for first, pairs in _chunks(surveyed):
+    """Flag pairs by their text and write those that pass; returns notes on the reliability of the checks."""
+    log(f"data: learning from {len(scan.sample):,} of {len(scan):,} pairs")
+    classifier = PairClassifier([pair for pair in scan.sample if not findings.flags["shifted"][pair[0]]])
+    log(f"data: checking {len(scan):,} pairs")
+    for first, pairs in _chunks(scan):
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        findings.complete(first, sources, targets, judge.wrong(first, sources, targets))
+        findings.complete(first, sources, targets, classifier.classify(first, sources, targets))
         if write:
-            for n in np.flatnonzero(~findings.spoilt(first, len(pairs))):
+            for n in np.flatnonzero(~findings.left_out(first, len(pairs))):
                 write(sources[n], targets[n])
-    return judge.notes
+    return classifier.notes
 
 
-def _chunks(surveyed: Survey) -> Iterator[tuple[int, list[PlacedPair]]]:
-    """The corpus once more, in parts, each with the number of its first pair."""
-    pairs, first = read_placed_pairs(surveyed.corpus, ReadReport()), 0
-    while chunk := list(islice(pairs, _AT_ONCE)):
-        if first + len(chunk) <= len(surveyed):
+def _chunks(scan: CorpusScan) -> Iterator[tuple[int, list[PlacedPair]]]:
+    """Read the corpus again, in chunks, each with the number of its first pair."""
+    pairs, first = read_placed_pairs(scan.corpus, ReadReport()), 0
+    while chunk := list(islice(pairs, _CHUNK)):
+        if first + len(chunk) <= len(scan):
             yield first, chunk
         first += len(chunk)
-    if first != len(surveyed):
-        names = ", ".join(" + ".join(files) for files in surveyed.corpus)
-        raise DataError(f"{names}: changed while it was being read; run the same command again")
+    if first != len(scan):
+        raise DataError(f"{', '.join(scan.names())}: changed while it was being read; run the same command again")

@@ -1,35 +1,35 @@
-"""Pairs whose lengths do not go together.
+"""A model of sentence lengths, which detects pairs whose lengths do not match.
 
 Gale and Church 1993, "A Program for Aligning Sentences in Bilingual Corpora": the target of a source of l characters
-has c·l of them, with a variance that grows as the length does. c and the variance are the corpus's own.
+has c·l characters on average, with a variance proportional to the length. c and the variance are fitted to the corpus.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from transduce.corpora.check.robust import Floats, spread
+from transduce.corpora.check.robust_statistics import Floats, robust_std
 
 IMPROBABLE = 5.0
-"""Standard deviations from which on a pair is reported."""
+"""Number of standard deviations above which a pair is reported."""
 
 
 @dataclass(frozen=True)
 class LengthModel:
-    """How long a target is for its source."""
+    """The expected length of a target, given that of its source."""
 
     ratio: float
-    spread: float
+    std: float
 
     @staticmethod
     def fit(src: Floats, tgt: Floats) -> "LengthModel":
-        """The model of these lengths in characters, by medians: wrong pairs hardly move it."""
+        """Fit the model to lengths in characters, by medians, which wrong pairs hardly change."""
         ratio = float(np.median(tgt / src))
-        return LengthModel(ratio, spread(_deviations(src, tgt, ratio), least=0.5))
+        return LengthModel(ratio, robust_std(_deviations(src, tgt, ratio), minimum=0.5))
 
     def deviations(self, src: Floats, tgt: Floats) -> Floats:
-        """By how many standard deviations each target is too long, or too short."""
-        return _deviations(src, tgt, self.ratio) / self.spread
+        """The number of standard deviations by which each target is too long (positive) or too short (negative)."""
+        return _deviations(src, tgt, self.ratio) / self.std
 
 
 def _deviations(src: Floats, tgt: Floats, ratio: float) -> Floats:

@@ -1,23 +1,34 @@
-"""What was found, for programs: numbers, examples, a verdict."""
+"""The report of a corpus check: counts, examples and a verdict."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from transduce.corpora.check.duplicates import Keys, pair_keys
 from transduce.corpora.check.findings import Example, Findings
-from transduce.corpora.check.kinds import KINDS, LEAKS, SHIFTED, WRONG, Kind
-from transduce.corpora.check.repeats import Keys, of_pairs
-from transduce.corpora.check.robust import Flags
-from transduce.corpora.check.shifts import Shift
-from transduce.corpora.check.survey import Survey
+from transduce.corpora.check.issues import ERRORS, ISSUES, LEAKS, SHIFTED, Issue
+from transduce.corpora.check.misalignment import Shift
+from transduce.corpora.check.robust_statistics import Flags
+from transduce.corpora.check.scan import CorpusScan
 
-TOO_MANY = 0.1
+MAX_ERRORS = 0.1
 """Share of misaligned and wrong-language pairs above which a corpus is not fit to train on."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An example in its place, with the place of the earlier or unseen pair that it repeats."""
+class CheckResults:
+    """The results of both passes over a corpus."""
+
+    scan: CorpusScan
+    held_out: CorpusScan | None
+    findings: Findings
+    shifts: list[Shift]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class ShownExample:
+    """An example with its place, and the place of the earlier or held-out pair that it repeats."""
 
     file: str
     line: int
@@ -28,31 +39,31 @@ class Shown:
 
 @dataclass(frozen=True)
 class Finding:
-    """All pairs of one kind."""
+    """All pairs with one issue."""
 
-    kind: str
+    issue: str
     pairs: int
     share: float
-    says: str
+    description: str
     remedy: str
     left_out: bool
-    """Whether --output leaves such pairs out."""
-    examples: list[Shown]
+    """Whether --out leaves such pairs out."""
+    examples: list[ShownExample]
 
 
 @dataclass(frozen=True)
-class Slip:
-    """A stretch of a file in which line n of the source belongs to line n + `by` of the target."""
+class ShiftedLines:
+    """A range of lines in which line n of the source belongs to line n + `offset` of the target."""
 
     file: str
     first_line: int
     last_line: int
-    by: int
+    offset: int
 
 
 @dataclass(frozen=True)
-class Unseen:
-    """A file of --against, and how many of its pairs have a side that is in the corpus."""
+class HeldOutFile:
+    """A file of --against, and the number of its pairs with a side that is in the corpus."""
 
     file: str
     pairs: int
@@ -61,107 +72,102 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole of it."""
+    """The result of a check."""
 
     files: list[str]
     pairs: int
     unusable: list[str]
-    """What reading left out, a line for each reason."""
-    against: list[Unseen]
+    """The lines that could not be read, one entry for each reason."""
+    against: list[HeldOutFile]
     findings: list[Finding]
-    slips: list[Slip]
+    shifts: list[ShiftedLines]
     notes: list[str]
     passing: int
-    """Pairs that --output writes."""
+    """Number of pairs that --out writes."""
     fit: bool
     verdict: str
 
 
-def make_report(
-    surveyed: Survey, unseen: Survey | None, findings: Findings, shifts: list[Shift], notes: list[str]
-) -> Report:
-    """Put together what the walks through a corpus have found."""
-    passing = int((~findings.spoilt(0, len(surveyed))).sum())
+def make_report(results: CheckResults) -> Report:
+    """Make the report of these results."""
+    scan, held_out, findings = results.scan, results.held_out, results.findings
+    passing = int((~findings.left_out(0, len(scan))).sum())
     faults = _faults(findings)
     return Report(
-        files=_names(surveyed),
-        pairs=len(surveyed),
-        unusable=surveyed.report.lines(),
-        against=_unseen_files(surveyed, unseen) if unseen else [],
-        findings=[_finding(kind, surveyed, unseen, findings) for kind in KINDS if findings.flags[kind.name].any()],
-        slips=[Slip(*surveyed.place(one.first), surveyed.place(one.end - 1)[1], one.by) for one in shifts],
-        notes=notes,
+        files=scan.names(),
+        pairs=len(scan),
+        unusable=scan.report.lines(),
+        against=_held_out_files(scan, held_out) if held_out else [],
+        findings=[_finding(issue, scan, held_out, findings) for issue in ISSUES if findings.count(issue)],
+        shifts=[ShiftedLines(*scan.place(s.first), scan.place(s.end - 1)[1], s.offset) for s in results.shifts],
+        notes=results.notes,
         passing=passing,
         fit=not faults,
-        verdict=_verdict(faults, len(surveyed) - passing),
+        verdict=_verdict(faults, len(scan) - passing),
     )
 
 
 def _faults(findings: Findings) -> list[str]:
-    """Why a corpus is not fit to train on."""
-    leaked = sum(findings.count(kind) for kind in LEAKS)
+    """The reasons why a corpus is not fit to train on."""
+    leaked = sum(findings.count(issue) for issue in LEAKS)
     shifted = findings.count(SHIFTED)
-    wrong = sum(findings.count(kind) for kind in WRONG)
+    errors = sum(findings.count(issue) for issue in ERRORS)
     return [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),
-        *([f"its sides have slipped in {shifted:,} pairs"] if shifted else []),
-        *([f"{wrong / findings.pairs:.0%} of its pairs are wrong"] if wrong > TOO_MANY * findings.pairs else []),
+        *([f"its sides are shifted in {shifted:,} pairs"] if shifted else []),
+        *([f"{errors / findings.pairs:.0%} of its pairs are wrong"] if errors > MAX_ERRORS * findings.pairs else []),
     ]
 
 
-def _verdict(faults: list[str], spoilt: int) -> str:
+def _verdict(faults: list[str], left_out: int) -> str:
     if faults:
         return f"not fit to train on: {'; '.join(faults)}"
-    if spoilt:
-        return f"fit to train on; better without the {spoilt:,} pairs that --output leaves out"
+    if left_out:
+        return f"fit to train on; better without the {left_out:,} pairs that --out leaves out"
     return "fit to train on"
 
 
-def _finding(kind: Kind, surveyed: Survey, unseen: Survey | None, findings: Findings) -> Finding:
-    pairs = findings.count(kind)
-    twins = _twins(kind.name, surveyed, unseen)
+def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> Finding:
+    pairs = findings.count(issue)
+    matches = _matches(issue.name, scan, held_out)
     return Finding(
-        kind=kind.name,
+        issue=issue.name,
         pairs=pairs,
-        share=pairs / len(surveyed),
-        says=kind.says,
-        remedy=kind.remedy,
-        left_out=kind.spoils,
-        examples=[_shown(example, surveyed, twins) for example in findings.examples[kind.name]],
+        share=pairs / len(scan),
+        description=issue.description,
+        remedy=issue.remedy,
+        left_out=issue.left_out,
+        examples=[_shown(example, scan, matches) for example in findings.examples[issue.name]],
     )
 
 
-def _shown(example: Example, surveyed: Survey, twins: tuple[Keys, Keys, Survey] | None) -> Shown:
+def _shown(example: Example, scan: CorpusScan, matches: tuple[Keys, Keys, CorpusScan] | None) -> ShownExample:
     same_as = None
-    if twins:
-        own, others, of = twins
+    if matches:
+        own, others, of = matches
         file, line = of.place(int(np.argmax(others == own[example.number])))
-        same_as = f"line {line}" if of is surveyed and len(surveyed.corpus) == 1 else f"{file}, line {line}"
-    return Shown(*surveyed.place(example.number), example.source, example.target, same_as)
+        same_as = f"line {line}" if of is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
+    return ShownExample(*scan.place(example.number), example.source, example.target, same_as)
 
 
-def _twins(kind: str, surveyed: Survey, unseen: Survey | None) -> tuple[Keys, Keys, Survey] | None:
-    """The keys of a corpus by which pairs of this kind were found, the keys they equal, and whose these are."""
-    pairs = of_pairs(surveyed.src, surveyed.tgt)
-    if unseen:
-        if kind == "leaked_pair":
-            return pairs, of_pairs(unseen.src, unseen.tgt), unseen
-        if kind == "leaked_source":
-            return surveyed.src, unseen.src, unseen
-        if kind == "leaked_target":
-            return surveyed.tgt, unseen.tgt, unseen
-    repeated = {"duplicate": surveyed.exact, "near_duplicate": pairs, "other_translation": surveyed.src}
-    return (repeated[kind], repeated[kind], surveyed) if kind in repeated else None
+def _matches(issue: str, scan: CorpusScan, held_out: CorpusScan | None) -> tuple[Keys, Keys, CorpusScan] | None:
+    """For an issue that is detected by keys: the keys of the corpus, the keys that they equal, and of which scan."""
+    pairs = pair_keys(scan.src, scan.tgt)
+    if held_out:
+        if issue == "leaked_pair":
+            return pairs, pair_keys(held_out.src, held_out.tgt), held_out
+        if issue == "leaked_source":
+            return scan.src, held_out.src, held_out
+        if issue == "leaked_target":
+            return scan.tgt, held_out.tgt, held_out
+    repeated = {"duplicate": scan.exact, "near_duplicate": pairs, "other_translation": scan.src}
+    return (repeated[issue], repeated[issue], scan) if issue in repeated else None
 
 
-def _unseen_files(surveyed: Survey, unseen: Survey) -> list[Unseen]:
-    leaked: Flags = np.isin(unseen.src, surveyed.src) | np.isin(unseen.tgt, surveyed.tgt)
+def _held_out_files(scan: CorpusScan, held_out: CorpusScan) -> list[HeldOutFile]:
+    leaked: Flags = np.isin(held_out.src, scan.src) | np.isin(held_out.tgt, scan.tgt)
     files = []
-    for entry, name in enumerate(_names(unseen)):
-        inside = unseen.entries == entry
-        files.append(Unseen(name, int(inside.sum()), int(leaked[inside].sum())))
+    for entry, name in enumerate(held_out.names()):
+        inside = held_out.entries == entry
+        files.append(HeldOutFile(name, int(inside.sum()), int(leaked[inside].sum())))
     return files
-
-
-def _names(surveyed: Survey) -> list[str]:
-    return [" + ".join(files) for files in surveyed.corpus]

@@ -1,4 +1,4 @@
-"""Words of a text: which of them translate each other, and which stand on both sides."""
+"""Words of texts and their ids in a vocabulary."""
 
 import unicodedata
 from collections import Counter
@@ -8,23 +8,23 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-_STEM = 5  # letters of a word that count: inflected forms and compounds then share what is learnt of them
-_SEEN_OFTEN = 3  # a word seen less often would be explained by whatever stood beside it
-_READ = 64  # known words of a text that are looked at, so that no endless line fills the memory
+_STEM = 5  # letters of a word that are compared, so that inflected forms and compounds share their statistics
+_MIN_COUNT = 3  # a rarer word would be taken for the translation of any word that occurs with it
+_MAX_WORDS = 64  # known words of a text that are used, which bounds the memory for very long lines
 
 Words = list[str]
-Numbers = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Words of texts end to end, and how many each text has."""
+WordIds = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The ids of the words of all texts, concatenated, and the number of words in each text."""
 
 
 class _Spacing(dict[int, str]):
-    """A table for `str.translate`, filled as characters come, after which spaces part the words."""
+    """A table for `str.translate`, filled on demand, that separates words by spaces."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
         if unicodedata.category(char)[0] not in "LMN":
             spaced = " "
-        elif unicodedata.east_asian_width(char) == "W":  # written without spaces: a character counts as a word
+        elif unicodedata.east_asian_width(char) == "W":  # written without spaces: each character counts as a word
             spaced = f" {char} "
         else:
             spaced = char
@@ -36,12 +36,12 @@ _SPACING = _Spacing()
 
 
 def words(text: str) -> Words:
-    """The text's words, in lower case."""
+    """The words of a text, in lower case."""
     return text.casefold().translate(_SPACING).split()
 
 
-def own_text(side: Words, other: Words) -> str:
-    """The words of one side that the other has not: those on both are names, and tell no languages apart."""
+def unshared_text(side: Words, other: Words) -> str:
+    """The words of one side that are not on the other: shared words are names, which do not tell a language."""
     shared = set(side).intersection(other)
     return " ".join([word for word in side if word not in shared] if shared else side)
 
@@ -51,15 +51,15 @@ class Vocabulary:
 
     def __init__(self, sample: Sequence[Words], size: int) -> None:
         counts = Counter(word[:_STEM] for text in sample for word in text)
-        often = [word for word, count in counts.most_common(size) if count >= _SEEN_OFTEN]
-        self._numbers = {word: number for number, word in enumerate(often)}
+        frequent = [word for word, count in counts.most_common(size) if count >= _MIN_COUNT]
+        self._ids = {word: number for number, word in enumerate(frequent)}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._ids)
 
-    def numbers(self, texts: Sequence[Words]) -> Numbers:
-        """The known words of all texts."""
-        find = self._numbers.get
-        known = [[n for word in text if (n := find(word[:_STEM])) is not None][:_READ] for text in texts]
+    def ids(self, texts: Sequence[Words]) -> WordIds:
+        """The ids of the known words of all texts."""
+        find = self._ids.get
+        known = [[n for word in text if (n := find(word[:_STEM])) is not None][:_MAX_WORDS] for text in texts]
         counts = np.fromiter(map(len, known), np.int64, len(known))
         return np.fromiter(chain.from_iterable(known), np.int32, int(counts.sum())), counts

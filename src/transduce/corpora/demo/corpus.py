@@ -89,17 +89,17 @@ def has_held_out(sentence: Sentence) -> bool:
 
 def combinations(sentence: Sentence) -> list[Pair]:
     """Lists the (adjective, noun) and (verb, object noun) pairs of a sentence, in English."""
-    found = []
+    result = []
     for phrase in _phrases(sentence):
         if isinstance(phrase, NounPhrase) and phrase.adjective:
-            found.append((phrase.adjective.english, phrase.noun.english))
+            result.append((phrase.adjective.english, phrase.noun.english))
     for clause in _clauses(sentence):
         if isinstance(clause.object, NounPhrase):
             verb = f"{clause.verb.base} {clause.verb.particle}".rstrip()
-            found.append((verb, clause.object.noun.english))
+            result.append((verb, clause.object.noun.english))
         if isinstance(clause.subject, NounPhrase) and clause.predicate:
-            found.append((clause.predicate.english, clause.subject.noun.english))
-    return found
+            result.append((clause.predicate.english, clause.subject.noun.english))
+    return result
 
 
 def _clauses(sentence: Sentence) -> list[Clause]:

@@ -1,1 +1,1 @@
-"""Public corpora: fetched where they are published, checked, cleaned, and laid out as training takes them."""
+"""Public corpora: downloaded, verified, cleaned and split into training, validation and test data."""

@@ -1,6 +1,6 @@
-"""What a public corpus is made of: archives, by address, size and sha256, and the files in them.
+"""The catalogue of public corpora: for each, the URLs, sizes and sha256 of its archives, and which files are used.
 
-The catalogue is TOML, one file a corpus, in `transduce/corpora`; users may write their own.
+A corpus is described by a TOML file in `transduce/corpora`, or by one that the user has written.
 """
 
 import re
@@ -13,23 +13,23 @@ from transduce.config import build, read_toml, require, suggestion
 from transduce.errors import ConfigError
 
 Members = tuple[tuple[str, ...], ...]
-"""Pairs of files in an archive, source and target, that translate each other line by line."""
+"""Pairs of parallel files in an archive: source and target."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A compressed tar file somewhere on the network, and what of it is used."""
+    """A compressed tar file at a URL, and which of its files are used."""
 
     url: str = ""
     size: int = 0
-    """In bytes."""
+    """Size in bytes."""
     sha256: str = ""
     train: Members = ()
     valid: Members = ()
     test: Members = ()
 
     def __post_init__(self) -> None:
-        require(is_web_address(self.url), "url must begin with http:// or https://")
+        require(is_http_url(self.url), "url must begin with http:// or https://")
         require(bool(self.name), "url must end in the name of a file")
         require(self.size > 0, f"{self.name}: size must be above 0")
         require(bool(re.fullmatch("[0-9a-f]{64}", self.sha256)), f"{self.name}: sha256 must be 64 hexadecimal digits")
@@ -41,53 +41,53 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The file name, which is the last part of the URL."""
         return PurePosixPath(urlsplit(self.url).path).name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Pairs of sentences to train on, to validate and to test, and where they come from."""
+    """A public corpus: its languages, terms of use and archives."""
 
     languages: str = ""
-    """Source and target, e.g. "en-de"; part of the names of the files that are made."""
+    """Source and target language, e.g. "en-de"; part of the names of the files that are written."""
     about: str = ""
-    """A page with its terms of use."""
+    """URL of a page with the terms of use."""
     disk: int = 0
-    """Bytes of disk that archives and text take while it is made, about."""
+    """Approximate disk space, in bytes, that archives and text need together."""
     archives: tuple[Archive, ...] = ()
 
     def __post_init__(self) -> None:
         require(bool(re.fullmatch(r"[a-z]+-[a-z]+", self.languages)), 'languages must be two, e.g. "en-de"')
-        require(is_web_address(self.about), "about must be the address of a page with the terms of use")
+        require(is_http_url(self.about), "about must be the URL of a page with the terms of use")
         names = [archive.name for archive in self.archives]
         require(len(set(names)) == len(names), "two archives have the same name")
         for split in ("train", "valid", "test"):
-            require(bool(self.members(split)), f"no archive says what is {split}")
+            require(bool(self.members(split)), f"no archive has {split} files")
 
     def members(self, split: str) -> list[tuple[Archive, tuple[str, ...]]]:
-        """The pairs of files of train, valid or test, in order, each with its archive."""
+        """The pairs of files of a split (train, valid or test), in order, each with its archive."""
         return [(archive, pair) for archive in self.archives for pair in getattr(archive, split)]
 
 
-def is_web_address(url: str) -> bool:
-    """Whether it can be fetched over HTTP."""
+def is_http_url(url: str) -> bool:
+    """Whether this is a valid HTTP or HTTPS URL."""
     try:
         parts = urlsplit(url)
-        whole = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+        complete = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is not a number
         return False
-    return whole and parts.scheme in ("http", "https") and url.isascii() and url.isprintable() and " " not in url
+    return complete and parts.scheme in ("http", "https") and url.isascii() and url.isprintable() and " " not in url
 
 
 def corpus_names() -> list[str]:
-    """Of the corpora in the package."""
+    """The names of the corpora in the package."""
     folder = resources.files("transduce") / "corpora"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def read_corpus(name: str) -> Corpus:
-    """A corpus of the package by its name, or one that a .toml file describes."""
+    """Read the description of a corpus: one of the package, by its name, or a .toml file."""
     if name.endswith(".toml"):
         return build(Corpus, read_toml(Path(name)), name)
     if name not in (names := corpus_names()):

@@ -1,9 +1,9 @@
-"""Which pairs of a public corpus are learnt from: what is left out, and why, is counted."""
+"""Cleaning of a public corpus: rules that leave pairs out, each with a count."""
 
 from collections.abc import Iterable, Iterator
 
 from transduce.text.keys import hashed, normalised
-from transduce.text.pairs import Pair
+from transduce.text.pairs import Pair, count_pairs
 
 MAX_WORDS = 250
 MAX_RATIO = 3
@@ -11,11 +11,11 @@ MAX_RATIO = 3
 TOO_LONG = f"of more than {MAX_WORDS} words"
 UNEVEN = f"with more than {MAX_RATIO} times as many words on one side"
 HELD_OUT = "with a sentence of the validation or test set"
-REPEATED = "that came before"
+REPEATED = "that occurred before"
 
 
 class Cleaner:
-    """Leaves pairs out by rules, in one pass, and counts."""
+    """Leaves pairs out by rules, in one pass, and counts them."""
 
     def __init__(self, held_out: Iterable[Pair]) -> None:
         self.kept = 0
@@ -24,9 +24,9 @@ class Cleaner:
         self._seen: set[int] = set()
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs that stay, in order, tidied."""
+        """Yield the pairs that pass, in order, with normalised white space."""
         for source, target in pairs:
-            pair = tidy(source), tidy(target)
+            pair = normalise_space(source), normalise_space(target)
             if problem := self._problem(pair):
                 self.left_out[problem] += 1
             else:
@@ -34,12 +34,8 @@ class Cleaner:
                 yield pair
 
     def lines(self) -> list[str]:
-        """One line of text per rule that left something out."""
-        return [
-            f"left out {count:,} {'pair' if count == 1 else 'pairs'} {problem}"
-            for problem, count in self.left_out.items()
-            if count
-        ]
+        """One line of text for each rule that left pairs out."""
+        return [f"left out {count_pairs(count)} {problem}" for problem, count in self.left_out.items() if count]
 
     def _problem(self, pair: Pair) -> str:
         shorter, longer = sorted(side.count(" ") + 1 for side in pair)
@@ -49,13 +45,13 @@ class Cleaner:
             return UNEVEN
         if not self._held_out.isdisjoint(map(normalised, pair)):
             return HELD_OUT
-        key = hashed("\t".join(pair))  # millions of pairs of sentences would take gigabytes
+        key = hashed("\t".join(pair))  # the text of millions of pairs would take gigabytes
         if key in self._seen:
             return REPEATED
         self._seen.add(key)
         return ""
 
 
-def tidy(text: str) -> str:
-    """The text with each run of white space as one space, as in sacreBLEU's test sets; a tab would end a column."""
+def normalise_space(text: str) -> str:
+    """Replace each run of white space by one space, as in sacreBLEU's test sets; a tab would end a column."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""From archives to a folder of text to train on, to validate and to test, which is there whole or not at all."""
+"""Make a folder of training, validation and test text from downloaded archives, atomically."""
 
 import json
 import shutil
@@ -6,19 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transduce.corpora.get.catalogue import Corpus
-from transduce.corpora.get.clean import Cleaner, tidy
+from transduce.corpora.get.clean import Cleaner, normalise_space
 from transduce.corpora.get.unpack import unpack
-from transduce.disk import MANIFEST, damaged_file, whole_folder, write_manifest
+from transduce.disk import MANIFEST, atomic_folder, damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.text.formats.write import pair_writer
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 ABOUT = "about.json"
-"""Says which archives the text was made from, how many pairs it has and what was left out."""
+"""Records which archives the text was made from, how many pairs it has and what was left out."""
 
 
 def file_names(corpus: Corpus) -> dict[str, str]:
-    """The files of text, by what they are for."""
+    """The file name of each split."""
     return {
         "train": f"train.{corpus.languages}.tsv.gz",
         "valid": f"valid.{corpus.languages}.tsv",
@@ -26,10 +25,10 @@ def file_names(corpus: Corpus) -> dict[str, str]:
     }
 
 
-def check_made(corpus: Corpus, out: Path) -> None:
-    """Make sure that a folder holds this corpus, whole."""
+def verify_text(corpus: Corpus, out: Path) -> None:
+    """Raise an error unless a folder holds this corpus, complete and undamaged."""
     if not (out / MANIFEST).exists():
-        raise DataError(f"{out} is there, and was not made by this command; choose another --out")
+        raise DataError(f"{out} exists, but was not made by this command; choose another --out")
     if damage := damaged_file(out, [ABOUT, *file_names(corpus).values()]):
         path, how = damage
         raise DataError(f"{path} {how}; delete {out} and run the same command again")
@@ -38,44 +37,44 @@ def check_made(corpus: Corpus, out: Path) -> None:
         raise DataError(f"{out} was made from other archives ({out / ABOUT} names them); choose another --out")
 
 
-def make(corpus: Corpus, archives: Path, out: Path, say: Callable[[str], None]) -> None:
-    """Unpack beside the archives, then clean and write."""
+def make_text(corpus: Corpus, archives: Path, out: Path, log: Callable[[str], None]) -> None:
+    """Unpack the archives, clean the text and write it to `out`."""
     raw = archives / ".unpacked"
     shutil.rmtree(raw, ignore_errors=True)  # left by a process that was killed
     try:
-        say("unpacking")
+        log("unpacking")
         for archive in corpus.archives:
             members = [member for pair in (*archive.train, *archive.valid, *archive.test) for member in pair]
             unpack(archives / archive.name, {member: raw / archive.name / member for member in members})
-        with whole_folder(out) as text:
-            _write_text(corpus, raw, text, say)
+        with atomic_folder(out) as text:
+            _write_text(corpus, raw, text, log)
             write_manifest(text)
-    except DataError as error:  # lines are told by their archive, as the unpacked files are gone when this is read
+    except DataError as error:  # name the archive, as the unpacked files are deleted
         raise DataError(str(error).replace(f"{raw}/", "")) from None
     finally:
         shutil.rmtree(raw, ignore_errors=True)
 
 
-def _write_text(corpus: Corpus, raw: Path, text: Path, say: Callable[[str], None]) -> None:
+def _write_text(corpus: Corpus, raw: Path, text: Path, log: Callable[[str], None]) -> None:
     names = file_names(corpus)
     held_out = {split: _read_all(corpus, split, raw) for split in ("valid", "test")}
     for split, pairs in held_out.items():
         with pair_writer(text / names[split]) as write:
             for pair in pairs:
                 write(*pair)
-    say("cleaning")
+    log("cleaning")
     cleaner = Cleaner(pair for pairs in held_out.values() for pair in pairs)
     left_out = _write_train(corpus, raw, text / names["train"], cleaner)
     counts = {"train": cleaner.kept, **{split: len(pairs) for split, pairs in held_out.items()}}
     about = {"archives": _origins(corpus), "pairs": counts, "left_out": left_out}
     (text / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for line in left_out:
-        say(line)
-    say(", ".join(f"{names[split]}: {count:,} pairs" for split, count in counts.items()))
+        log(line)
+    log(", ".join(f"{names[split]}: {count:,} pairs" for split, count in counts.items()))
 
 
 def _write_train(corpus: Corpus, raw: Path, path: Path, cleaner: Cleaner) -> list[str]:
-    """Write what is clean; a line on each reason to leave something out."""
+    """Write the training pairs that pass; returns one line of text for each reason to leave pairs out."""
     report = ReadReport()
     with pair_writer(path) as write:
         for pair in cleaner.clean(read_pairs(_files(corpus, "train", raw), report)):
@@ -87,11 +86,12 @@ def _write_train(corpus: Corpus, raw: Path, path: Path, cleaner: Cleaner) -> lis
 
 
 def _read_all(corpus: Corpus, split: str, raw: Path) -> list[Pair]:
-    """Pairs to be judged by: of these, none may be missing."""
+    """Read validation or test pairs, in which no line may be left out."""
     report = ReadReport()
-    pairs = [(tidy(source), tidy(target)) for source, target in read_pairs(_files(corpus, split, raw), report)]
+    raw_pairs = read_pairs(_files(corpus, split, raw), report)
+    pairs = [(normalise_space(source), normalise_space(target)) for source, target in raw_pairs]
     if report.left_out:
-        raise DataError(f"the {split} set is not as it should be: {'; '.join(report.lines())}")
+        raise DataError(f"the {split} set is incomplete: {'; '.join(report.lines())}")
     return pairs
 
 

@@ -1,4 +1,4 @@
-"""Single files out of a compressed tar archive, as plain text. No path in the archive is ever used to write to."""
+"""Unpack single files of a compressed tar archive as plain text. No path in the archive is ever written to."""
 
 import gzip
 import html
@@ -16,7 +16,7 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
 
 def unpack(archive: Path, wanted: dict[str, Path]) -> None:
-    """Write members, by name, to the files given for them; whatever else the archive holds is passed over."""
+    """Write each of these members to its file; all others are ignored."""
     missing = dict(wanted)
     try:
         with tarfile.open(archive) as tar:
@@ -27,7 +27,7 @@ def unpack(archive: Path, wanted: dict[str, Path]) -> None:
                 if not missing:
                     return
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        reason = str(error).partition(":\n")[0]  # tarfile goes on to name every kind of archive it is not
+        reason = str(error).partition(":\n")[0]  # tarfile then lists every compression that it has tried
         raise DataError(f"{archive}: cannot be unpacked: {reason}") from None
     raise DataError(f"{archive}: does not hold {', '.join(missing)}")
 
@@ -43,5 +43,5 @@ def _write(content: IO[bytes], path: Path) -> None:
 
 
 def segments(sgml: str) -> list[str]:
-    """The sentences of a test set in WMT's markup, in order, each on one line; an empty one stays, so none shifts."""
+    """The sentences of a test set in WMT's SGML, in order, each on one line; empty ones stay, so that lines align."""
     return [" ".join(html.unescape(segment).split()) for segment in _SEGMENT.findall(sgml)]

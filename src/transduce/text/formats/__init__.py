@@ -1,1 +1,25 @@
-"""File formats of sentence pairs."""
+"""File formats of sentence pairs. To add one, write a module with its `PairFormat` and add that to the table."""
+
+from pathlib import Path
+
+from transduce.errors import DataError
+from transduce.text.files import COMPRESSIONS
+from transduce.text.formats.jsonl import JSONL
+from transduce.text.formats.pair_format import PairFormat
+from transduce.text.formats.tsv import TSV
+
+PAIR_FORMATS = (TSV, JSONL)
+
+
+def format_of(path: Path, alternative: str = "") -> PairFormat:
+    """The format of a file by its name; `alternative` ends the message of the error if there is none."""
+    for pair_format in PAIR_FORMATS:
+        if format_suffix(path) in pair_format.suffixes:
+            return pair_format
+    *others, last = (suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)
+    raise DataError(f"{path}: cannot tell its format; end its name in {', '.join(others)} or {last}{alternative}")
+
+
+def format_suffix(path: Path) -> str:
+    """The suffix that tells a file's format: the last one that is not the suffix of a compression."""
+    return path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix

@@ -1,4 +1,4 @@
-"""A corpus to spoil."""
+"""A corpus to plant errors into."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from transduce.corpora.demo import DemoCorpus, demo_corpus
 
 @pytest.fixture(scope="session")
 def demo() -> DemoCorpus:
-    """A part of the demo corpus, in which nothing is wrong."""
+    """A part of the demo corpus, which has no errors."""
     return demo_corpus(train=4_000, valid=100, test=100)

@@ -1,4 +1,4 @@
-"""A first walk through a corpus: keys, lengths and places of all pairs, and the text of a sample of them."""
+"""The first pass over a corpus: keys, lengths and places of all pairs, and the text of a sample of them."""
 
 from array import array
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.corpora.check.repeats import Keys
-from transduce.corpora.check.robust import Floats
+from transduce.corpora.check.duplicates import Keys
+from transduce.corpora.check.robust_statistics import Floats
 from transduce.text.keys import hashed, normalised
 from transduce.text.pairs import Corpus, ReadReport, read_placed_pairs
 from transduce.text.sample import Reservoir
@@ -15,22 +15,23 @@ from transduce.text.sample import Reservoir
 NumberedPair = tuple[int, str, str]
 """The number of a pair in the corpus, its source and its target."""
 SAMPLE = 50_000
-"""Pairs that languages and words are learnt from."""
+"""Number of pairs that the models of languages and words are learned from."""
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What is remembered of every pair, 48 bytes each, and of a sample all."""
+class CorpusScan:
+    """What is kept of a corpus: 48 bytes for each pair, and the text of a sample."""
 
     corpus: Corpus
     report: ReadReport
     entries: NDArray[np.int32]
     lines: NDArray[np.int32]
     exact: Keys
-    """Of the whole pair as it is written."""
+    """Keys of the pairs as they are written."""
     src: Keys
+    """Keys of the normalised sources."""
     tgt: Keys
-    """Of the normalised sides."""
+    """Keys of the normalised targets."""
     src_lengths: Floats
     tgt_lengths: Floats
     sample: list[NumberedPair]
@@ -39,12 +40,16 @@ class Survey:
         return len(self.lines)
 
     def place(self, pair: int) -> tuple[str, int]:
-        """The file and line of a pair; of two files, the source's."""
+        """The file and the line of a pair; for two files, the file of the sources."""
         return self.corpus[self.entries[pair]][0], int(self.lines[pair])
 
+    def names(self) -> list[str]:
+        """The file or files of each entry of the corpus."""
+        return [" + ".join(files) for files in self.corpus]
 
-def survey(corpus: Corpus) -> Survey:
-    """Walk through all files once."""
+
+def scan_corpus(corpus: Corpus) -> CorpusScan:
+    """Read all files once."""
     report, sample = ReadReport(), Reservoir[NumberedPair](SAMPLE)
     entries, lines, exact, src, tgt = array("i"), array("i"), array("Q"), array("Q"), array("Q")
     src_lengths, tgt_lengths = array("d"), array("d")
@@ -57,7 +62,7 @@ def survey(corpus: Corpus) -> Survey:
         src_lengths.append(len(source))
         tgt_lengths.append(len(target))
         sample.offer((number, source, target))
-    return Survey(
+    return CorpusScan(
         corpus,
         report,
         entries=np.asarray(entries),

@@ -1,0 +1,19 @@
+"""Readers: what the examples of a corpus are. An example is a tuple of texts, one for each stream of tokens."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from transduce.text.pairs import read_pairs
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A row of the table of readers."""
+
+    streams: tuple[str, ...]
+    """The name of each stream, which is part of the file names of token shards."""
+    read: Callable[..., Iterator[tuple[str, ...]]]
+    """`read(corpus, report, reverse=...)` yields the usable examples in order; `reverse` exchanges sides of pairs."""
+
+
+READERS = {"pairs": Reader(("src", "tgt"), read_pairs)}
