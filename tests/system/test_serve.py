@@ -245,7 +245,7 @@ def test_a_prefix_that_learnt_positions_do_not_reach_is_told_what_is_wrong(toy_t
     model = small_model(0, toy_tokenizer.vocab_size, positions="learned").eval()
     with in_thread([("toy", Translator(model, toy_tokenizer))]) as (address, _):
         answer = httpx.post(f"{address}/v1/translate", json={"text": "babo", "prefix": "x" * 100})
-        assert "more than the 63 this model can say" in refused(answer, 400)
+        assert "more than the 63 this model can generate" in refused(answer, 400)
 
 
 @pytest.mark.parametrize("stream", [False, True])

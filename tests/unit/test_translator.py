@@ -131,7 +131,7 @@ def test_a_prefix_longer_than_learnt_positions_reach_is_refused(toy_tokenizer: T
     (whole,) = translator.jobs("x", prefix="x" * 62)
     assert len(whole.prefix) == 63
     assert translator.hypotheses(["x"], prefixes=["x" * 62])[0][0].text == "x" * 62
-    with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can say"):
+    with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can generate"):
         translator.hypotheses(["x", "x"], prefixes=["", "x" * 63])
 
 
@@ -142,7 +142,7 @@ def test_every_of_the_n_best_has_the_prefix(translator: Translator) -> None:
 
 
 def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     text = "Baba bebe. Gigi gogo. Dudu dada."
     pieces = ["Baba bebe.", "Gigi gogo.", "Dudu dada."]
     assert len(translator.tokenizer.encode(text)) > 8 >= max(len(translator.tokenizer.encode(one)) for one in pieces)
@@ -155,19 +155,19 @@ def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) ->
 
 
 def test_a_long_text_without_spaces_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     assert isinstance(translator.translate("汉" * 50), str)
 
 
 def test_the_prefix_of_a_long_text_begins_its_first_piece_only(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     text = translator.hypotheses(["Baba bebe. Gigi gogo."], prefixes=["dodo"])[0][0].text
     assert text.startswith("dodo")
     assert text.endswith(translator.translate("Gigi gogo."))
 
 
 def test_a_long_text_can_be_refused_with_its_line(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     with pytest.raises(DataError, match=r"line 12 has \d+ tokens, more than the 8"):
         translator.hypotheses(["ba", "ba be bi bo bu da de di do du"], long="refuse", first_line=11)
 
@@ -175,11 +175,11 @@ def test_a_long_text_can_be_refused_with_its_line(make: Callable[..., Translator
 def test_a_text_of_just_the_longest_length_is_translated_whole(make: Callable[..., Translator]) -> None:
     text = "ba be bi bo bu da de di do du"
     length = len(make().tokenizer.encode(text))
-    exact, below = (make(max_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
+    exact, below = (make(max_source_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
     assert exact == make().hypotheses([text], align=True)[0][0]
     assert below.alignment is not None  # it came in parts, whose tokens lie end to end
     assert len(below.alignment) == len(below.tokens)
-    assert len(make(max_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
+    assert len(make(max_source_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
 
 
 def test_a_text_where_a_list_belongs_is_refused(translator: Translator) -> None:
@@ -194,7 +194,7 @@ def test_every_text_has_its_prefix_or_none_has_one(translator: Translator) -> No
 
 
 def test_a_text_beyond_the_table_of_positions_is_aligned(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=1200)
+    translator = make(max_source_length=1200)
     text = "ba " * (1100 // len(translator.tokenizer.encode("ba ")))
     source, output = translator.tokenizer.encode(text), [5, 6]
     assert cross_attention(copy.deepcopy(translator.model), [source], [output]).shape == (1, 3, len(source) + 1)
@@ -241,7 +241,7 @@ def test_learnt_positions_bound_the_output_instead_of_failing(
 ) -> None:
     torch.manual_seed(1)
     config = replace(untrained_model.config, positions="learned", max_positions=16)
-    translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_length=12)
+    translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_source_length=12)
     for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
         assert len(best[0].tokens) <= 16
 

@@ -10,7 +10,8 @@ from transduce.engines.engine import Job, output_limit
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Hypothesis
-from transduce.search.options import SearchConfig, search
+from transduce.search.options import SearchConfig
+from transduce.search.search import search
 from transduce.text.tokenizer import EOS
 
 

@@ -53,8 +53,8 @@ class Asking:
     def _submit(
         self, receive: Receive, model: ServedModel, config: SearchConfig, passages: Passages, align: bool
     ) -> "Accepted":
-        if any(len(job.prefix) > model.translator.max_length for job in passages.jobs):
-            raise Refusal(400, f"the prefix has more than the {model.translator.max_length} tokens the model takes")
+        if any(len(job.prefix) > model.translator.max_source_length for job in passages.jobs):
+            raise Refusal(400, f"the prefix has more than the {model.translator.max_source_length} tokens the model takes")
         accepted = Accepted(self, receive, passages)
         if passages.jobs:
             order = Order(model.translator, config, passages.jobs, align, accepted.deliver)

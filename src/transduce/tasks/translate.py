@@ -67,7 +67,7 @@ class Validation:
     def translate(self, model: EncoderDecoder, **options: Any) -> tuple[float, list[dict[str, str]]]:
         """BLEU, and every translation beside source and reference."""
         data = self._data
-        translator = Translator(model, self.tokenizer, max_length=data.max_length, by_sentence=data.by_sentence)
+        translator = Translator(model, self.tokenizer, max_source_length=data.max_length, by_sentence=data.by_sentence)
         sources, references = zip(*self.pairs[: self.sentences], strict=True)
         mine = sources[self._processes.share]
         outputs = self._processes.gather(self._together(lambda: translator.translate(mine, **options)))
