@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 from transduce.runs.recipe import Recipe, read_preset
+from transduce.search.options import describe_bounds
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")
@@ -21,19 +22,23 @@ them all, as they were. Those of `[search]` become the defaults of the finished 
 
 
 def meanings(section: type) -> dict[str, str]:
-    """What the text under each field of a dataclass says."""
+    """The help of each field of a dataclass: its metadata, or the text below the field."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
     assert isinstance(tree, ast.ClassDef)
-    found = {}
+    result = {}
     for field, text in zip(tree.body, tree.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             assert isinstance(field.target, ast.Name)
-            found[field.target.id] = str(text.value.value)
-    return found
+            result[field.target.id] = str(text.value.value)
+    for option in dataclasses.fields(section):
+        if option.metadata:
+            bounds = describe_bounds(option.metadata["bounds"])
+            result[option.name] = option.metadata["help"] + (f" It must be {bounds}." if bounds else "")
+    return result
 
 
 def page() -> str:
-    """The whole of it."""
+    """The complete page."""
     presets = {name: read_preset(name) for name in PRESETS}
     lines = [HEAD]
     for section in dataclasses.fields(Recipe):

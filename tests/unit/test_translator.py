@@ -241,7 +241,9 @@ def test_learnt_positions_bound_the_output_instead_of_failing(
 ) -> None:
     torch.manual_seed(1)
     config = replace(untrained_model.config, positions="learned", max_positions=16)
-    translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_source_length=12)
+    translator = Translator(
+        EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_source_length=12
+    )
     for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
         assert len(best[0].tokens) <= 16
 
