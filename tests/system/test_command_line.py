@@ -141,9 +141,12 @@ def test_what_cannot_be_looked_at_is_one_line(transduce: Any, trained: Any, word
 
 def test_evaluate_scores_a_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
     src, ref = trained.folder / "valid.src", trained.folder / "valid.tgt"
-    words = ("evaluate", "-m", trained.run, "--src", src, "--ref", ref, "--save", "out.txt", "--beam", "2")
-    outcome = transduce(*words, cwd=tmp_path)
-    assert (outcome.code, outcome.err) == (0, "")
+    words = ("evaluate", "-m", trained.run, "--src", src, "--ref", ref, "--out", "out.txt", "--beam", "2")
+    outcome = transduce(*words, "--engine", "native", "--threads", "1", cwd=tmp_path)
+    assert outcome.code == 0
+    assert re.fullmatch(
+        rf"transduce: {re.escape(str(trained.run))}/model: engine native \(8-bit, .*, threads: 1\)\n", outcome.err
+    )
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["BLEU", "chrF2", "TER"]
     assert "tok:13a" in outcome.out
     saved = transduce("evaluate", "--hyp", "out.txt", "--ref", ref, cwd=tmp_path)
@@ -159,6 +162,14 @@ def test_evaluate_scores_one_system_as_sacrebleu_does(transduce: Any, trained: A
     outcome = transduce("evaluate", "--hyp", src, "--ref", ref, "--json", cwd=tmp_path)
     expected = score(*(path.read_text(encoding="utf-8").splitlines() for path in (src, ref)))
     assert json.loads(outcome.out) == [asdict(one) for one in expected]
+
+
+def test_evaluate_takes_every_search_option_and_names_the_engine(transduce: Any, trained: Any) -> None:
+    words = ("evaluate", "-m", "run", "--src", "valid.src", "--ref", "valid.tgt", "--engine", "native", "--json")
+    scores = json.loads(transduce(*words, "--max-length", "1", "--sample", cwd=trained.folder).out)
+    engine = "plain (cpu, float32), because native does not support these search options"
+    assert [one["engine"] for one in scores] == [engine] * 3
+    assert [one.keys() for one in scores] == [{"metric", "value", "signature", "engine"}] * 3
 
 
 def test_evaluate_compares_two_systems(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -183,12 +194,14 @@ def test_evaluate_compares_two_models(transduce: Any, trained: Any) -> None:
     models = [trained.run / "checkpoints" / f"step-{step}" for step in (20, 60)]
     words = [word for model in models for word in ("-m", model)]
     text = ["--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt"]
-    compared = json.loads(transduce("evaluate", *words, *text, "--json", cwd=trained.folder).out)["comparisons"]
+    result = json.loads(transduce("evaluate", *words, *text, "--json", "--engine", "plain", cwd=trained.folder).out)
+    assert result["engines"] == {str(model): "plain (cpu, float32)" for model in models}
+    compared = result["comparisons"]
     assert [one["system"] for one in compared if one["metric"] == "BLEU"] == [str(model) for model in models]
     twice = transduce("evaluate", *words[:2], *words[:2], *text, cwd=trained.folder)
     assert "given twice" in complaint(twice)
-    saved = transduce("evaluate", *words, *text, "--save", "out.txt", cwd=trained.folder)
-    assert "--save is for the translations of one model, not of 2" in complaint(saved)
+    saved = transduce("evaluate", *words, *text, "--out", "out.txt", cwd=trained.folder)
+    assert "--out is for the translations of one model, not of 2" in complaint(saved)
 
 
 def test_evaluate_takes_a_test_set_in_one_file(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -246,6 +259,41 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
         assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.startswith("Usage: ")
         assert f" {command} " in outcome.out.splitlines()[0]
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "inspect"])
+def test_help_shows_type_default_and_bounds_of_search_options(transduce: Any, tmp_path: Path, command: str) -> None:
+    text = " ".join(transduce(command, "--help", cwd=tmp_path).out.split())
+    beam = "--beam <int> Number of hypotheses kept at each step; 1 is greedy search. [default: 4; x>=1]"
+    options = [
+        beam,
+        "Block repeated n-grams of this size; 0 disables. [default: 0; x>=0]",
+        "[default: 0.6; x>=-10; x<=10]",
+    ]
+    if command != "inspect":
+        options += ["--top-p <float>", "[default: 1.0; x>0; x<=1]", "--sample / --no-sample", "[default: no-sample]"]
+    for part in options:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train"], ["translate"], ["inspect"], ["evaluate"], ["shrink"], ["demo"], ["data", "get"], ["data", "check"]],
+)
+def test_outputs_have_one_name_on_the_command_line(transduce: Any, tmp_path: Path, command: list[str]) -> None:
+    text = transduce(*command, "--help", cwd=tmp_path).out
+    assert re.search(r"^ *-o, --out <path> ", text, re.MULTILINE)
+    assert "--output" not in text
+    assert "--save" not in text
+
+
+def test_earlier_names_of_out_still_work(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("ba be\n")
+    for words in (["--output", "a.txt"], ["--output=b.txt"], ["--out", "c.txt"], ["-o", "d.txt"]):
+        assert transduce("translate", "-m", trained.run, "in.txt", *words, cwd=tmp_path).code == 0
+    pair = ("--src", "in.txt", "--ref", "in.txt", "--save", "e.txt")
+    assert transduce("evaluate", "-m", trained.run, *pair, cwd=tmp_path).code == 0
+    assert len({(tmp_path / f"{name}.txt").read_text() for name in "abcde"}) == 1
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["info", "-m", "run"], DATA_CHECK])

@@ -231,9 +231,13 @@ def test_the_first_sentence_comes_before_the_last_is_done(translator: Translator
         ({"text": "babo", "beam": 17}, "beam must be at most 16"),
         ({"text": "babo", "nbest": 10**9}, "nbest must be at most 16"),
         ({"text": "babo", "max_extra": 10**12}, "max_extra must be at most 200"),
-        ({"text": "babo", "beam": 2, "nbest": 3}, "nbest 3 needs a beam of as many"),
+        (
+            {"text": "babo", "beam": 2, "nbest": 3},
+            "nbest must be at most beam unless sample is set, but nbest is 3 and beam is 2",
+        ),
         ({"text": "babo", "beam": "4"}, "beam: Input should be a valid integer"),
-        ({"text": "babo", "temperature": 0}, "temperature: "),
+        ({"text": "babo", "temperature": 0}, "temperature must be at least 0.001 and at most 1000"),
+        ({"text": "babo", "max_length": 1001}, "max_length must be at most 1000"),
         ({"text": "babo", "prefix": "babo " * 1000}, "the prefix has more than the 256 tokens"),
     ],
 )
