@@ -114,7 +114,7 @@ class Translator:
         )
 
     @overload
-    def translate(self, texts: str, **options: Unpack[SearchOptions]) -> str: ...
+    def translate(self, texts: str, **options: Unpack[SearchOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]: ...
     def translate(self, texts: str | Sequence[str], **options: Unpack[SearchOptions]) -> str | list[str]:

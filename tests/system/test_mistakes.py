@@ -139,7 +139,7 @@ def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, 
         ("beam", 0, "beam must be at least 1"),
         ("max_length", 0, "max_length must be at least 1"),
         ("top_p", 0.0, "top_p must be above 0 and at most 1"),
-        ("seed", 2**31, "seed must be at least 0 and at most 2147483647"),
+        ("seed", 2**31, "seed must be between 0 and 2147483647"),
         ("nbest", 9, "nbest must be at most beam unless sample is set, but nbest is 9 and beam is 2"),
     ],
 )

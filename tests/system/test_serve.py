@@ -236,7 +236,7 @@ def test_the_first_sentence_comes_before_the_last_is_done(translator: Translator
             "nbest must be at most beam unless sample is set, but nbest is 3 and beam is 2",
         ),
         ({"text": "babo", "beam": "4"}, "beam: Input should be a valid integer"),
-        ({"text": "babo", "temperature": 0}, "temperature must be at least 0.001 and at most 1000"),
+        ({"text": "babo", "temperature": 0}, "temperature must be between 0.001 and 1000"),
         ({"text": "babo", "max_length": 1001}, "max_length must be at most 1000"),
         ({"text": "babo", "prefix": "babo " * 1000}, "the prefix has more than the 256 tokens"),
     ],

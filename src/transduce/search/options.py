@@ -18,7 +18,9 @@ def _option(default: T, help: str, **bounds: float) -> T:
 
 
 def describe_bounds(bounds: Mapping[str, float]) -> str:
-    """Bounds as text, for example "at least 0 and at most 1"; empty if there are none."""
+    """Bounds as text, for example "above 0 and at most 1"; empty if there are none."""
+    if bounds.keys() == {"at_least", "at_most"}:
+        return f"between {bounds['at_least']} and {bounds['at_most']}"
     return " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import AsyncIterator
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -34,7 +34,7 @@ class _TextRequest(BaseModel):
 
     def options(self, default_beam: int) -> SearchOptions:
         """The search options that are given; the beam grows with nbest unless it is given."""
-        given = SearchOptions(**self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
+        given = cast(SearchOptions, self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
         if "nbest" in given:
             given.setdefault("beam", max(given["nbest"], default_beam))
         return given
