@@ -21,7 +21,7 @@ them all, as they were. Those of `[search]` become the defaults of the finished 
 """
 
 
-def meanings(section: type) -> dict[str, str]:
+def help_texts(section: type) -> dict[str, str]:
     """The help of each field of a dataclass: its metadata, or the text below the field."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
     assert isinstance(tree, ast.ClassDef)
@@ -44,14 +44,14 @@ def page() -> str:
     for section in dataclasses.fields(Recipe):
         kind = section.default_factory
         assert isinstance(kind, type)
-        says = meanings(kind)
+        texts = help_texts(kind)
         lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", "| setting | default | |", "|---|---|---|"]
         for field in dataclasses.fields(kind):
             given = {name: tables.get(section.name, {}).get(field.name) for name, tables in presets.items()}
             others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
             default = "" if field.default in (None, ()) else str(field.default)
             default += f"; {others}" if others else ""
-            lines.append(f"| `{section.name}.{field.name}` | {default} | {says[field.name]} |")
+            lines.append(f"| `{section.name}.{field.name}` | {default} | {texts[field.name]} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The program as a user meets it: `python -m transduce`, with its files, outputs, exit codes and messages."""
+"""The command line, `python -m transduce`: files, outputs, exit codes and messages."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ LINES = ["ba be", "", "gugu dada bibo baba", "  ", "x 汉 😀", "ba be", "gi"]
 
 
 def test_translate_is_a_filter(transduce: Any, trained: Any) -> None:
-    words = ("translate", "-m", "run", "--length-penalty", "3", "--max-extra", "3")  # it likes to say little
+    words = ("translate", "-m", "run", "--length-penalty", "3", "--max-extra", "3")  # it prefers short outputs
     outcome = transduce(*words, stdin="".join(f"{line}\n" for line in LINES), cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
     outputs = outcome.out.split("\n")
@@ -37,7 +37,7 @@ def test_translate_is_a_filter(transduce: Any, trained: Any) -> None:
         assert transduce(*words, stdin=line, cwd=trained.folder).out == f"{output}\n"
 
 
-def test_translate_reads_files_one_after_the_other(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_translate_reads_files_in_order(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ba be\r\ngugu")
     (tmp_path / "b.txt").write_bytes(b"gi\n")
     run = trained.run
@@ -67,7 +67,7 @@ def test_translate_jsonl_gives_the_n_best_with_all_fields(transduce: Any, traine
     assert plain.out == first["translations"][0]["text"] + "\n"
 
 
-def test_a_prefix_begins_every_line(transduce: Any, trained: Any) -> None:
+def test_every_line_starts_with_the_prefix(transduce: Any, trained: Any) -> None:
     outcome = transduce("translate", "-m", "run", "--prefix", "dada", stdin="ba be\ngugu\n", cwd=trained.folder)
     assert [line[:4] for line in outcome.out.splitlines()] == ["dada", "dada"]
 
@@ -105,10 +105,10 @@ def test_a_closed_output_pipe_ends_translation_quietly(transduce: Any, trained: 
     assert err == ""
 
 
-# Looking inside
+# Inspecting
 
 
-def test_a_look_is_one_file_and_says_what_it_shows(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tmp_path: Path) -> None:
     words = ["--beam", "2", "--prefix", "gigo", "--off", "cross.1.2", "-o", tmp_path / "look.html"]
     outcome = transduce("inspect", "-m", "run", "babo dedu", *words, cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
@@ -132,7 +132,9 @@ def test_a_look_is_one_file_and_says_what_it_shows(transduce: Any, trained: Any,
         (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
     ],
 )
-def test_what_cannot_be_looked_at_is_one_line(transduce: Any, trained: Any, words: list[str], reason: str) -> None:
+def test_inspect_refuses_what_it_cannot_show_in_one_line(
+    transduce: Any, trained: Any, words: list[str], reason: str
+) -> None:
     assert reason in complaint(transduce("inspect", "-m", "run", *words, cwd=trained.folder))
 
 
@@ -222,16 +224,16 @@ def test_evaluate_refuses_files_that_do_not_match(transduce: Any, trained: Any, 
     assert "short.txt 2" in by_source
 
 
-def test_evaluate_says_what_is_missing(transduce: Any, trained: Any) -> None:
+def test_evaluate_reports_missing_options(transduce: Any, trained: Any) -> None:
     assert "--ref" in complaint(transduce("evaluate", "--hyp", "valid.src", cwd=trained.folder))
     assert "--hyp" in complaint(transduce("evaluate", "--ref", "valid.src", cwd=trained.folder))
     assert "--src" in complaint(transduce("evaluate", "-m", "run", "--ref", "valid.tgt", cwd=trained.folder))
 
 
-# Saying what a model is
+# Model information
 
 
-def test_info_says_what_a_model_is(transduce: Any, trained: Any) -> None:
+def test_info_prints_facts_of_a_model(transduce: Any, trained: Any) -> None:
     outcome = transduce("info", "-m", "run", cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in outcome.out.splitlines())
@@ -239,7 +241,7 @@ def test_info_says_what_a_model_is(transduce: Any, trained: Any) -> None:
     assert (rows["d_model"], rows["steps"], rows["data: pairs"]) == ("32", "60", "300")
 
 
-def test_info_gives_the_same_as_json(transduce: Any, trained: Any) -> None:
+def test_info_prints_the_same_as_json(transduce: Any, trained: Any) -> None:
     facts = json.loads(transduce("info", "-m", "run/model", "--json", cwd=trained.folder).out)
     weights = load_file(trained.run / "model/model.safetensors")
     assert facts["parameters"] == sum(x.size for x in weights.values())

@@ -1,4 +1,4 @@
-"""What a user does wrong: one line that says what and where, and exit code 2."""
+"""User errors: one line with the problem and its place, and exit code 2."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def test_a_mistake_in_training_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_training_without_a_place_is_refused(transduce: Any, trained: Any) -> None:
+def test_training_without_an_output_folder_is_refused(transduce: Any, trained: Any) -> None:
     words = ("train", "--src", "valid.src", "--tgt", "valid.tgt")
     assert "--out" in complaint(transduce(*words, cwd=trained.folder))
 

@@ -31,7 +31,7 @@ def test_an_output_file_holds_what_standard_output_would(transduce: Any, trained
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 200])
-def test_resume_goes_on_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
+def test_resume_continues_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
     whole, out = run(transduce, trained, many).out, many.parent / "out.txt"
     out.write_text(whole[:cut])
     outcome = run(transduce, trained, many, "-o", out, "--resume")
@@ -41,7 +41,7 @@ def test_resume_goes_on_after_the_last_complete_line(transduce: Any, trained: An
     assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
 
 
-def test_an_output_longer_than_the_text_is_of_other_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba\n")
     (tmp_path / "out.txt").write_text("one\ntwo\n")
     words = ("translate", "-m", trained.run, "in.txt", "--out", "out.txt", "--resume")
@@ -51,7 +51,7 @@ def test_an_output_longer_than_the_text_is_of_other_text(transduce: Any, trained
     assert (tmp_path / "out.txt").read_text() == "one\ntwo\n"
 
 
-def test_resume_needs_files_to_go_on_with(transduce: Any, trained: Any) -> None:
+def test_resume_needs_input_files(transduce: Any, trained: Any) -> None:
     outcome = transduce("translate", "-m", "run", "--resume", stdin="ba\n", cwd=trained.folder)
     assert outcome.code == 2
     assert "--resume needs --out" in outcome.err
@@ -78,12 +78,12 @@ def test_the_engine_is_named_if_the_chosen_one_does_not_support_the_options(tran
     assert transduce(*words, "--engine", "plain", "--no-repeat", "2", cwd=trained.folder).err == ""
 
 
-def test_outputs_have_no_more_tokens_than_asked_for(transduce: Any, trained: Any, many: Path) -> None:
+def test_outputs_have_at_most_max_length_tokens(transduce: Any, trained: Any, many: Path) -> None:
     outcome = run(transduce, trained, many, "--jsonl", "--max-length", "2")
     assert all(len(json.loads(line)["translations"][0]["tokens"]) <= 2 for line in outcome.out.splitlines())
 
 
-def test_no_run_of_tokens_comes_twice_where_that_is_asked(transduce: Any, trained: Any, many: Path) -> None:
+def test_no_repeat_blocks_repeated_n_grams(transduce: Any, trained: Any, many: Path) -> None:
     outcome = run(transduce, trained, many, "--jsonl", "--no-repeat", "2", "--length-penalty", "-3")
     for line in outcome.out.splitlines():
         tokens = json.loads(line)["translations"][0]["tokens"]
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_not_used(transduce: Any, trained: Any, tmp_path
     assert outcome.err.splitlines()[-1].startswith(f"transduce: {weights} is damaged")
 
 
-def test_others_may_read_a_model(trained: Any) -> None:
+def test_model_files_have_default_permissions(trained: Any) -> None:
     assert {oct(path.stat().st_mode) for path in (trained.run / "model").iterdir()} == {
         oct((trained.run / "config.toml").stat().st_mode)
     }

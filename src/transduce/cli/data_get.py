@@ -26,9 +26,9 @@ def get(
     corpus = read_corpus(name)
     out = out or Path("data") / Path(name).stem
     with _Display() as display:
-        get_corpus(corpus, out, mirror, display.say, display.moved)
+        get_corpus(corpus, out, mirror, display.log, display.advance)
         train, valid, _ = (out / file for file in file_names(corpus).values())
-        display.say(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
+        display.log(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
 
 
 class _Display:
@@ -54,14 +54,14 @@ class _Display:
         if self._live:
             self._live.stop()
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Print a line."""
         if self._live:
             self._live.console.print(f"data: {line}", markup=False)
         else:
             print(f"data: {line}", file=sys.stderr, flush=True)
 
-    def moved(self, name: str, size: int, done: int) -> None:
+    def advance(self, name: str, size: int, done: int) -> None:
         """Update the progress of an archive: `done` of `size` bytes."""
         if self._live:
             if name not in self._tasks:
