@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 from transduce.runs.recipe import Recipe, read_preset
+from transduce.search.options import describe_bounds
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")
@@ -20,36 +21,47 @@ has all its settings. Those of `[search]` become the defaults of the finished mo
 """
 
 
-def field_docstrings(section: type) -> dict[str, str]:
-    """The docstring below each field of a dataclass."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    assert isinstance(tree, ast.ClassDef)
+def help_texts(section: type) -> dict[str, str]:
+    """The help of each field of a dataclass: its metadata, or the docstring below the field."""
     result = {}
-    for field, text in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            assert isinstance(field.target, ast.Name)
-            result[field.target.id] = " ".join(str(text.value.value).split())
+    for base in reversed(section.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                assert isinstance(field.target, ast.Name)
+                result[field.target.id] = " ".join(str(text.value.value).split())
+    for option in dataclasses.fields(section):
+        if "help" in option.metadata:
+            bounds = describe_bounds(option.metadata["bounds"])
+            result[option.name] = option.metadata["help"] + (f" It must be {bounds}." if bounds else "")
     return result
 
 
 def page() -> str:
     """The content of settings.md."""
     presets = {name: read_preset(name) for name in PRESETS}
-    lines = [HEAD]
+    lines = [HEAD, *_table("", Recipe, {})]
     for section in dataclasses.fields(Recipe):
         kind = section.default_factory
-        assert isinstance(kind, type)
-        meanings = field_docstrings(kind)
-        lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", ""]
-        lines += ["| setting | default | meaning |", "|---|---|---|"]
-        for field in dataclasses.fields(kind):
-            given = {name: tables.get(section.name, {}).get(field.name) for name, tables in presets.items()}
-            others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
-            default = "" if field.default in (None, ()) else str(field.default)
-            default += f"; {others}" if others else ""
-            lines.append(f"| `{section.name}.{field.name}` | {default} | {meanings[field.name]} |")
-        lines.append("")
+        if isinstance(kind, type):
+            given = {name: tables.get(section.name, {}) for name, tables in presets.items()}
+            lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section.name}.", kind, given)]
     return "\n".join(lines)
+
+
+def _table(prefix: str, kind: type, presets: dict[str, dict[str, object]]) -> list[str]:
+    """The settings of a dataclass that are not sections, with the values that the presets give them."""
+    texts, lines = help_texts(kind), ["| setting | default | meaning |", "|---|---|---|"]
+    for field in dataclasses.fields(kind):
+        if isinstance(field.default_factory, type):
+            continue
+        given = {name: values.get(field.name) for name, values in presets.items()}
+        others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
+        default = "" if field.default in (None, ()) else str(field.default)
+        default += f"; {others}" if others else ""
+        lines.append(f"| `{prefix}{field.name}` | {default} | {texts[field.name]} |")
+    return [*lines, ""]
 
 
 if __name__ == "__main__":

@@ -1,29 +1,60 @@
-"""transduce: train your own translator, the Transformer of "Attention Is All You Need" made into software."""
+"""transduce: train and run Transformer translation models."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from transduce.errors import TransduceError
-    from transduce.evaluation.scores import compare, score
-    from transduce.training.api import train
-    from transduce.translator import Translation, Translator
-
 __version__ = "0.1.0"
-__all__ = ["TransduceError", "Translation", "Translator", "compare", "score", "train"]
+__all__ = [
+    "Comparison",
+    "ConfigError",
+    "DataError",
+    "EncoderDecoder",
+    "Engine",
+    "Hypothesis",
+    "Job",
+    "ModelError",
+    "Outcome",
+    "RunError",
+    "Score",
+    "SearchConfig",
+    "SearchOptions",
+    "Tokenizer",
+    "TransduceError",
+    "Translation",
+    "Translator",
+    "compare",
+    "score",
+    "train",
+]
 
-_HOMES = {
-    "Translation": "transduce.translator",
-    "Translator": "transduce.translator",
-    "TransduceError": "transduce.errors",
-    "compare": "transduce.evaluation.scores",
-    "score": "transduce.evaluation.scores",
-    "train": "transduce.training.api",
-}
+if TYPE_CHECKING:
+    from transduce.engines.engine import Engine, Job
+    from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
+    from transduce.evaluation.scores import Comparison, Score, compare, score
+    from transduce.models.encoder_decoder import EncoderDecoder
+    from transduce.search.decoder import Hypothesis
+    from transduce.search.options import SearchConfig, SearchOptions
+    from transduce.text.tokenizer import Tokenizer
+    from transduce.training.api import train
+    from transduce.training.loop import Outcome
+    from transduce.translator import Translation, Translator
+else:
+    _MODULES = {
+        "transduce.engines.engine": ["Engine", "Job"],
+        "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
+        "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],
+        "transduce.models.encoder_decoder": ["EncoderDecoder"],
+        "transduce.search.decoder": ["Hypothesis"],
+        "transduce.search.options": ["SearchConfig", "SearchOptions"],
+        "transduce.text.tokenizer": ["Tokenizer"],
+        "transduce.training.api": ["train"],
+        "transduce.training.loop": ["Outcome"],
+        "transduce.translator": ["Translation", "Translator"],
+    }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used: `transduce --help` must not wait seconds for torch."""
-    if name not in _HOMES:
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used, so that `transduce --help` does not wait for torch."""
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(module), name)
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)

@@ -1,11 +1,11 @@
-"""Text to text: the one object a Python user needs."""
+"""The translator: text in, text out."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, count, islice, repeat
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
@@ -20,7 +20,7 @@ from transduce.models.model import Model
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
-from transduce.search.options import SearchConfig
+from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.chunks import split_long
 from transduce.text.sentences import split_sentences
 from transduce.text.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ LongInput = Literal["split", "refuse"]
 
 _ALIGNED_AT_ONCE = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
-"""Texts that are read ahead: as many as it takes to be no slower than with more."""
+"""Texts that are read ahead; reading more does not increase throughput."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,24 @@ class Translation:
 
     text: str
     score: float
-    """What outputs are ranked by: log-probability over the length penalty."""
+    """Ranking score: log-probability divided by the length penalty."""
     log_prob: float
     tokens: list[str]
     alignment: list[int] | None = None
-    """For each token, the source token that cross-attention weighs most; only where asked for."""
+    """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
 
 
 @dataclass
 class _Line:
-    """A text on its way through the model, in one part or several."""
+    """A text that is being translated, as one job or several."""
 
     jobs: list[Job]
     found: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    """By part."""
+    """Hypotheses by job."""
 
     @property
     def outputs(self) -> list[list[Hypothesis]]:
-        """Of each part, in order."""
+        """Hypotheses of each job, in order."""
         return [self.found[part] for part in range(len(self.jobs))]
 
 
@@ -68,19 +68,19 @@ class Translator:
         tokenizer: Tokenizer,
         *,
         config: SearchConfig | None = None,
-        max_length: int = 256,
+        max_source_length: int = 256,
         engine: Engine | None = None,
         by_sentence: bool = False,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self._plain = PlainEngine(model)
         self.engine: Engine = engine or self._plain
-        """What searches, where it can do so in the way asked for; `plain` does the rest."""
+        """The engine that runs the search; `plain` runs instead if this one does not support the options."""
         self.config = config or SearchConfig()
-        self.max_length = min(max_length, model.longest or max_length)
-        """Source tokens the model takes at once."""
+        self.max_source_length = min(max_source_length, model.longest or max_source_length)
+        """Maximum number of source tokens in one forward pass; longer texts are split."""
         self.by_sentence = by_sentence
-        """Whether the model knows single sentences alone: a text of several is translated one by one."""
+        """Whether the model was trained on single sentences only: a text of several is translated one by one."""
 
     @classmethod
     def load(
@@ -91,30 +91,34 @@ class Translator:
         engine: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
-        **options: Any,
+        **options: Unpack[SearchOptions],
     ) -> "Translator":
-        """Read a run (its finished model, else its newest checkpoint) or a model folder; options as in `translate`.
+        """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
-        Without a path it is the bundled model, English to German. `engine`: auto (the fastest there is), gpu, native
-        (CPU, 8-bit) or plain; `threads` of the CPU and `batch_tokens` worked on at once are chosen automatically unless
-        given.
+        Without a path, load the bundled model, English to German. `engine` is auto (the fastest available), gpu,
+        native (CPU, 8-bit) or plain. `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch)
+        are chosen automatically by default. `options` are the fields of SearchConfig; they become the defaults of
+        every translation.
         """
         folder = find_model(None if path is None else Path(path))
         saved = load_model(folder, pick_device(device))
-        max_length = saved.facts.get("max_length", 256)
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
-        by_sentence = bool(saved.facts.get("by_sentence"))
         return cls(
-            saved.model, saved.tokenizer, config=config, max_length=max_length, engine=chosen, by_sentence=by_sentence
+            saved.model,
+            saved.tokenizer,
+            config=config,
+            max_source_length=saved.facts.get("max_length", 256),
+            engine=chosen,
+            by_sentence=bool(saved.facts.get("by_sentence")),
         )
 
     @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
+    def translate(self, texts: str, **options: Unpack[SearchOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
-    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
-        """The best translation of a text, or of each of several; options are SearchConfig's (beam=1 is greedy)."""
+    def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]: ...
+    def translate(self, texts: str | Sequence[str], **options: Unpack[SearchOptions]) -> str | list[str]:
+        """Translate one text, or each text of a list; `options` are the fields of SearchConfig (beam=1 is greedy)."""
         if isinstance(texts, str):
             return self.hypotheses([texts], **options)[0][0].text
         return [best[0].text for best in self.hypotheses(texts, **options)]
@@ -127,12 +131,13 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        **options: Any,
+        **options: Unpack[SearchOptions],
     ) -> list[list[Translation]]:
-        """The n best translations of each text with scores, in the order of the texts.
+        """Translate each text of a list; return its n best translations with scores, best first.
 
-        `prefixes` are beginnings the outputs must have. A text beyond the model's length is translated in pieces, or
-        refused with its line number, counted from `first_line`. An empty text stays empty.
+        Each output starts with its text's prefix. A text longer than `max_source_length` is split and translated in
+        parts, or, with long="refuse", raises a DataError with its line number, counted from `first_line`. The
+        translation of an empty text is empty.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
@@ -147,17 +152,17 @@ class Translator:
         long: LongInput = "split",
         first_line: int = 1,
         window: int | None = None,
-        **options: Any,
+        **options: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
-        """The same one by one, for any number of texts: at most twice `window` of them are in memory.
+        """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
-        As outputs keep their order, the first may wait for so many. There may be more prefixes than texts.
+        Results keep the order of the texts. There may be more prefixes than texts.
         """
         window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
         session = self.engine_for(config).begin(config)
         if isinstance(texts, str):
-            raise DataError("texts must be a list of texts; for a single one there is translate")
+            raise DataError("texts must be a list of texts; use translate for a single text")
         beginnings = repeat("") if prefixes is None else prefixes
         source = enumerate(zip(texts, beginnings, strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet given back
@@ -191,15 +196,15 @@ class Translator:
                 yield _best_with_best(line.jobs, [next(outputs) for _ in line.jobs])
 
     def source_tokens(self, text: str) -> list[str]:
-        """The source tokens that alignments point to."""
+        """The source tokens that the indices of an alignment refer to."""
         return self.tokenizer.pieces([token for job in self.jobs(text) for token in job.tokens])
 
     def engine_for(self, config: SearchConfig) -> Engine:
-        """What searches in this way: `engine`, or `plain` where that cannot."""
+        """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
     def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
-        """A text as one job, or as several where it is too long for one."""
+        """A text as one job, or as several if it is longer than `max_source_length`."""
         return self._jobs(text, self.tokenizer.encode(text), prefix, long, line)
 
     def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
@@ -209,24 +214,24 @@ class Translator:
         if self.model.longest is not None and len(forced) > self.model.longest:
             raise DataError(
                 f"line {line} has a prefix of {len(forced):,} tokens, more than the {self.model.longest} this model "
-                "can say; shorten it"
+                "can generate; shorten it"
             )
         sentences = split_sentences(text) if self.by_sentence else [text]
-        if len(tokens) <= self.max_length and len(sentences) == 1:
+        if len(tokens) <= self.max_source_length and len(sentences) == 1:
             return [Job(tokens, forced)]
-        if long == "refuse" and len(tokens) > self.max_length:
+        if long == "refuse" and len(tokens) > self.max_source_length:
             raise DataError(
-                f"line {line} has {len(tokens):,} tokens, more than the {self.max_length} this model "
-                "takes at once; shorten it or have it split"
+                f"line {line} has {len(tokens):,} tokens, more than the {self.max_source_length} this model "
+                "takes at once; shorten it or split it with long=split"
             )
         parts = [part for sentence in sentences for part in split_long(sentence, self._fits)]
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
     def _fits(self, text: str) -> bool:
-        return len(self.tokenizer.encode(text)) <= self.max_length
+        return len(self.tokenizer.encode(text)) <= self.max_source_length
 
     def translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
-        """The outputs of jobs as text."""
+        """Decode the hypotheses of jobs to text."""
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
             pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, found, strict=True) for one in best]
@@ -240,7 +245,7 @@ class Translator:
             ]
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
-        """The source token each output token looks at most; the end markers stay out of it."""
+        """The index of the source token with the highest weight for each output token, without end markers."""
         for start in range(0, len(pairs), _ALIGNED_AT_ONCE):
             some = pairs[start : start + _ALIGNED_AT_ONCE]
             weights_BTS = cross_attention(self.model, [src for src, _ in some], [out for _, out in some])
@@ -249,19 +254,19 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where the model lives."""
+        """The model's device."""
         return self.model.device
 
 
 def _best_with_best(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:
-    """The translations of a line from those of its parts: best with best, second with second."""
+    """Join the translations of a line's parts by rank: best with best, second with second."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     return [join(" ".join(part.text for part in rank), jobs, rank) for rank in zip(*parts, strict=False)]
 
 
 def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
-    """The translation of a text whose parts were translated as these jobs; their source tokens lie end to end."""
+    """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
     starts = accumulate((len(job.tokens) for job in jobs), initial=0)
     aligned = [
         [start + place for place in part.alignment]

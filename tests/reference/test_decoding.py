@@ -17,8 +17,9 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
 from transduce.search.decoder import Hypothesis, forbid_repeats, length_penalty
-from transduce.search.options import SearchConfig, search
+from transduce.search.options import SearchConfig
 from transduce.search.sampling import likeliest, roll_out, sampler
+from transduce.search.search import search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 WORDS = (4, 5, 6)

@@ -1,4 +1,4 @@
-"""The program as a user meets it: `python -m transduce`, with its files, outputs, exit codes and messages."""
+"""The command line, `python -m transduce`: files, outputs, exit codes and messages."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ LINES = ["ba be", "", "gugu dada bibo baba", "  ", "x 汉 😀", "ba be", "gi"]
 
 
 def test_translate_is_a_filter(transduce: Any, trained: Any) -> None:
-    words = ("translate", "-m", "run", "--length-penalty", "3", "--max-extra", "3")  # it likes to say little
+    words = ("translate", "-m", "run", "--length-penalty", "3", "--max-extra", "3")  # it prefers short outputs
     outcome = transduce(*words, stdin="".join(f"{line}\n" for line in LINES), cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
     outputs = outcome.out.split("\n")
@@ -37,7 +37,7 @@ def test_translate_is_a_filter(transduce: Any, trained: Any) -> None:
         assert transduce(*words, stdin=line, cwd=trained.folder).out == f"{output}\n"
 
 
-def test_translate_reads_files_one_after_the_other(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_translate_reads_files_in_order(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ba be\r\ngugu")
     (tmp_path / "b.txt").write_bytes(b"gi\n")
     run = trained.run
@@ -67,7 +67,7 @@ def test_translate_jsonl_gives_the_n_best_with_all_fields(transduce: Any, traine
     assert plain.out == first["translations"][0]["text"] + "\n"
 
 
-def test_a_prefix_begins_every_line(transduce: Any, trained: Any) -> None:
+def test_every_line_starts_with_the_prefix(transduce: Any, trained: Any) -> None:
     outcome = transduce("translate", "-m", "run", "--prefix", "dada", stdin="ba be\ngugu\n", cwd=trained.folder)
     assert [line[:4] for line in outcome.out.splitlines()] == ["dada", "dada"]
 
@@ -105,10 +105,10 @@ def test_a_closed_output_pipe_ends_translation_quietly(transduce: Any, trained: 
     assert err == ""
 
 
-# Looking inside
+# Inspecting
 
 
-def test_a_look_is_one_file_and_says_what_it_shows(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tmp_path: Path) -> None:
     words = ["--beam", "2", "--prefix", "gigo", "--off", "cross.1.2", "-o", tmp_path / "look.html"]
     outcome = transduce("inspect", "-m", "run", "babo dedu", *words, cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
@@ -132,7 +132,9 @@ def test_a_look_is_one_file_and_says_what_it_shows(transduce: Any, trained: Any,
         (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
     ],
 )
-def test_what_cannot_be_looked_at_is_one_line(transduce: Any, trained: Any, words: list[str], reason: str) -> None:
+def test_inspect_refuses_what_it_cannot_show_in_one_line(
+    transduce: Any, trained: Any, words: list[str], reason: str
+) -> None:
     assert reason in complaint(transduce("inspect", "-m", "run", *words, cwd=trained.folder))
 
 
@@ -141,9 +143,12 @@ def test_what_cannot_be_looked_at_is_one_line(transduce: Any, trained: Any, word
 
 def test_evaluate_scores_a_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
     src, ref = trained.folder / "valid.src", trained.folder / "valid.tgt"
-    words = ("evaluate", "-m", trained.run, "--src", src, "--ref", ref, "--save", "out.txt", "--beam", "2")
-    outcome = transduce(*words, cwd=tmp_path)
-    assert (outcome.code, outcome.err) == (0, "")
+    words = ("evaluate", "-m", trained.run, "--src", src, "--ref", ref, "--out", "out.txt", "--beam", "2")
+    outcome = transduce(*words, "--engine", "native", "--threads", "1", cwd=tmp_path)
+    assert outcome.code == 0
+    assert re.fullmatch(
+        rf"transduce: {re.escape(str(trained.run))}/model: engine native \(8-bit, .*, threads: 1\)\n", outcome.err
+    )
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["BLEU", "chrF2", "TER"]
     assert "tok:13a" in outcome.out
     saved = transduce("evaluate", "--hyp", "out.txt", "--ref", ref, cwd=tmp_path)
@@ -159,6 +164,14 @@ def test_evaluate_scores_one_system_as_sacrebleu_does(transduce: Any, trained: A
     outcome = transduce("evaluate", "--hyp", src, "--ref", ref, "--json", cwd=tmp_path)
     expected = score(*(path.read_text(encoding="utf-8").splitlines() for path in (src, ref)))
     assert json.loads(outcome.out) == [asdict(one) for one in expected]
+
+
+def test_evaluate_takes_every_search_option_and_names_the_engine(transduce: Any, trained: Any) -> None:
+    words = ("evaluate", "-m", "run", "--src", "valid.src", "--ref", "valid.tgt", "--engine", "native", "--json")
+    scores = json.loads(transduce(*words, "--max-length", "1", "--sample", cwd=trained.folder).out)
+    engine = "plain (cpu, float32), because native does not support these search options"
+    assert [one["engine"] for one in scores] == [engine] * 3
+    assert [one.keys() for one in scores] == [{"metric", "value", "signature", "engine"}] * 3
 
 
 def test_evaluate_compares_two_systems(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -183,12 +196,14 @@ def test_evaluate_compares_two_models(transduce: Any, trained: Any) -> None:
     models = [trained.run / "checkpoints" / f"step-{step}" for step in (20, 60)]
     words = [word for model in models for word in ("-m", model)]
     text = ["--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt"]
-    compared = json.loads(transduce("evaluate", *words, *text, "--json", cwd=trained.folder).out)["comparisons"]
+    result = json.loads(transduce("evaluate", *words, *text, "--json", "--engine", "plain", cwd=trained.folder).out)
+    assert result["engines"] == {str(model): "plain (cpu, float32)" for model in models}
+    compared = result["comparisons"]
     assert [one["system"] for one in compared if one["metric"] == "BLEU"] == [str(model) for model in models]
     twice = transduce("evaluate", *words[:2], *words[:2], *text, cwd=trained.folder)
     assert "given twice" in complaint(twice)
-    saved = transduce("evaluate", *words, *text, "--save", "out.txt", cwd=trained.folder)
-    assert "--save is for the translations of one model, not of 2" in complaint(saved)
+    saved = transduce("evaluate", *words, *text, "--out", "out.txt", cwd=trained.folder)
+    assert "--out is for the translations of one model, not of 2" in complaint(saved)
 
 
 def test_evaluate_takes_a_test_set_in_one_file(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -209,16 +224,16 @@ def test_evaluate_refuses_files_that_do_not_match(transduce: Any, trained: Any, 
     assert "short.txt 2" in by_source
 
 
-def test_evaluate_says_what_is_missing(transduce: Any, trained: Any) -> None:
+def test_evaluate_reports_missing_options(transduce: Any, trained: Any) -> None:
     assert "--ref" in complaint(transduce("evaluate", "--hyp", "valid.src", cwd=trained.folder))
     assert "--hyp" in complaint(transduce("evaluate", "--ref", "valid.src", cwd=trained.folder))
     assert "--src" in complaint(transduce("evaluate", "-m", "run", "--ref", "valid.tgt", cwd=trained.folder))
 
 
-# Saying what a model is
+# Model information
 
 
-def test_info_says_what_a_model_is(transduce: Any, trained: Any) -> None:
+def test_info_prints_facts_of_a_model(transduce: Any, trained: Any) -> None:
     outcome = transduce("info", "-m", "run", cwd=trained.folder)
     assert (outcome.code, outcome.err) == (0, "")
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in outcome.out.splitlines())
@@ -226,7 +241,7 @@ def test_info_says_what_a_model_is(transduce: Any, trained: Any) -> None:
     assert (rows["d_model"], rows["steps"], rows["data: pairs"]) == ("32", "60", "300")
 
 
-def test_info_gives_the_same_as_json(transduce: Any, trained: Any) -> None:
+def test_info_prints_the_same_as_json(transduce: Any, trained: Any) -> None:
     facts = json.loads(transduce("info", "-m", "run/model", "--json", cwd=trained.folder).out)
     weights = load_file(trained.run / "model/model.safetensors")
     assert facts["parameters"] == sum(x.size for x in weights.values())
@@ -246,6 +261,41 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
         assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.startswith("Usage: ")
         assert f" {command} " in outcome.out.splitlines()[0]
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "inspect"])
+def test_help_shows_type_default_and_bounds_of_search_options(transduce: Any, tmp_path: Path, command: str) -> None:
+    text = " ".join(transduce(command, "--help", cwd=tmp_path).out.split())
+    beam = "--beam <int> Number of hypotheses kept at each step; 1 is greedy search. [default: 4; x>=1]"
+    options = [
+        beam,
+        "Block repeated n-grams of this size; 0 disables. [default: 0; x>=0]",
+        "[default: 0.6; x>=-10; x<=10]",
+    ]
+    if command != "inspect":
+        options += ["--top-p <float>", "[default: 1.0; x>0; x<=1]", "--sample / --no-sample", "[default: no-sample]"]
+    for part in options:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train"], ["translate"], ["inspect"], ["evaluate"], ["shrink"], ["demo"], ["data", "get"], ["data", "check"]],
+)
+def test_outputs_have_one_name_on_the_command_line(transduce: Any, tmp_path: Path, command: list[str]) -> None:
+    text = transduce(*command, "--help", cwd=tmp_path).out
+    assert re.search(r"^ *-o, --out <path> ", text, re.MULTILINE)
+    assert "--output" not in text
+    assert "--save" not in text
+
+
+def test_earlier_names_of_out_still_work(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("ba be\n")
+    for words in (["--output", "a.txt"], ["--output=b.txt"], ["--out", "c.txt"], ["-o", "d.txt"]):
+        assert transduce("translate", "-m", trained.run, "in.txt", *words, cwd=tmp_path).code == 0
+    pair = ("--src", "in.txt", "--ref", "in.txt", "--save", "e.txt")
+    assert transduce("evaluate", "-m", trained.run, *pair, cwd=tmp_path).code == 0
+    assert len({(tmp_path / f"{name}.txt").read_text() for name in "abcde"}) == 1
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["info", "-m", "run"], DATA_CHECK])

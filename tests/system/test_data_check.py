@@ -105,14 +105,14 @@ def test_unusable_lines_are_counted_and_few_pairs_are_not_checked(transduce: Any
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "what should be checked? Give a .tsv or .jsonl file, or --src and --tgt"),
+        ([], "there is no text to check; give a .tsv or .jsonl file, or --src and --tgt"),
         (["missing.tsv"], "missing.tsv: no such file"),
         (["a.tsv", "--against", "missing.tsv"], "missing.tsv: no such file"),
         (["a.txt"], "a.txt: cannot tell its format"),
         (["--src", "-", "--tgt", "a.tsv"], "-: the text is read twice, so it cannot come from a pipe"),
         (["--src", "a.tsv"], "text to check: 1 source files but 0 target files"),
         (["a.tsv", "--against-tgt", "a.tsv"], "--against: 0 source files but 1 target files"),
-        (["a.tsv", "-o", "a.tsv"], "--output would overwrite a.tsv"),
+        (["a.tsv", "-o", "a.tsv"], "--out would overwrite a.tsv"),
         (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell its format"),
         (["a.tsv", "-o", "no/b.tsv"], "no/b.tsv: cannot be written: No such file or directory"),
     ],

@@ -1,12 +1,16 @@
-"""What a user does wrong: one line that says what and where, and exit code 2."""
+"""User errors: one line with the problem and its place, and exit code 2."""
 
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from commands import complaint
+from serving import in_thread
+
+from transduce import ConfigError, Translator
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,7 @@ def test_a_mistake_in_training_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_training_without_a_place_is_refused(transduce: Any, trained: Any) -> None:
+def test_training_without_an_output_folder_is_refused(transduce: Any, trained: Any) -> None:
     words = ("train", "--src", "valid.src", "--tgt", "valid.tgt")
     assert "--out" in complaint(transduce(*words, cwd=trained.folder))
 
@@ -127,3 +131,37 @@ def test_a_bad_device_for_translating_is_one_line(transduce: Any, trained: Any) 
 def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, words: list[str]) -> None:
     outcome = transduce("translate", "-m", "run", *words, stdin="ba\n", cwd=trained.folder)
     assert "must be" in complaint(outcome)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("beam", 0, "beam must be at least 1"),
+        ("max_length", 0, "max_length must be at least 1"),
+        ("top_p", 0.0, "top_p must be above 0 and at most 1"),
+        ("seed", 2**31, "seed must be between 0 and 2147483647"),
+        ("nbest", 9, "nbest must be at most beam unless sample is set, but nbest is 9 and beam is 2"),
+    ],
+)
+def test_an_option_out_of_bounds_has_one_message_everywhere(
+    transduce: Any, trained: Any, option: str, value: float, message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        Translator.load(trained.run, **{"beam": 2, option: value})
+    assert str(error.value) == message
+    words = ("--beam", "2", f"--{option.replace('_', '-')}", str(value))
+    assert (
+        complaint(transduce("translate", "-m", "run", "--jsonl", *words, stdin="ba\n", cwd=trained.folder)) == message
+    )
+    with in_thread([("toy", Translator.load(trained.run))]) as (address, _):
+        answer = httpx.post(f"{address}/v1/translate", json={"text": "ba", "beam": 2, option: value})
+        assert (answer.status_code, answer.json()) == (400, {"error": message})
+        tokens = httpx.post(f"{address}/v1/translate", json={"text": "ba be bi", "max_length": 1}).json()
+        assert len(tokens["translations"][0]["outputs"][0]["tokens"]) <= 1
+
+
+def test_a_model_that_is_8_bit_already_is_not_shrunk(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    assert transduce("shrink", "-m", trained.run, "-o", "small", cwd=tmp_path).code == 0
+    message = complaint(transduce("shrink", "-m", "small", "-o", "smaller", cwd=tmp_path))
+    assert message == "small: the weights are 8-bit already; name a run or model with float32 weights (-m)"
+    assert not (tmp_path / "smaller").exists()

@@ -90,7 +90,15 @@ def test_python_users_name_none_either(bundled: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "words", [["translate", "babo"], ["info"], ["inspect", "babo"], ["serve"], ["evaluate", "--test", "test.tsv"]]
+    "words",
+    [
+        ["translate", "babo"],
+        ["info"],
+        ["inspect", "babo"],
+        ["serve"],
+        ["evaluate", "--test", "test.tsv"],
+        ["shrink", "--out", "small"],
+    ],
 )
 def test_an_installation_without_one_says_so(transduce: Any, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "test.tsv").write_text("babo\tbabo\n")

@@ -1,4 +1,4 @@
-"""`transduce translate` on files: streams, goes on where it stopped, and picks an engine."""
+"""`transduce translate` on files: streams, resumes, and picks an engine."""
 
 import gzip
 import json
@@ -25,36 +25,36 @@ def run(transduce: Any, trained: Any, *words: str | Path) -> Any:
 
 def test_an_output_file_holds_what_standard_output_would(transduce: Any, trained: Any, many: Path) -> None:
     out = many.parent / "out.txt"
-    assert run(transduce, trained, many, "--output", out).code == 0
+    assert run(transduce, trained, many, "--out", out).code == 0
     assert out.read_text() == run(transduce, trained, many).out
     assert len(out.read_text().splitlines()) == 60
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 200])
-def test_resume_goes_on_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
+def test_resume_continues_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
     whole, out = run(transduce, trained, many).out, many.parent / "out.txt"
     out.write_text(whole[:cut])
-    outcome = run(transduce, trained, many, "--output", out, "--resume")
+    outcome = run(transduce, trained, many, "-o", out, "--resume")
     assert outcome.code == 0
     assert out.read_text() == whole
     lines = whole[:cut].count("\n")
     assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
 
 
-def test_an_output_longer_than_the_text_is_of_other_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba\n")
     (tmp_path / "out.txt").write_text("one\ntwo\n")
-    words = ("translate", "-m", trained.run, "in.txt", "--output", "out.txt", "--resume")
+    words = ("translate", "-m", trained.run, "in.txt", "--out", "out.txt", "--resume")
     outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 2
     assert "out.txt has more lines than there are to translate" in outcome.err.splitlines()[-1]
     assert (tmp_path / "out.txt").read_text() == "one\ntwo\n"
 
 
-def test_resume_needs_files_to_go_on_with(transduce: Any, trained: Any) -> None:
+def test_resume_needs_input_files(transduce: Any, trained: Any) -> None:
     outcome = transduce("translate", "-m", "run", "--resume", stdin="ba\n", cwd=trained.folder)
     assert outcome.code == 2
-    assert "--resume needs --output" in outcome.err
+    assert "--resume needs --out" in outcome.err
 
 
 def test_engines_are_picked_by_name(transduce: Any, trained: Any, many: Path) -> None:
@@ -69,12 +69,21 @@ def test_engines_are_picked_by_name(transduce: Any, trained: Any, many: Path) ->
     assert "engine gpu needs a model on a CUDA GPU" in outcome.err
 
 
-def test_outputs_have_no_more_tokens_than_asked_for(transduce: Any, trained: Any, many: Path) -> None:
+def test_the_engine_is_named_if_the_chosen_one_does_not_support_the_options(transduce: Any, trained: Any) -> None:
+    words = ("translate", "-m", trained.run, "--device", "cpu", "babo")
+    assert transduce(*words, cwd=trained.folder).err == ""
+    outcome = transduce(*words, "--engine", "native", "--no-repeat", "2", cwd=trained.folder)
+    assert outcome.code == 0
+    assert outcome.err.startswith("transduce: engine plain (cpu, float32), because native does not support")
+    assert transduce(*words, "--engine", "plain", "--no-repeat", "2", cwd=trained.folder).err == ""
+
+
+def test_outputs_have_at_most_max_length_tokens(transduce: Any, trained: Any, many: Path) -> None:
     outcome = run(transduce, trained, many, "--jsonl", "--max-length", "2")
     assert all(len(json.loads(line)["translations"][0]["tokens"]) <= 2 for line in outcome.out.splitlines())
 
 
-def test_no_run_of_tokens_comes_twice_where_that_is_asked(transduce: Any, trained: Any, many: Path) -> None:
+def test_no_repeat_blocks_repeated_n_grams(transduce: Any, trained: Any, many: Path) -> None:
     outcome = run(transduce, trained, many, "--jsonl", "--no-repeat", "2", "--length-penalty", "-3")
     for line in outcome.out.splitlines():
         tokens = json.loads(line)["translations"][0]["tokens"]
@@ -95,9 +104,9 @@ def test_a_file_is_not_translated_into_itself(
 ) -> None:
     before = many.read_bytes()
     (many.parent / "link.txt").symlink_to(many)
-    outcome = run(transduce, trained, many, "--output", many.parent / name, *more)
+    outcome = run(transduce, trained, many, "--out", many.parent / name, *more)
     assert outcome.code == 2
-    assert f"--output would overwrite {many.parent / name}, which is being read" in outcome.err
+    assert f"--out would overwrite {many.parent / name}, which is being read" in outcome.err
     assert many.read_bytes() == before
 
 
@@ -112,7 +121,7 @@ def test_a_damaged_checkpoint_is_not_used(transduce: Any, trained: Any, tmp_path
     assert outcome.err.splitlines()[-1].startswith(f"transduce: {weights} is damaged")
 
 
-def test_others_may_read_a_model(trained: Any) -> None:
+def test_model_files_have_default_permissions(trained: Any) -> None:
     assert {oct(path.stat().st_mode) for path in (trained.run / "model").iterdir()} == {
         oct((trained.run / "config.toml").stat().st_mode)
     }

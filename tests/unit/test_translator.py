@@ -1,4 +1,4 @@
-"""Text to text, with a model that has learnt nothing: order, shape and independence do not depend on what it says."""
+"""The translator with an untrained model: order, shape and independence do not depend on the weights."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ def test_results_do_not_depend_on_batch_neighbours(
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"sample": True}])
-def test_a_prefix_begins_every_output(translator: Translator, options: dict[str, Any]) -> None:
+def test_every_output_starts_with_its_prefix(translator: Translator, options: dict[str, Any]) -> None:
     prefixes = ["gugu", "", "ba be bi", " x"]
     texts = TEXTS[:4]
     found = translator.hypotheses(texts, prefixes=prefixes, **options)
@@ -125,24 +125,24 @@ def test_a_prefix_longer_than_the_output_may_be_is_still_forced(translator: Tran
     assert translator.hypotheses(["x"], prefixes=[prefix])[0][0].text.startswith(prefix)
 
 
-def test_a_prefix_longer_than_learnt_positions_reach_is_refused(toy_tokenizer: Tokenizer) -> None:
+def test_a_prefix_longer_than_the_learned_positions_is_refused(toy_tokenizer: Tokenizer) -> None:
     translator = Translator(small_model(0, toy_tokenizer.vocab_size, positions="learned").eval(), toy_tokenizer)
     assert translator.model.longest == 63
     (whole,) = translator.jobs("x", prefix="x" * 62)
     assert len(whole.prefix) == 63
     assert translator.hypotheses(["x"], prefixes=["x" * 62])[0][0].text == "x" * 62
-    with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can say"):
+    with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can generate"):
         translator.hypotheses(["x", "x"], prefixes=["", "x" * 63])
 
 
-def test_every_of_the_n_best_has_the_prefix(translator: Translator) -> None:
+def test_all_n_best_outputs_start_with_the_prefix(translator: Translator) -> None:
     best = translator.hypotheses(["gi du"], prefixes=["dada"], nbest=4)[0]
     assert len(best) == 4
     assert all(one.text.startswith("dada") for one in best)
 
 
 def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     text = "Baba bebe. Gigi gogo. Dudu dada."
     pieces = ["Baba bebe.", "Gigi gogo.", "Dudu dada."]
     assert len(translator.tokenizer.encode(text)) > 8 >= max(len(translator.tokenizer.encode(one)) for one in pieces)
@@ -155,46 +155,46 @@ def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) ->
 
 
 def test_a_long_text_without_spaces_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     assert isinstance(translator.translate("汉" * 50), str)
 
 
 def test_the_prefix_of_a_long_text_begins_its_first_piece_only(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     text = translator.hypotheses(["Baba bebe. Gigi gogo."], prefixes=["dodo"])[0][0].text
     assert text.startswith("dodo")
     assert text.endswith(translator.translate("Gigi gogo."))
 
 
 def test_a_long_text_can_be_refused_with_its_line(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=8)
+    translator = make(max_source_length=8)
     with pytest.raises(DataError, match=r"line 12 has \d+ tokens, more than the 8"):
         translator.hypotheses(["ba", "ba be bi bo bu da de di do du"], long="refuse", first_line=11)
 
 
-def test_a_text_of_just_the_longest_length_is_translated_whole(make: Callable[..., Translator]) -> None:
+def test_a_text_of_exactly_the_maximum_length_is_not_split(make: Callable[..., Translator]) -> None:
     text = "ba be bi bo bu da de di do du"
     length = len(make().tokenizer.encode(text))
-    exact, below = (make(max_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
+    exact, below = (make(max_source_length=n).hypotheses([text], align=True)[0][0] for n in (length, length - 1))
     assert exact == make().hypotheses([text], align=True)[0][0]
     assert below.alignment is not None  # it came in parts, whose tokens lie end to end
     assert len(below.alignment) == len(below.tokens)
-    assert len(make(max_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
+    assert len(make(max_source_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
 
 
-def test_a_text_where_a_list_belongs_is_refused(translator: Translator) -> None:
+def test_a_text_instead_of_a_list_is_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match="texts must be a list of texts"):
         translator.hypotheses("ba be")
 
 
-def test_every_text_has_its_prefix_or_none_has_one(translator: Translator) -> None:
+def test_the_numbers_of_texts_and_prefixes_must_agree(translator: Translator) -> None:
     assert len(translator.hypotheses(TEXTS, prefixes=["ba"] * len(TEXTS))) == len(TEXTS)
     with pytest.raises(DataError, match=r"2 texts but 1 prefixes"):
         translator.hypotheses(["ba", "be"], prefixes=["ba"])
 
 
-def test_a_text_beyond_the_table_of_positions_is_aligned(make: Callable[..., Translator]) -> None:
-    translator = make(max_length=1200)
+def test_a_text_longer_than_the_position_table_is_aligned(make: Callable[..., Translator]) -> None:
+    translator = make(max_source_length=1200)
     text = "ba " * (1100 // len(translator.tokenizer.encode("ba ")))
     source, output = translator.tokenizer.encode(text), [5, 6]
     assert cross_attention(copy.deepcopy(translator.model), [source], [output]).shape == (1, 3, len(source) + 1)
@@ -216,7 +216,7 @@ def test_sampling_is_a_function_of_its_seed(translator: Translator) -> None:
     assert len({tuple(draw(seed)) for seed in range(5)}) > 1
 
 
-def test_sampling_gives_as_many_outputs_as_asked_for(translator: Translator) -> None:
+def test_sampling_returns_nbest_outputs(translator: Translator) -> None:
     best = translator.hypotheses(["ba be"], sample=True, nbest=3, beam=1)[0]
     assert len(best) == 3
     assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
@@ -228,7 +228,7 @@ def test_search_options_out_of_range_are_refused(translator: Translator, options
         translator.translate("ba", **options)
 
 
-def test_translating_leaves_no_trace_in_the_model(translator: Translator) -> None:
+def test_translating_does_not_change_the_model(translator: Translator) -> None:
     before = {name: x.clone() for name, x in translator.model.state_dict().items()}
     translator.hypotheses(TEXTS, nbest=2, align=True)
     assert all(torch.equal(x, before[name]) for name, x in translator.model.state_dict().items())
@@ -236,17 +236,17 @@ def test_translating_leaves_no_trace_in_the_model(translator: Translator) -> Non
     assert not translator.model.training
 
 
-def test_learnt_positions_bound_the_output_instead_of_failing(
-    untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer
-) -> None:
+def test_learned_positions_limit_the_output_length(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> None:
     torch.manual_seed(1)
     config = replace(untrained_model.config, positions="learned", max_positions=16)
-    translator = Translator(EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_length=12)
+    translator = Translator(
+        EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_source_length=12
+    )
     for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
         assert len(best[0].tokens) <= 16
 
 
-def test_sampling_draws_anew_for_every_text(untrained_model: Any, toy_tokenizer: Tokenizer) -> None:
+def test_sampling_differs_between_equal_texts(untrained_model: Any, toy_tokenizer: Tokenizer) -> None:
     translator = Translator(
         untrained_model, toy_tokenizer, engine=PlainEngine(untrained_model, 1)
     )  # each a batch of its own
@@ -271,19 +271,19 @@ def test_a_stream_reads_no_further_ahead_than_two_windows(translator: Translator
         assert read <= number + 1 + 8
 
 
-def test_what_the_engine_cannot_do_plain_does(make: Callable[..., Translator]) -> None:
-    class Fussy(PlainEngine):
+def test_plain_runs_if_the_engine_does_not_support_the_options(make: Callable[..., Translator]) -> None:
+    class GreedyOnly(PlainEngine):
         def takes(self, config: SearchConfig) -> bool:
             return config.beam == 1
 
-    fussy = make(engine=Fussy(make().model))
-    assert isinstance(fussy.engine_for(SearchConfig(beam=1)), Fussy)
-    assert not isinstance(fussy.engine_for(SearchConfig(beam=2)), Fussy)
-    assert fussy.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)
+    greedy_only = make(engine=GreedyOnly(make().model))
+    assert isinstance(greedy_only.engine_for(SearchConfig(beam=1)), GreedyOnly)
+    assert not isinstance(greedy_only.engine_for(SearchConfig(beam=2)), GreedyOnly)
+    assert greedy_only.translate(TEXTS, beam=2) == make().translate(TEXTS, beam=2)
 
 
-def test_scores_that_are_no_numbers_are_an_error_in_one_line(make: Callable[..., Translator]) -> None:
-    class Lost(PlainEngine):
+def test_scores_that_are_not_finite_are_an_error(make: Callable[..., Translator]) -> None:
+    class NotFinite(PlainEngine):
         def begin(self, config: SearchConfig) -> Any:
             session = super().begin(config)
             step = session.step
@@ -291,10 +291,10 @@ def test_scores_that_are_no_numbers_are_an_error_in_one_line(make: Callable[...,
             return session
 
     with pytest.raises(ModelError, match="not finite numbers"):
-        make(engine=Lost(make().model)).translate("ba be")
+        make(engine=NotFinite(make().model)).translate("ba be")
 
 
-def test_a_text_of_several_sentences_goes_sentence_by_sentence_where_the_model_knows_no_other(
+def test_a_by_sentence_model_translates_the_sentences_of_a_text_separately(
     make: Callable[..., Translator],
 ) -> None:
     translator = make(by_sentence=True)

@@ -1,1 +1,1 @@
-"""The command line: one file per command, which parses words, calls one function and prints."""
+"""The command line: one file per command, which parses its arguments, calls one function and prints."""

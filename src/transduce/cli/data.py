@@ -5,6 +5,6 @@ import typer
 from transduce.cli.data_check import check
 from transduce.cli.data_get import get
 
-data = typer.Typer(help="Get and check text to train on.", no_args_is_help=True, rich_markup_mode=None)
+data = typer.Typer(help="Download and check parallel corpora.", no_args_is_help=True, rich_markup_mode=None)
 for command in (get, check):
     data.command()(command)

@@ -10,14 +10,14 @@ import typer
 
 def get(
     name: Annotated[str, typer.Argument(help="A corpus, e.g. wmt14-en-de, or a .toml file that describes one.")],
-    out: Annotated[Path | None, typer.Option(help="Folder to make [data/NAME].")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write.", show_default="data/NAME")] = None,
     mirror: Annotated[
-        str | None, typer.Option(help="Server to fetch from instead, with the same paths.", metavar="URL")
+        str | None, typer.Option(help="Mirror server to download from, with the same paths.", metavar="URL")
     ] = None,
 ) -> None:
-    """Fetch a public corpus, check and clean it: text to train on, to validate and to test.
+    """Download and clean a public corpus: training, validation and test data.
 
-    Every file is checked by its sha256. To go on with a transfer that was broken off, run the same command again.
+    Every file is verified by its SHA-256. Run the same command again to resume an interrupted download.
     """
     from transduce.corpora.get.catalogue import read_corpus
     from transduce.corpora.get.get import get_corpus
@@ -26,13 +26,13 @@ def get(
     corpus = read_corpus(name)
     out = out or Path("data") / Path(name).stem
     with _Display() as display:
-        get_corpus(corpus, out, mirror, display.say, display.moved)
+        get_corpus(corpus, out, mirror, display.log, display.advance)
         train, valid, _ = (out / file for file in file_names(corpus).values())
-        display.say(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
+        display.log(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
 
 
 class _Display:
-    """Speaks on stderr; in a terminal it shows how far each archive has come."""
+    """Prints lines to stderr and, in a terminal, the progress of each download."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -54,15 +54,15 @@ class _Display:
         if self._live:
             self._live.stop()
 
-    def say(self, line: str) -> None:
-        """One line that stays."""
+    def log(self, line: str) -> None:
+        """Print a line."""
         if self._live:
             self._live.console.print(f"data: {line}", markup=False)
         else:
             print(f"data: {line}", file=sys.stderr, flush=True)
 
-    def moved(self, name: str, size: int, done: int) -> None:
-        """So many bytes of an archive are here."""
+    def advance(self, name: str, size: int, done: int) -> None:
+        """Update the progress of an archive: `done` of `size` bytes."""
         if self._live:
             if name not in self._tasks:
                 self._tasks[name] = self._live.add_task(name, total=size, completed=done)

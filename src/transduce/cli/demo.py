@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from transduce.cli.loading import ended_by_signals
+from transduce.cli.options import SetOption
 
-# The corpus is clean, its sentences are short: no dropout, small batches and a quick start learn most in four minutes.
+# The corpus is clean and its sentences are short: no dropout, small batches and a short warmup suit four minutes.
 DEMO_SETTINGS = {
     "model.dropout": 0.0,
     "train.batch_tokens": 768,
@@ -20,12 +21,13 @@ DEMO_SETTINGS = {
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, e.g. train.steps=200.", metavar="SECTION.KEY=VALUE")
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")] = Path("runs/demo"),
+    set_: SetOption = None,
 ) -> None:
-    """Train an English-German model on the corpus in the package, score it and translate: four minutes on a CPU."""
+    """Train, score and use a small model on the demo corpus.
+
+    The corpus is English-German and part of the package; training takes four minutes on a CPU.
+    """
     with ended_by_signals():
         from transduce.corpora.demo import demo_corpus, write_demo_corpus
         from transduce.evaluation.scores import score
@@ -35,7 +37,7 @@ def demo(
     text = out.parent / f"{out.name}-text"
     corpus = demo_corpus()
     write_demo_corpus(text, corpus)
-    print(f"wrote the demo corpus to {text}: {len(corpus.train):,} pairs to learn from")
+    print(f"wrote the demo corpus to {text}: {len(corpus.train):,} training pairs")
     outcome = train(
         out,
         src=text / "train.en",
@@ -51,11 +53,11 @@ def demo(
 
     sources, references = map(list, zip(*corpus.test, strict=True))
     outputs = Translator.load(out).translate(sources)
-    print(f"\n{len(sources):,} test sentences, each with a combination of words never seen in training:")
+    print(f"\n{len(sources):,} test sentences, each with a combination of words that is not in the training data:")
     for one in score(outputs, references):
         print(f"  {one.metric:<6}{one.value:6.2f}   {one.signature}")
-    print("\nfor example:")
+    print("\nexamples:")
     for source, output in list(zip(sources, outputs, strict=True))[:5]:
         print(f"  {source}\n  → {output}")
-    print(f"\nnow look at {out / 'report.html'}, or translate yourself:")
+    print(f"\nopen {out / 'report.html'} in a browser, or translate:")
     print(f'  echo "{sources[0]}" | transduce translate -m {out}')

@@ -3,33 +3,52 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transduce.cli.messages import describe_engine, log
+from transduce.cli.options import DeviceOption, EngineOption, JsonOption, ThreadsOption, search_options
+from transduce.search.options import SearchOptions
+
 if TYPE_CHECKING:
     from transduce.evaluation.scores import Comparison
+    from transduce.translator import Translator
 
 
+@search_options()
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", "-m", help="A run or model [without --hyp: the bundled one]; several are compared."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run or a model folder; several are compared.",
+            show_default="without --hyp: the bundled model",
+        ),
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Text to translate with the model.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="The right translations, line by line.")] = None,
+    src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
-    hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; two or more are compared.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses the model keeps at each step [4].")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="More favours longer outputs [0.6].")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the model's translations here.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
+    *,
+    options: SearchOptions,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU); say which system is better, and how surely."""
+    """Score translations with BLEU, chrF and TER (sacreBLEU).
+
+    Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
+    with the model, usually the default shown here.
+    """
     from transduce.errors import ConfigError
     from transduce.evaluation.scores import compare, score
+    from transduce.models.card import find_model
     from transduce.text.files import read_lines
+    from transduce.translator import Translator
 
     sources, references = _test_set(src, ref, test)
     hyp = hyp or []
@@ -38,25 +57,32 @@ def evaluate(
         raise ConfigError("the same model or file is given twice")
     if models and sources is None:
         raise ConfigError(
-            "nothing to score: give translations with --hyp, or text for the model to translate with --src "
+            "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
             "(--test has both sides)"
         )
-    if save and len(models) != 1:
-        raise ConfigError(f"--save is for the translations of one model, not of {len(models)}")
-    search = {"device": device, "beam": beam, "length_penalty": length_penalty}
-    systems = {str(path): _translate(path, sources or [], save, **search) for path in models}
+    if out and len(models) != 1:
+        raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
+    systems, engines = {}, {}
+    for path in models:
+        folder = find_model(path)
+        translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
+        engines[str(path)] = describe_engine(translator)
+        log(f"{folder}: engine {engines[str(path)]}")
+        systems[str(path)] = _translate(translator, sources or [], out)
     systems |= {str(path): list(read_lines(path)) for path in hyp}
     if len(systems) == 1:
         ((name, lines),) = systems.items()
         scores = score(lines, references, name)
         if as_json:
-            print(json.dumps([asdict(one) for one in scores], indent=1))
+            used = {"engine": engines[name]} if engines else {}
+            print(json.dumps([asdict(one) | used for one in scores], indent=1))
         for one in [] if as_json else scores:
             print(f"{one.metric:<6}{one.value:6.2f}   {one.signature}")
         return
     comparisons, signatures = compare(systems, references)
     if as_json:
-        print(json.dumps({"comparisons": [asdict(one) for one in comparisons], "signatures": signatures}, indent=1))
+        table = {"comparisons": [asdict(one) for one in comparisons], "signatures": signatures, "engines": engines}
+        print(json.dumps(table, indent=1))
     else:
         _print_comparison(comparisons, signatures)
 
@@ -73,7 +99,7 @@ def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[li
             raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
         return [source for source, _ in pairs], [target for _, target in pairs]
     if not ref:
-        raise ConfigError("what are the right translations? Give --ref, or --test with both sides")
+        raise ConfigError("there are no reference translations; give --ref, or --test with both sides")
     sources = list(read_lines(src)) if src else None
     references = list(read_lines(ref))
     if sources is not None and len(sources) != len(references):
@@ -81,13 +107,10 @@ def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[li
     return sources, references
 
 
-def _translate(model: Path | None, sources: list[str], save: Path | None, **options: Any) -> list[str]:
-    from transduce.translator import Translator
-
-    given = {name: value for name, value in options.items() if value is not None}
-    outputs = Translator.load(model, **given).translate(sources)
-    if save:
-        save.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
+def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
+    outputs = translator.translate(sources)
+    if out:
+        out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs
 
 
@@ -102,10 +125,10 @@ def _print_comparison(comparisons: "list[Comparison]", signatures: list[str]) ->
             print(f"{line}  (baseline)")
             continue
         gain = (one.value - baselines[one.metric].value) * (-1 if one.metric in LOWER_IS_BETTER else 1)
-        surety = "significantly" if one.p_value < 0.05 else "perhaps by chance"
-        verdict = f"{'better' if gain > 0 else 'worse'}, {surety} (p = {one.p_value:.4f})" if gain else "the same"
+        significance = "significantly" if one.p_value < 0.05 else "not significantly"
+        verdict = f"{'better' if gain > 0 else 'worse'}, {significance} (p = {one.p_value:.4f})" if gain else "equal"
         print(f"{line}  {verdict}")
     print()
-    print("paired bootstrap; ± is the 95% interval over resampled test sets")
+    print("paired bootstrap resampling; ± is the 95% confidence interval")
     for signature in signatures:
         print(signature)

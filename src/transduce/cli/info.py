@@ -1,18 +1,16 @@
 """`transduce info`."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from transduce.cli.options import ModelOption
+from transduce.cli.options import JsonOption, ModelOption
 
 
 def info(
     model: ModelOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say what a model is: sizes, parameters, data, scores, and what its README.md says."""
+    """Print the sizes, data, scores and notes of a model."""
     from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.header import count_parameters
     from transduce.text.printable import printable

@@ -1,4 +1,4 @@
-"""What `transduce translate` is to translate: files, or text given in its place."""
+"""The input of `transduce translate`: files, or text given as an argument."""
 
 import os
 import shlex
@@ -15,9 +15,9 @@ STANDARD_INPUT = Path("-")
 
 
 def as_input(word: str) -> Input:
-    """What exists is a file; what has spaces, or neither a slash nor a suffix, is text; the rest is a slip."""
+    """A file if it exists; text if it has spaces, or neither a slash nor a suffix; otherwise an error (a typo)."""
     path = Path(word)
-    if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises where a text is too long for a name
+    if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises if a text is too long for a file name
         return path
     if any(map(str.isspace, word)) or not ("/" in word or path.suffix.strip(".")):
         return _require_utf8(word)
@@ -38,5 +38,5 @@ def _require_utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{text!a} is not UTF-8; is the terminal's encoding another?") from None
+        raise DataError(f"{text!a} is not UTF-8; set the terminal's encoding to UTF-8") from None
     return text

@@ -5,34 +5,35 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import ModelOption
+from transduce.cli.options import DeviceOption, ModelOption, search_options
+from transduce.search.options import SearchOptions
 
 
+@search_options("beam", "length_penalty", "max_extra", "max_length", "no_repeat")
 def inspect(
     text: Annotated[str, typer.Argument(help="A sentence to translate.")],
     model: ModelOption = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("look.html"),
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step [4].")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="More favours longer outputs [0.6].")] = None,
-    prefix: Annotated[str, typer.Option(help="What the output must begin with.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
+    *,
+    options: SearchOptions,
+    prefix: Annotated[str, typer.Option(help="Text that the output starts with.")] = "",
     off: Annotated[
-        list[str] | None, typer.Option(help="A head to switch off, e.g. cross.1.2.", metavar="STACK.LAYER.HEAD")
+        list[str] | None,
+        typer.Option(help="Attention head to disable, e.g. cross.1.2; may be repeated.", metavar="STACK.LAYER.HEAD"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
-    """Look inside a translation: attention, search, probabilities, as one page that opens anywhere, offline."""
+    """Write an HTML page that shows how a sentence is translated.
+
+    The page shows attention, beam search and probabilities; it is self-contained and opens offline. A search option
+    that is not given has the value stored with the model, usually the default shown here.
+    """
     from transduce.inspect.look import LookRequest, look
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
-    translator = Translator.load(model, device=device, engine="plain")
-    request = LookRequest(
-        text=text,
-        beam=beam,
-        length_penalty=length_penalty,
-        prefix=translator.tokenizer.encode(prefix) if prefix else [],
-        off=off or [],
-    )
-    found = look(translator, request)
-    out.write_text(self_contained(found, translator), encoding="utf-8")
-    print(f"{text}\n→ {translator.tokenizer.decode(found.best.tokens)}\nwrote {out}: open it in a browser")
+    translator = Translator.load(model, device=device, engine="plain", **options)
+    request = LookRequest(text=text, prefix=translator.tokenizer.encode(prefix) if prefix else [], off=off or [])
+    result = look(translator, request)
+    out.write_text(self_contained(result, translator), encoding="utf-8")
+    print(f"{text}\n→ {translator.tokenizer.decode(result.best.tokens)}\nwrote {out}: open it in a browser")

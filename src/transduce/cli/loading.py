@@ -1,4 +1,4 @@
-"""Loading torch and all that needs it, which takes seconds."""
+"""Importing torch and the modules that need it, which takes seconds."""
 
 import signal
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Inside, SIGTERM and Ctrl-C end the process at once, as nothing is open yet.
+    """Let SIGTERM and Ctrl-C end the process immediately inside the block; nothing is open yet.
 
-    What a handler raises while modules are imported may be swallowed by them, and the signal would be lost.
+    An exception that a signal handler raises during an import may be swallowed by the imported module.
     """
     previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

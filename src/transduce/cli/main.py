@@ -1,4 +1,4 @@
-"""`transduce`: the commands, and what becomes of errors."""
+"""`transduce`: the commands, and how errors are reported."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
+from transduce.cli.messages import log
 from transduce.cli.serve import serve
 from transduce.cli.shrink import shrink
 from transduce.cli.train import train
@@ -26,20 +27,24 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_OLD_OPTIONS = {"output": "out", "save": "out"}
+"""Earlier names of options, which still work."""
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
 )
 
 
 @app.callback()
 def about(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train your own translator: two text files in, a Transformer out."""
+    """Train and run Transformer translation models."""
 
 
 for command in (train, translate, inspect, evaluate, info, shrink, serve, demo):
@@ -48,28 +53,24 @@ app.add_typer(data, name="data")
 
 
 def main() -> None:
-    """Run a command; a mistake of the user's is one line and exit code 2."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what is open gets closed
+    """Run a command; a user error is reported in one line with exit code 2."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that open files are closed
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     try:
         app()
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # whoever read our output has read enough
+        if isinstance(end.__context__, BrokenPipeError):  # the reader closed the pipe
             sys.exit(128 + signal.SIGPIPE)
         raise
     except TransduceError as error:
-        _complain(str(error))
+        log(str(error))
         sys.exit(2)
     except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        log(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(2)
     except Exception as error:
         if os.environ.get("TRANSDUCE_DEBUG"):
             raise
-        _complain(f"internal error, please report it: {error!r} (TRANSDUCE_DEBUG=1 shows where)")
+        log(f"internal error, please report it: {error!r} (TRANSDUCE_DEBUG=1 prints a traceback)")
         sys.exit(1)
-
-
-def _complain(line: str) -> None:
-    print(f"transduce: {line}", file=sys.stderr)

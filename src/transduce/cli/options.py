@@ -1,11 +1,73 @@
 """Options that several commands share."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from transduce.search.options import SearchConfig
+
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A run, or a model folder; if none, the bundled model (English to German)."),
+    typer.Option("--model", "-m", help="A run or a model folder.", show_default="the bundled model, English to German"),
 ]
+DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
+EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option(help="Number of CPU threads.", min=1, show_default="the number of cores")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any setting of docs/settings.md, e.g. train.steps=2000; may be repeated.",
+        metavar="SECTION.KEY=VALUE",
+    ),
+]
+
+_SIGNS = {"at_least": ">=", "above": ">", "at_most": "<="}
+
+
+def search_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace a command's parameter `options` by an option for each of these fields of SearchConfig (default: all).
+
+    The command receives in `options` a dictionary of those that the user gives.
+    """
+    chosen = [option for option in fields(SearchConfig) if option.name in names or not names]
+    hints = get_type_hints(SearchConfig)
+    added = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=typer.Option(None, help=_help(option)),
+            annotation=hints[option.name] | None,
+        )
+        for option in chosen
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            options = {option.name: arguments.pop(option.name) for option in chosen}
+            command(**arguments, options={name: value for name, value in options.items() if value is not None})
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command).parameters.values():
+            own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+            parameters += added if parameter.name == "options" else own
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _help(option: Field[Any]) -> str:
+    """Help with default and bounds as typer shows those of other options; SearchConfig itself checks the bounds."""
+    default = "none" if option.default is None else f"no-{option.name}" if option.default is False else option.default
+    bounds = [f"x{_SIGNS[name]}{bound}" for name, bound in option.metadata["bounds"].items()]
+    return f"{option.metadata['help']}  [{'; '.join([f'default: {default}', *bounds])}]"

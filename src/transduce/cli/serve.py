@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
+
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
 
 
@@ -14,20 +16,29 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="A run, or a model folder; several as NAME=FOLDER; if none, the bundled model."
+            "--model",
+            "-m",
+            help="A run or a model folder, or NAME=FOLDER; may be repeated.",
+            show_default="the bundled model",
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 is every one of this machine.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 is any that is free.", min=0, max=65535)] = 5000,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every interface.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 is any free port.", min=0, max=65535)] = 5000,
     limit: Annotated[
-        list[str] | None, typer.Option(help="What one request may ask for, e.g. characters=5000; repeat for more.")
+        list[str] | None,
+        typer.Option(help="Limit on a request, e.g. characters=5000; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
-    keys: Annotated[Path | None, typer.Option(help="File of API keys, one a line; or set TRANSDUCE_API_KEYS.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    keys: Annotated[
+        Path | None, typer.Option(help="File of API keys, one per line.", show_default="$TRANSDUCE_API_KEYS")
+    ] = None,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
 ) -> None:
-    """Serve models over HTTP: LibreTranslate's interface, our own, and the page that looks inside."""
+    """Serve models over HTTP.
+
+    The server has LibreTranslate's interface, its own under /v1, and the page of `transduce inspect`.
+    """
     from transduce.config import apply_sets, build
     from transduce.errors import ConfigError
 
@@ -43,10 +54,12 @@ def serve(
 
     limits = build(Limits, apply_sets({}, limit or []), "--limit")
     known = Keys.read(keys)
-    named = [split_name(words) for words in model or [str(find_model(None))]]
-    catalogue = Catalogue([(name, Translator.load(folder, device=device)) for name, folder in named])
+    named = [split_name(argument) for argument in model or [str(find_model(None))]]
+    catalogue = Catalogue(
+        [(name, Translator.load(folder, device=device, engine=engine, threads=threads)) for name, folder in named]
+    )
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
         line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{in_address(address)}:{at}"
-        gate = make_app(catalogue, limits, known, hosts_of(listening, host))
-        serve_on(listening, gate, lambda: print(line, file=sys.stderr, flush=True))
+        app = make_app(catalogue, limits, known, hosts_of(listening, host))
+        serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))

@@ -6,35 +6,29 @@ from typing import Annotated
 import typer
 
 from transduce.cli.loading import ended_by_signals
+from transduce.cli.options import SetOption
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="[RECIPE]")] = None,
-    src: Annotated[list[Path] | None, typer.Option(help="Source text, a sentence a line; may be repeated.")] = None,
-    tgt: Annotated[list[Path] | None, typer.Option(help="Its translation, line by line.")] = None,
-    train: Annotated[list[Path] | None, typer.Option(help="Both in one file: .tsv or .jsonl (src, tgt).")] = None,
-    valid_src: Annotated[list[Path] | None, typer.Option(help="Source text to judge the model by.")] = None,
-    valid_tgt: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
-    valid: Annotated[list[Path] | None, typer.Option(help="Both in one file.")] = None,
+    recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="RECIPE")] = None,
+    src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
+    tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
+    train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
+    valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
+    valid: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run, runs/RECIPE if not given; a run there is resumed.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the run; an existing run is resumed.", show_default="runs/RECIPE"),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Any setting (docs/settings.md), e.g. train.steps=2000.", metavar="SECTION.KEY=VALUE"
-        ),
-    ] = None,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Record where the time of a few steps goes, into OUT/profile.")
-    ] = False,
+    set_: SetOption = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Profile a few steps and write to OUT/profile.")] = False,
 ) -> None:
-    """Train a model from pairs of sentences.
+    """Train a model from sentence pairs.
 
-    Files may be plain or end in .gz, .xz or .zst. The run's folder gets checkpoints, metrics, a report.html to look at
-    and, in the end, the model. Ctrl-C saves and stops; run the same command to
-    resume.
+    Files may be compressed: .gz, .xz or .zst. The folder of the run holds checkpoints, metrics, report.html and, when
+    training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
     """
     from transduce.errors import ConfigError
 
@@ -43,7 +37,7 @@ def train(
 
     if out is None:
         if recipe is None:
-            raise ConfigError("where should the run go? Give --out, e.g. --out runs/first")
+            raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
         out = Path("runs") / recipe.stem
     outcome = run(
         out,

@@ -1,4 +1,4 @@
-"""How far a translation has come, on stderr where that is a terminal."""
+"""Progress of a translation, on stderr if that is a terminal."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ _EVERY_SECONDS = 0.5
 
 
 class Progress:
-    """Counts lines; in a terminal it shows their number, their speed and the time left."""
+    """Counts lines; in a terminal it shows their number, the throughput and the time left."""
 
     def __init__(self, inputs: Sequence[Input], done: int, typed: bool) -> None:
         self._inputs, self._done = inputs, done
@@ -40,7 +40,7 @@ class Progress:
             self._live.stop()
 
     def line_done(self) -> bool:
-        """Count a line; True once in a while, when it is time to show what there is."""
+        """Count a line; True every half second, when the output should be flushed."""
         self._done += 1
         now = time.monotonic()
         if now - self._shown < _EVERY_SECONDS:
@@ -53,7 +53,7 @@ class Progress:
 
 
 def _count_lines(inputs: Sequence[Input]) -> int | None:
-    """How many lines there are to translate; None where they can be read but once."""
+    """Number of lines to translate; None if an input can be read only once."""
     if any(isinstance(one, Path) and not one.is_file() for one in inputs):
         return None
     return sum(sum(1 for _ in raw_lines(one)) if isinstance(one, Path) else 1 for one in inputs)

@@ -11,7 +11,8 @@ from transduce.engines.engine import Job, output_limit
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder, Hypothesis
-from transduce.search.options import SearchConfig, search
+from transduce.search.options import SearchConfig
+from transduce.search.search import search
 from transduce.text.tokenizer import EOS
 
 

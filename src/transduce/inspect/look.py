@@ -186,7 +186,7 @@ def _source(translator: Translator, text: str) -> list[int]:
             f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} can be looked at: shorten it"
         )
     tokens = translator.tokenizer.encode(text)
-    most = min(MOST_TOKENS, translator.max_length)
+    most = min(MOST_TOKENS, translator.max_source_length)
     if len(tokens) > most:
         raise DataError(f"the text has {len(tokens):,} tokens; at most {most} can be looked at at once: shorten it")
     return [*tokens, EOS]

@@ -1,73 +1,74 @@
-"""How to search, and the one call that does it."""
+"""Search options, declared once: Python, the command line, the HTTP interface and docs/settings.md derive from this."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import torch
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TypedDict, TypeVar
 
 from transduce.config import require
-from transduce.search.beam import beam_search
-from transduce.search.decoder import Decoder, Hypothesis
-from transduce.search.sampling import likeliest, roll_out, sampler
+
+T = TypeVar("T")
+
+_COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le}
+
+
+def _option(default: T, help: str, **bounds: float) -> T:
+    """A field with its help text and its bounds, named as in _COMPARISONS."""
+    return field(default=default, metadata={"help": help, "bounds": bounds})
+
+
+def describe_bounds(bounds: Mapping[str, float]) -> str:
+    """Bounds as text, for example "above 0 and at most 1"; empty if there are none."""
+    if bounds.keys() == {"at_least", "at_most"}:
+        return f"between {bounds['at_least']} and {bounds['at_most']}"
+    return " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in bounds.items())
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """The paper's beam search by default (section 6.1)."""
+    """How outputs are searched for; the defaults are the paper's beam search (section 6.1)."""
 
-    beam: int = 4
-    """Hypotheses kept at each step; 1 is greedy search."""
-    length_penalty: float = 0.6
-    """alpha: 0 favours short outputs, more favours longer ones."""
-    max_extra: int = 50
-    """An output has at most this many tokens more than its input."""
-    max_length: int | None = None
-    """An output has at most this many tokens, where given."""
-    no_repeat: int = 0
-    """No run of so many tokens comes twice in an output; 0 lets words repeat as they like."""
-    nbest: int = 1
-    """Outputs for each input."""
-    sample: bool = False
-    """Draw outputs at random instead of searching for the best."""
-    temperature: float = 1.0
-    """Below 1 sampling keeps closer to the likeliest words, above 1 it strays."""
-    top_k: int = 0
-    """Sample among so many likeliest words only; 0 is all."""
-    top_p: float = 1.0
-    """Sample among the likeliest words that together have this probability."""
-    seed: int = 1
-    """Of sampling."""
+    beam: int = _option(4, "Number of hypotheses kept at each step; 1 is greedy search.", at_least=1)
+    length_penalty: float = _option(
+        0.6, "Exponent alpha of the length penalty; higher values favour longer outputs.", at_least=-10, at_most=10
+    )
+    max_extra: int = _option(50, "Maximum number of output tokens beyond the number of input tokens.", at_least=0)
+    max_length: int | None = _option(None, "Maximum number of output tokens; max_extra applies as well.", at_least=1)
+    no_repeat: int = _option(0, "Block repeated n-grams of this size; 0 disables.", at_least=0)
+    nbest: int = _option(1, "Number of outputs for each input.", at_least=1)
+    sample: bool = _option(False, "Sample outputs at random instead of searching for the best.")
+    temperature: float = _option(
+        1.0, "Temperature for sampling; lower values favour likely tokens.", at_least=0.001, at_most=1000
+    )
+    top_k: int = _option(0, "Sample from this many most likely tokens only; 0 disables.", at_least=0)
+    top_p: float = _option(
+        1.0, "Sample from the smallest set of most likely tokens with this total probability only.", above=0, at_most=1
+    )
+    seed: int = _option(1, "Random seed for sampling.", at_least=0, at_most=2**31 - 1)
 
     def __post_init__(self) -> None:
-        require(self.beam >= 1, "beam must be at least 1")
-        require(self.max_extra >= 0, "max_extra must be at least 0")
-        require(self.max_length is None or self.max_length >= 1, "max_length must be at least 1")
-        require(self.no_repeat >= 0, "no_repeat must be at least 0")
-        require(self.nbest >= 1, "nbest must be at least 1")
-        require(self.sample or self.nbest <= self.beam, f"nbest {self.nbest} needs a beam of as many, not {self.beam}")
-        require(abs(self.length_penalty) <= 10, "length_penalty must be between -10 and 10")
-        require(self.temperature >= 1e-3, "temperature must be at least 0.001")
-        require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
-        require(self.top_k >= 0, "top_k must be at least 0")
-        require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1")
+        for option in fields(self):
+            value, bounds = getattr(self, option.name), option.metadata["bounds"]
+            unset = value is None and option.default is None
+            within = unset or all(_COMPARISONS[name](value, bound) for name, bound in bounds.items())
+            require(within, f"{option.name} must be {describe_bounds(bounds)}")
+        require(
+            self.sample or self.nbest <= self.beam,
+            f"nbest must be at most beam unless sample is set, but nbest is {self.nbest} and beam is {self.beam}",
+        )
 
 
-def search(
-    decoder: Decoder,
-    source: Any,
-    limits: Sequence[int],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    device: torch.device | str = "cpu",
-) -> list[list[Hypothesis]]:
-    """The outputs of every sentence, best first; sentence b's have at most limits[b] tokens."""
-    common: dict[str, Any] = {
-        "alpha": config.length_penalty, "no_repeat": config.no_repeat, "prefixes": prefixes, "device": device
-    }  # fmt: skip
-    if config.sample:
-        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
-        return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)
-    if config.beam == 1:
-        return roll_out(decoder, source, limits, likeliest, **common)
-    return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)
+class SearchOptions(TypedDict, total=False):
+    """The fields of SearchConfig as keyword arguments, for type checkers and editors."""
+
+    beam: int
+    length_penalty: float
+    max_extra: int
+    max_length: int | None
+    no_repeat: int
+    nbest: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int

@@ -53,8 +53,10 @@ class Asking:
     def _submit(
         self, receive: Receive, model: ServedModel, config: SearchConfig, passages: Passages, align: bool
     ) -> "Accepted":
-        if any(len(job.prefix) > model.translator.max_length for job in passages.jobs):
-            raise Refusal(400, f"the prefix has more than the {model.translator.max_length} tokens the model takes")
+        if any(len(job.prefix) > model.translator.max_source_length for job in passages.jobs):
+            raise Refusal(
+                400, f"the prefix has more than the {model.translator.max_source_length} tokens the model takes"
+            )
         accepted = Accepted(self, receive, passages)
         if passages.jobs:
             order = Order(model.translator, config, passages.jobs, align, accepted.deliver)
@@ -63,7 +65,7 @@ class Asking:
         return accepted
 
     def _config(self, model: ServedModel, options: dict[str, Any]) -> SearchConfig:
-        for name in ("nbest", "beam", "max_extra"):
+        for name in ("nbest", "beam", "max_extra", "max_length"):
             most = getattr(self.limits, name)
             if options.get(name, 0) > most:
                 raise Refusal(400, f"{name} must be at most {most}")

@@ -1,4 +1,4 @@
-"""What one client may ask of a server."""
+"""Limits on a request to the server."""
 
 from dataclasses import dataclass
 
@@ -7,26 +7,28 @@ from transduce.config import require
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Beyond these a request is refused; no client can make the server hold more than they allow."""
+    """A request that exceeds one of these is refused."""
 
     body_bytes: int = 1_000_000
-    """Size of a request's body."""
+    """Maximum size of a request body."""
     characters: int = 20_000
-    """Of all texts of a request together."""
+    """Maximum number of characters of all texts of a request."""
     sentences: int = 1_000
-    """Lines of all texts of a request together."""
+    """Maximum number of lines of all texts of a request."""
     beam: int = 16
-    """Hypotheses kept at each step."""
+    """Maximum value of the search option beam."""
     nbest: int = 16
-    """Outputs for each text."""
+    """Maximum value of the search option nbest."""
     max_extra: int = 200
-    """Tokens an output may have beyond its input's."""
+    """Maximum value of the search option max_extra."""
+    max_length: int = 1_000
+    """Maximum value of the search option max_length."""
     queue: int = 64
-    """Requests that wait for room on the device; one more is refused with 429."""
+    """Maximum number of queued requests; further requests are refused with 429."""
     seconds: float = 60.0
-    """From the moment a request is accepted until its last translation."""
+    """Timeout of a request, from its acceptance to its last translation."""
     receive_seconds: float = 10.0
-    """For a request's header, and again for its body, to arrive."""
+    """Timeout for receiving the headers of a request, and again for its body."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -1,12 +1,14 @@
-"""Our own interface: n-best with scores and alignments, all at once or sentence by sentence."""
+"""The /v1 interface: n-best translations with scores and alignments, in one response or as a stream."""
 
+import dataclasses
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.asking import Accepted, Asking, ClientGoneError
 from transduce.serve.catalogue import Catalogue
 from transduce.serve.forms import JSON, REFUSALS, Problem, body_of, kind_of, offered_key, read_json
@@ -17,63 +19,70 @@ from transduce.translator import Translation
 _EXAMPLE: dict[str, Any] = {"text": ["A man sleeps.", "Two dogs run."], "nbest": 2, "align": True}
 
 
-class TextRequest(BaseModel):
-    """Texts, and how to search; what is not given is as the model has it."""
+_SCHEMA_BOUNDS = {"at_least": "minimum", "above": "exclusiveMinimum", "at_most": "maximum"}
+
+
+class _TextRequest(BaseModel):
+    """Texts to translate and search options; an option that is not given has the model's value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
-    text: str | list[str] = Field(description="A text, or several; lines are translated one by one.")
-    model: str | None = Field(None, description="Name of a model; the first where there are several.")
-    prefix: str = Field("", description="What the translation of every text must begin with.")
-    align: bool = Field(False, description="Say for each token which source token cross-attention weighs most.")
-    stream: bool = Field(False, description="Send each sentence as soon as it is done, as server-sent events.")
-    beam: int | None = Field(None, ge=1, description="Hypotheses kept at each step; 1 is greedy.")
-    nbest: int | None = Field(None, ge=1, description="Translations for each text.")
-    length_penalty: float | None = Field(None, ge=-10, le=10, description="More favours longer outputs.")
-    max_extra: int | None = Field(None, ge=0, description="Tokens an output may have beyond its input's.")
-    no_repeat: int | None = Field(None, ge=0, lt=2**31, description="No run of so many tokens comes twice; 0 is off.")
-    sample: bool | None = Field(None, description="Draw outputs at random.")
-    temperature: float | None = Field(None, ge=0.001, le=1000, description="Of sampling: below 1 tamer, above wilder.")
-    top_k: int | None = Field(None, ge=0, lt=2**31, description="Sample among so many likeliest tokens; 0 is all.")
-    top_p: float | None = Field(None, ge=0.001, le=1, description="Sample among those that make up this probability.")
-    seed: int | None = Field(None, ge=0, lt=2**31, description="Of sampling; the same seed draws the same.")
+    text: str | list[str] = Field(description="One text or several; each line is translated separately.")
+    model: str | None = Field(None, description="Name of a model; by default the server's first model.")
+    prefix: str = Field("", description="Text that the translation of every text starts with.")
+    align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
+    stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
 
-    def options(self, default_beam: int) -> dict[str, Any]:
-        """The given ones, in SearchConfig's words; the beam grows with n-best."""
-        given = self.model_dump(exclude_none=True, exclude={"text", "model", "prefix", "align", "stream"})
-        if self.nbest and not self.beam:
-            given["beam"] = max(self.nbest, default_beam)
+    def options(self, default_beam: int) -> SearchOptions:
+        """The search options that are given; the beam grows with nbest unless it is given."""
+        given = cast(SearchOptions, self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
+        if "nbest" in given:
+            given.setdefault("beam", max(given["nbest"], default_beam))
         return given
+
+
+def _search_fields() -> dict[str, Any]:
+    """Each search option as an optional field; its bounds are part of the schema, and SearchConfig checks them."""
+    hints = get_type_hints(SearchConfig)
+    fields: dict[str, Any] = {}
+    for option in dataclasses.fields(SearchConfig):
+        bounds = {_SCHEMA_BOUNDS[name]: bound for name, bound in option.metadata["bounds"].items()}
+        field = Field(None, description=option.metadata["help"], json_schema_extra=bounds)
+        fields[option.name] = (hints[option.name] | None, field)
+    return fields
+
+
+TextRequest = create_model("TextRequest", __base__=_TextRequest, __doc__=_TextRequest.__doc__, **_search_fields())
 
 
 class Output(BaseModel):
     """One translation."""
 
     text: str
-    score: float = Field(description="What outputs are ranked by: log-probability over the length penalty.")
+    score: float = Field(description="Ranking score: log-probability divided by the length penalty.")
     log_prob: float
     tokens: list[str]
-    alignment: list[int] | None = Field(None, description="For each token a place in source_tokens.")
+    alignment: list[int] | None = Field(None, description="For each token, an index into source_tokens.")
 
 
 class TranslatedText(BaseModel):
-    """A text's translations, best first."""
+    """The translations of a text, best first."""
 
     source_tokens: list[str]
     outputs: list[Output]
 
 
 class TextAnswer(BaseModel):
-    """The texts in the order of the request."""
+    """The translations of all texts, in the order of the request."""
 
     model: str
     translations: list[TranslatedText]
 
 
 class SentenceEvent(TranslatedText):
-    """A sentence that is done; they come in the order in which they are done."""
+    """The translations of one sentence; sentences are sent in the order in which they finish."""
 
-    text: int = Field(description="Number of its text in the request.")
-    line: int = Field(description="Number of its line in the text.")
+    text: int = Field(description="Index of its text in the request.")
+    line: int = Field(description="Index of its line in the text.")
 
 
 def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
@@ -95,8 +104,8 @@ def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
     async def translate(request: Request) -> Any:
         """Translate one text or several.
 
-        With `stream` the answer is a stream of events: `sentence` with a sentence's translations (as below, with the
-        numbers of its text and line), at last `done`, or `error` with `{"error": ...}`.
+        With `stream` the response is a stream of events: `sentence` with the translations of a sentence and the
+        indices of its text and line, then `done`, or `error` with `{"error": ...}`.
         """
         keys.check(offered_key(request))
         if kind_of(request) != JSON:

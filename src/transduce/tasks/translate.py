@@ -38,7 +38,7 @@ class Translate(Task):
             return None
         data, processes = validation.data, validation.processes
         translator = Translator(
-            model, validation.tokenizer, config=options, max_length=data.max_length, by_sentence=data.by_sentence
+            model, validation.tokenizer, config=options, max_source_length=data.max_length, by_sentence=data.by_sentence
         )
         sources, references = zip(*validation.texts[: validation.scored], strict=True)
         mine = sources[processes.share]

@@ -1,4 +1,4 @@
-"""Whether a word of the command line is a file, a text, or a slip."""
+"""Whether an argument of the command line is a file, text, or a typo."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from transduce.errors import DataError
 
 
 @pytest.fixture(autouse=True)
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.en").write_text("one\ntwo\n")
     (tmp_path / "a long name").write_text("three\n")
@@ -19,7 +19,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("word", ["in.en", "./in.en", "a long name", "word", "-", "folder", "/dev/null"])
-def test_what_exists_is_a_file(word: str) -> None:
+def test_an_existing_path_is_a_file(word: str) -> None:
     assert as_input(word) == Path(word)
 
 
@@ -38,12 +38,12 @@ def test_what_exists_is_a_file(word: str) -> None:
         "see a/b " * 600,
     ],
 )
-def test_what_has_spaces_or_looks_like_no_path_is_text(word: str) -> None:
+def test_an_argument_with_spaces_or_unlike_a_path_is_text(word: str) -> None:
     assert as_input(word) == word
 
 
 @pytest.mark.parametrize("word", ["nothing.txt", "folder/nothing", "/nothing", "in.en.gz", "a/b", "x/" * 3000])
-def test_what_looks_like_a_path_and_is_not_there_is_refused(word: str) -> None:
+def test_the_path_of_a_missing_file_is_refused(word: str) -> None:
     with pytest.raises(DataError, match=r"no such file; if it is text to translate, pipe it in: echo "):
         as_input(word)
 

@@ -21,7 +21,7 @@ from transduce.translator import Translation, Translator
 
 @pytest.fixture(scope="module")
 def translator(untrained_model: Any, toy_tokenizer: Any) -> Translator:
-    return Translator(untrained_model, toy_tokenizer, max_length=12)
+    return Translator(untrained_model, toy_tokenizer, max_source_length=12)
 
 
 def filled(passages: Passages, ranks: int = 2) -> Passages:

@@ -1,0 +1,20 @@
+"""Messages of commands on stderr."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transduce.translator import Translator
+
+
+def log(line: str) -> None:
+    """Print a line to stderr."""
+    print(f"transduce: {line}", file=sys.stderr)
+
+
+def describe_engine(translator: "Translator") -> str:
+    """The engine that runs the translator's search and, if it is not the chosen one, the reason."""
+    runs = translator.engine_for(translator.config)
+    if runs is translator.engine:
+        return runs.description
+    return f"{runs.description}, because {translator.engine.name} does not support these search options"
