@@ -21,18 +21,18 @@ def inspect(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
 ) -> None:
     """Look inside a translation: attention, search, probabilities, as one page that opens anywhere, offline."""
-    from transduce.inspect.look import LookRequest, look
+    from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain")
-    request = LookRequest(
+    request = InspectionRequest(
         text=text,
         beam=beam,
         length_penalty=length_penalty,
         prefix=translator.tokenizer.encode(prefix) if prefix else [],
         off=off or [],
     )
-    found = look(translator, request)
-    out.write_text(self_contained(found, translator), encoding="utf-8")
-    print(f"{text}\n→ {translator.tokenizer.decode(found.best.tokens)}\nwrote {out}: open it in a browser")
+    inspection = inspect_translation(translator, request)
+    out.write_text(self_contained(inspection, translator), encoding="utf-8")
+    print(f"{text}\n→ {translator.tokenizer.decode(inspection.best.tokens)}\nwrote {out}: open it in a browser")
