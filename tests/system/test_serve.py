@@ -159,7 +159,7 @@ def test_languages_without_a_model_are_rejected(guarded: httpx.Client) -> None:
     assert "available: en to de" in error_message(guarded.post("/translate", json=body), 400)
 
 
-# Our own interface
+# The v1 interface
 
 
 def test_outputs_have_scores_tokens_and_alignments(client: httpx.Client, translator: Translator) -> None:
@@ -462,7 +462,7 @@ def test_neither_texts_nor_keys_are_logged(guarded: httpx.Client, caplog: pytest
     assert not [line for line in lines if "secret" in line or "friend" in line]
 
 
-# State
+# Monitoring
 
 
 def test_health_readiness_and_counters(client: httpx.Client) -> None:
@@ -495,7 +495,7 @@ def test_the_openapi_description_has_examples_and_every_route(client: httpx.Clie
     assert client.post("/v1/translate", json=example).status_code == 200
 
 
-# The command
+# The command line
 
 
 def test_a_command_line_error_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:

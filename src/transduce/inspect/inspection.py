@@ -187,9 +187,7 @@ def _source(translator: Translator, text: str) -> list[int]:
 def _check_prefix(prefix: list[int], model: EncoderDecoder) -> None:
     longest = min(model.longest or sys.maxsize, 2 * MAX_TOKENS)
     if len(prefix) > longest:
-        raise ConfigError(
-            f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it"
-        )
+        raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")
     for position, token in enumerate(prefix):
         if not 0 <= token < model.vocab_size:
             raise ConfigError(f"prefix: {token} is not a token id; the vocabulary has 0 to {model.vocab_size - 1}")

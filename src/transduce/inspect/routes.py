@@ -66,18 +66,13 @@ def inspect_routes(translator: Translator) -> "APIRouter":
         try:
             async with lock:
                 waiting.discard(request)
-                return await answer(body, request)
-        finally:
-            waiting.discard(request)
-
-    async def answer(body: InspectionRequest, request: Request) -> Response:
-        if await request.is_disconnected():
-            return Response(status_code=499)
-        try:
-            inspection = await run_in_threadpool(inspect_translation, translator, body)
+                if await request.is_disconnected():
+                    return Response(status_code=499)
+                data = await run_in_threadpool(lambda: serialize(inspect_translation(translator, body), translator))
         except TransduceError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
-        data = await run_in_threadpool(serialize, inspection, translator)
+        finally:
+            waiting.discard(request)
         return Response(data, media_type="application/octet-stream")
 
     return router

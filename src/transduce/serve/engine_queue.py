@@ -127,7 +127,7 @@ class EngineQueue:
 
     def fail(self) -> list[ScheduledRequest]:
         """Abandon the session; returns the requests that were running in it, which are removed."""
-        requests = list({id(request): request for request, _ in self._running.values()}.values())
+        requests = list(dict.fromkeys(request for request, _ in self._running.values()))
         for request in requests:
             self._remove_waiting(request)
         with suppress(Exception):  # the session has failed already

@@ -17,11 +17,6 @@ def queue_full_error() -> HttpError:
     return HttpError(429, "too many requests are waiting; try again in a moment", retry_after=1)
 
 
-def shutting_down_error() -> HttpError:
-    """503: the server accepts no new requests."""
-    return HttpError(503, "the server is shutting down", retry_after=5)
-
-
 def error_location(error: BaseException) -> str:
     """The type of an error and the line that raised it. The message is left out: it may contain a client's text."""
     frames = traceback.extract_tb(error.__traceback__)

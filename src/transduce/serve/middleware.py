@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.errors import HttpError, error_location, queue_full_error, shutting_down_error
+from transduce.serve.errors import HttpError, error_location, queue_full_error
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduler import Scheduler
@@ -91,7 +91,7 @@ class AdmissionMiddleware:
         self._check_host(scope)
         if scope["method"] == "POST":
             if self.state.draining:
-                raise shutting_down_error()
+                raise HttpError(503, "the server is shutting down", retry_after=5)
             if self._scheduler.full:  # rejected before its body is parsed, which keeps the cost low
                 raise queue_full_error()
         self.state.in_flight += 1
@@ -110,7 +110,8 @@ class AdmissionMiddleware:
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         limit = self.limits.body_bytes
         too_large = HttpError(413, f"the body is larger than the {limit:,} bytes allowed")
-        if _content_length(scope) > limit + _MAX_DRAINED_BYTES:
+        length = _header(scope, b"content-length")
+        if length.isdigit() and int(length) > limit + _MAX_DRAINED_BYTES:
             raise too_large
         body, size, more = bytearray(), 0, True
         try:
@@ -128,11 +129,6 @@ class AdmissionMiddleware:
         if size > limit:
             raise too_large
         return bytes(body)
-
-
-def _content_length(scope: Scope) -> int:
-    length = _header(scope, b"content-length")
-    return int(length) if length.isdigit() else 0
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

@@ -24,11 +24,6 @@ class Sentence:
     outputs: dict[int, list[Translation]] = field(default_factory=dict)
     """Outputs of each finished job."""
 
-    @property
-    def done(self) -> bool:
-        """Whether all jobs are finished."""
-        return len(self.outputs) == len(self.jobs)
-
 
 class SplitTexts:
     """The texts of one request, split into jobs."""
@@ -56,7 +51,7 @@ class SplitTexts:
         """Store the outputs of a job; returns its sentence if that is complete now."""
         sentence = self._sentence_of_job[job]
         sentence.outputs[job] = outputs
-        return sentence if sentence.done else None
+        return sentence if len(sentence.outputs) == len(sentence.jobs) else None
 
     def outputs(self, lines: Sequence[Sentence]) -> list[Translation]:
         """The n-best list of lines that are done; outputs of the same rank are joined."""
