@@ -1,4 +1,4 @@
-"""Servers for tests: one in a thread of this process, or the program itself."""
+"""Servers for tests, in a thread of this process or in a process of their own."""
 
 import os
 import re
@@ -13,71 +13,71 @@ from typing import Any
 
 import httpx
 
+from transduce.serve.api_keys import ApiKeys
 from transduce.serve.app import make_app
-from transduce.serve.catalogue import Catalogue
-from transduce.serve.gate import Gate
-from transduce.serve.keys import Keys
 from transduce.serve.limits import Limits
-from transduce.serve.server import hosts_of, listen, serve_on
+from transduce.serve.middleware import AdmissionMiddleware
+from transduce.serve.served_models import ServedModels
+from transduce.serve.server import allowed_hosts, listen, serve_on
 from transduce.translator import Translator
 
-PATIENCE = 120
-"""Seconds after which a server counts as hanging."""
+TIMEOUT = 120
+"""Seconds after which a test gives up waiting for a server."""
 
 
 @contextmanager
-def in_thread(
+def serve_in_thread(
     translators: Sequence[tuple[str, Translator]], keys: Sequence[str] = (), **limits: Any
-) -> Iterator[tuple[str, Gate]]:
-    """The address of a server, and its gate."""
+) -> Iterator[tuple[str, AdmissionMiddleware]]:
+    """Run a server; yields its address and its application."""
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        hosts = hosts_of(listening, "127.0.0.1")
-        gate = make_app(Catalogue(translators), Limits(**limits), Keys(list(keys)), hosts)
-        thread = threading.Thread(target=serve_on, args=(listening, gate, lambda: None))
+        hosts = allowed_hosts(listening, "127.0.0.1")
+        app = make_app(ServedModels(translators), Limits(**limits), ApiKeys(list(keys)), hosts)
+        thread = threading.Thread(target=serve_on, args=(listening, app, lambda: None))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{port}", gate
+            yield f"http://127.0.0.1:{port}", app
         finally:
-            gate.traffic.draining = True
-            thread.join(PATIENCE)
+            app.state.draining = True
+            thread.join(TIMEOUT)
             assert not thread.is_alive()
 
 
 class ServerProcess:
-    """`transduce serve` on a port of its own; what it says on stderr is kept."""
+    """`transduce serve` on a free port; its stderr is written to `log`."""
 
-    def __init__(self, *words: str | Path, log: Path, environment: dict[str, str], **options: Any) -> None:
+    def __init__(self, *arguments: str | Path, log: Path, environment: dict[str, str], **options: Any) -> None:
         self._log = log
-        command = [sys.executable, "-m", "transduce", "serve", "--port", "0", *map(str, words)]
+        command = [sys.executable, "-m", "transduce", "serve", "--port", "0", *map(str, arguments)]
         with log.open("w") as stderr:
             self.process = subprocess.Popen(command, stderr=stderr, env=environment, **options)
-        self.address = self._wait()
+        self.address = self._wait_for_address()
 
-    def _wait(self) -> str:
-        give_up = time.monotonic() + PATIENCE
-        while time.monotonic() < give_up:
-            if found := re.search(r"serving .* on (http://\S+)\n", self.said):
-                return found[1]
-            assert self.process.poll() is None, self.said
+    def _wait_for_address(self) -> str:
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline:
+            if match := re.search(r"serving .* on (http://\S+)\n", self.stderr):
+                return match[1]
+            assert self.process.poll() is None, self.stderr
             time.sleep(0.05)
         self.process.kill()
         raise AssertionError("the server did not start")
 
     @property
-    def said(self) -> str:
-        """On stderr, up to now."""
+    def stderr(self) -> str:
+        """The output on stderr so far."""
         return self._log.read_text(encoding="utf-8")
 
     @property
     def memory(self) -> int:
-        """Bytes resident."""
+        """Resident memory in bytes."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def count(self, name: str, **labels: str) -> float:
-        """A counter's value."""
-        return counted(httpx.get(f"{self.address}/metrics").text, name, **labels)
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a metric."""
+        return metric_value(httpx.get(f"{self.address}/metrics").text, name, **labels)
 
     def __enter__(self) -> "ServerProcess":
         return self
@@ -85,11 +85,11 @@ class ServerProcess:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
 
-def counted(metrics: str, name: str, **labels: str) -> float:
-    """The sum of a counter over all labels but those given."""
-    found = [line for line in metrics.splitlines() if re.match(rf"{name}[ {{]", line)]
-    wanted = [f'{label}="{value}"' for label, value in labels.items()]
-    return sum(float(line.split()[-1]) for line in found if all(label in line for label in wanted))
+def metric_value(metrics: str, name: str, **labels: str) -> float:
+    """The sum of a metric over all series that have these labels."""
+    lines = [line for line in metrics.splitlines() if re.match(rf"{name}[ {{]", line)]
+    pairs = [f'{label}="{value}"' for label, value in labels.items()]
+    return sum(float(line.split()[-1]) for line in lines if all(pair in line for pair in pairs))

@@ -1,5 +1,5 @@
-// Bundles src/ into the files that the Python package holds. The digest in the first line lets a test see, without npm,
-// whether they were built from the sources beside them.
+// Bundles src/ into the static files of the Python package. The digest in the first line of page.js allows a test without
+// npm to check that the files were built from the current sources.
 import { createHash } from "node:crypto";
 import { copyFileSync, readdirSync, readFileSync } from "node:fs";
 import { build } from "esbuild";

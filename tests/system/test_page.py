@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's Chromium, driven by Playwright."""
+"""The inspection page in Chromium, driven by Playwright."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ import pytest
 import torch
 from helpers import small_model
 
-from transduce.inspect.look import Look, LookRequest, look
+from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS, Tokenizer
@@ -31,14 +31,14 @@ if CHROMIUM is None:
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 
 TEXT = "dedu babo gigo babo"
-PATIENCE = 10_000  # milliseconds
+TIMEOUT = 10_000  # milliseconds
 WINDOW = {"width": 1280, "height": 900}
 
 
 @pytest.fixture(scope="module")
 def translator(toy_tokenizer: Tokenizer) -> Translator:
-    """Random weights, with loud places and a likely end: outputs vary in words and length, and hang on each head."""
-    torch.set_num_threads(1)  # of a model this small, more would only wait for each other
+    """Random weights with large positional encodings and a probable end: outputs vary, and depend on every head."""
+    torch.set_num_threads(1)  # a model this small is slower with several threads
     model = small_model(26, toy_tokenizer.vocab_size, positions="learned").eval()
     with torch.no_grad():
         model.embedding.positions.table_TD.mul_(4)
@@ -48,13 +48,13 @@ def translator(toy_tokenizer: Tokenizer) -> Translator:
 
 
 @pytest.fixture(scope="module")
-def found(translator: Translator) -> Look:
-    return look(translator, LookRequest(text=TEXT))
+def inspection(translator: Translator) -> Inspection:
+    return inspect_translation(translator, InspectionRequest(text=TEXT))
 
 
 @pytest.fixture(scope="module")
 def address(translator: Translator) -> Iterator[str]:
-    """A server on a free port of this machine alone."""
+    """A server on a free local port."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -81,40 +81,40 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """A function that opens an address in a window of its own; a complaint of the page's fails the test."""
-    complaints: list[str] = []
+    """A function that opens an address in a new window; an error in the console fails the test."""
+    errors: list[str] = []
     contexts = []
 
     def open_page(address: str, **options: Any) -> Any:
         contexts.append(browser.new_context(**{"viewport": WINDOW, "reduced_motion": "reduce"} | options))
         page = contexts[-1].new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.set_default_timeout(TIMEOUT)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
         page.goto(address)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert not [line for line in complaints if "status of 400" not in line]  # what was asked for wrongly on purpose
+    assert not [line for line in errors if "status of 400" not in line]  # invalid on purpose
 
 
 @pytest.fixture
-def page(open_page: Callable[..., Any], address: str, found: Look, translator: Translator) -> Any:
-    """The page with TEXT."""
+def page(open_page: Callable[..., Any], address: str, inspection: Inspection, translator: Translator) -> Any:
+    """The page with the translation of TEXT."""
     page = open_page(f"{address}#text={TEXT}")
-    settled(page, translator.tokenizer.decode(found.best.tokens))
+    settled(page, translator.tokenizer.decode(inspection.best.tokens))
     return page
 
 
 def settled(page: Any, translation: str) -> None:
-    """Wait until this is the translation, and no other is awaited."""
+    """Wait until the page shows this translation and is not busy."""
     sync_api.expect(page.locator("main[aria-busy=false] #translation:not(.stale)")).to_have_text(translation)
 
 
 def state(page: Any) -> dict[str, str]:
-    """What the address holds, which follows the page a moment later."""
+    """The state in the URL, which is updated after a short delay."""
     page.wait_for_timeout(250)
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}
 
@@ -128,105 +128,109 @@ def slide(slider: Any, value: float) -> None:
 
 
 def cell_shown(page: Any, row: int, column: int, rows: int, columns: int) -> float:
-    """The weight that the map tells when a cell is pointed at."""
+    """The weight in the tooltip of a cell of the heat map."""
     frame = page.locator(".heat .frame")
     frame.scroll_into_view_if_needed()
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it has scrolled
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )  # the page has scrolled
     box = frame.bounding_box()
     page.mouse.move(box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows)
-    return float(page.locator(".tip .weight").inner_text().removesuffix("%").strip()) / 100
+    return float(page.locator(".tooltip .weight").inner_text().removesuffix("%").strip()) / 100
 
 
-# Typing
+# Text input
 
 
-def test_the_translation_appears_as_one_types(page: Any, translator: Translator) -> None:
+def test_the_text_is_translated_while_typing(page: Any, translator: Translator) -> None:
     page.locator("#text").press_sequentially(" dego")
     settled(page, translator.translate(TEXT + " dego"))
-    assert page.locator(".ribbon.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
+    assert page.locator(".tokens.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
     page.locator("#text").fill("")
     sync_api.expect(page.locator(".welcome")).to_be_visible()
 
 
-def test_a_late_answer_to_an_older_text_is_dropped(open_page: Any, address: str, translator: Translator) -> None:
+def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: str, translator: Translator) -> None:
     page = open_page(address)
-    held = []
-    page.route("**/inspect/look", lambda route: held.append(route))
+    pending = []
+    page.route("**/inspect/look", lambda route: pending.append(route))
     page.locator("#text").fill("babo")
-    while not held:
+    while not pending:
         page.wait_for_timeout(20)
     page.unroute("**/inspect/look")
     page.locator("#text").fill("dedu gigo")
     settled(page, translator.translate("dedu gigo"))
-    with contextlib.suppress(sync_api.Error):  # the page may have hung up already, which is as good
-        held[0].continue_()
+    with contextlib.suppress(sync_api.Error):  # the page may have aborted the request already
+        pending[0].continue_()
     page.wait_for_timeout(300)
     settled(page, translator.translate("dedu gigo"))
 
 
-def test_what_the_model_refuses_is_said(open_page: Any, address: str) -> None:
+def test_an_error_is_shown(open_page: Any, address: str) -> None:
     page = open_page(address + "#text=ba&off=cross.9.9")
-    sync_api.expect(page.locator(".trouble")).to_contain_text("layers 1 to 2")
+    sync_api.expect(page.locator(".error")).to_contain_text("layers 1 to 2")
 
 
-# Looking
+# Highlights and attention
 
 
-POINTED = (".ribbon.source button >> nth=-1", ".lens .column >> nth=-1 >> .guess >> nth=0", ".node >> nth=-1")
-"""What shows a tip, in places that a shorter text does not have."""
+HOVERED = (".tokens.source button >> nth=-1", ".lens .column >> nth=-1 >> .prediction >> nth=0", ".node >> nth=-1")
+"""Elements with a tooltip, at positions that a shorter text does not have."""
 
 
-@pytest.mark.parametrize("pointed", POINTED, ids=["token", "guess", "node"])
+@pytest.mark.parametrize("selector", HOVERED, ids=["token", "prediction", "node"])
 @pytest.mark.parametrize("text", ["", "ba"], ids=["emptied", "shorter"])
-def test_a_tip_goes_with_what_it_tells_of(page: Any, translator: Translator, pointed: str, text: str) -> None:
-    page.locator(pointed).scroll_into_view_if_needed()
-    page.wait_for_timeout(200)  # tips hide while the page scrolls
-    page.locator(pointed).hover()
-    sync_api.expect(page.locator(".tip")).to_have_count(1)
-    # As a key would, which neither scrolls the page nor moves the pointer.
+def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator, selector: str, text: str) -> None:
+    page.locator(selector).scroll_into_view_if_needed()
+    page.wait_for_timeout(200)  # tooltips are hidden while the page scrolls
+    page.locator(selector).hover()
+    sync_api.expect(page.locator(".tooltip")).to_have_count(1)
+    # Like a keystroke, this neither scrolls the page nor moves the pointer.
     type_it = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', { bubbles: true })); }"
     page.locator("#text").evaluate(type_it, text)
     settled(page, translator.translate(text))
     if not text:
-        sync_api.expect(page.locator(".tip")).to_have_count(0)
+        sync_api.expect(page.locator(".tooltip")).to_have_count(0)
 
 
-def test_pointing_at_a_token_tells_of_it_and_marks_it_everywhere(
-    page: Any, found: Look, translator: Translator
+def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
+    page: Any, inspection: Inspection, translator: Translator
 ) -> None:
-    page.locator(".ribbon.target button").nth(1).hover()
-    token = found.target[1]
-    tip = page.locator(".tip")
-    assert str(token) in tip.inner_text()
-    assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tip.inner_text()
-    assert tip.locator(".strip").count() == 1
-    assert page.locator(".lines .back.marked").count() == 1
-    assert page.locator(".heat .marker-box").count() == 1
-    assert page.locator("[data-figure=positional-encoding] .marker-box").count() == 1
-    assert page.locator(".ribbon .marked").count() == 1
+    page.locator(".tokens.target button").nth(1).hover()
+    token = inspection.target[1]
+    tooltip = page.locator(".tooltip")
+    assert str(token) in tooltip.inner_text()
+    assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
+    assert tooltip.locator(".strip").count() == 1
+    assert page.locator(".lines .back.highlighted").count() == 1
+    assert page.locator(".heat .highlight-box").count() == 1
+    assert page.locator("[data-figure=positional-encoding] .highlight-box").count() == 1
+    assert page.locator(".tokens .highlighted").count() == 1
     assert page.locator(".grid.row .thumbnail").count() == 8
-    assert page.locator(".node.marked").count() == 1
-    assert page.locator(".lens .column.marked").count() == 1
+    assert page.locator(".node.highlighted").count() == 1
+    assert page.locator(".lens .column.highlighted").count() == 1
     page.mouse.move(2, 2)
-    assert tip.count() == 0
-    assert page.locator(".ribbon .marked").count() == 0
+    assert tooltip.count() == 0
+    assert page.locator(".tokens .highlighted").count() == 0
 
 
-def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, found: Look) -> None:
+def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, inspection: Inspection) -> None:
     for stack, layer, head in [("encoder", 2, 3), ("decoder", 1, 4), ("cross", 2, 1)]:
         choose(page, "stack", stack)
         choose(page, "layer", layer)
         choose(page, "view", head)
-        weights_TS = found.attention[stack][layer - 1, head - 1]
+        weights_TS = inspection.attention[stack][layer - 1, head - 1]
         T, S = weights_TS.shape
         for row, column in [(T - 1, 0), (T - 2, 1), (1, 0)]:
             shown = cell_shown(page, row, column, T, S)
-            assert shown == pytest.approx(weights_TS[row, column].item(), abs=0.0075)  # a byte, and whole per cents
+            assert shown == pytest.approx(
+                weights_TS[row, column].item(), abs=0.0075
+            )  # rounded to a byte and to per cent
 
 
-def test_joined_heads_are_their_mean_highest_and_rollout(page: Any, found: Look) -> None:
-    attention = {stack: weights.numpy() for stack, weights in found.attention.items()}
-    S, T = len(found.source), len(found.target)
+def test_combined_heads_are_their_mean_maximum_and_rollout(page: Any, inspection: Inspection) -> None:
+    attention = {stack: weights.numpy() for stack, weights in inspection.attention.items()}
+    S, T = len(inspection.source), len(inspection.target)
     source = np.eye(S)
     for mean_SS in attention["encoder"].mean(1):
         source = (source + mean_SS @ source) / 2
@@ -252,7 +256,7 @@ def test_joined_heads_are_their_mean_highest_and_rollout(page: Any, found: Look)
             )
 
 
-def test_a_thumbnail_shows_its_head_large(page: Any) -> None:
+def test_a_thumbnail_enlarges_its_head(page: Any) -> None:
     before = page.locator(".heat image").first.get_attribute("href")
     page.get_by_role("button", name="Show layer 1, head 3").click()
     assert (state(page)["layer"], state(page)["view"]) == ("1", "3")
@@ -260,14 +264,14 @@ def test_a_thumbnail_shows_its_head_large(page: Any) -> None:
     assert page.locator("canvas").count() == 8
 
 
-def test_special_tokens_can_be_left_out(page: Any, found: Look) -> None:
-    assert page.locator(".lines .word").count() == len(found.source) + len(found.target)
+def test_special_tokens_can_be_hidden(page: Any, inspection: Inspection) -> None:
+    assert page.locator(".lines .token").count() == len(inspection.source) + len(inspection.target)
     page.get_by_label("special tokens").uncheck()
-    assert page.locator(".lines .word").count() == len(found.source) + len(found.target) - 2
+    assert page.locator(".lines .token").count() == len(inspection.source) + len(inspection.target) - 2
     assert "⟨" not in page.locator(".lines").inner_html()
 
 
-def test_keys_turn_layers_heads_and_steps(page: Any) -> None:
+def test_keyboard_shortcuts_change_layer_head_and_step(page: Any) -> None:
     page.locator("h1").click()
     page.locator("#text").blur()
     for key in "e[.,.k":
@@ -281,12 +285,12 @@ def test_keys_turn_layers_heads_and_steps(page: Any) -> None:
 # Search
 
 
-def test_the_penalty_ranks_anew_at_once(page: Any, found: Look, translator: Translator) -> None:
-    def said(number: int) -> list[int]:
-        node = found.tree[number]
-        return [*said(node.parent), node.token] if number else []
+def test_the_length_penalty_changes_the_ranking(page: Any, inspection: Inspection, translator: Translator) -> None:
+    def path(index: int) -> list[int]:
+        node = inspection.tree[index]
+        return [*path(node.parent), node.token] if index else []
 
-    finished = [(node.log_prob, said(n)) for n, node in enumerate(found.tree) if node.fate == "finished"]
+    finished = [(node.log_prob, path(n)) for n, node in enumerate(inspection.tree) if node.outcome == "finished"]
     orders = []
     for alpha in (-1.0, 0.6, 3.0):
         slide(page.get_by_label("Length penalty"), alpha)
@@ -294,115 +298,119 @@ def test_the_penalty_ranks_anew_at_once(page: Any, found: Look, translator: Tran
         shown = sorted(page.locator(".ranks li").all(), key=lambda row: int(row.get_attribute("data-rank")))
         for row, (log_prob, tokens) in zip(shown, ranked, strict=False):
             score = log_prob / ((5 + len(tokens)) / 6) ** alpha
-            assert row.locator(".said").inner_text() == (translator.tokenizer.decode(tokens).strip() or "(nothing)")
+            assert row.locator(".text").inner_text() == (translator.tokenizer.decode(tokens).strip() or "(empty)")
             assert row.locator(".score").inner_text().endswith(f"{score:.3f}".replace("-", "−"))
         orders.append([tokens for _, tokens in ranked])
-    assert orders[0] != orders[2]  # or nothing was ranked anew
+    assert orders[0] != orders[2]  # otherwise the ranking has not changed
     page.get_by_role("button", name="search again").click()
     settled(page, translator.translate(TEXT, length_penalty=3.0))
     assert state(page)["searched"] == "3"
 
 
-def test_a_node_forces_a_beginning_and_lets_go_again(page: Any, found: Look, translator: Translator) -> None:
-    other = next(n for n, node in enumerate(found.tree) if node.fate == "pruned" and node.parent == 0)
-    forced = look(translator, LookRequest(text=TEXT, prefix=[found.tree[other].token]))
+def test_a_node_forces_a_prefix_that_can_be_removed(page: Any, inspection: Inspection, translator: Translator) -> None:
+    other = next(n for n, node in enumerate(inspection.tree) if node.outcome == "pruned" and node.parent == 0)
+    forced = inspect_translation(translator, InspectionRequest(text=TEXT, prefix=[inspection.tree[other].token]))
     page.locator(f"[data-node='{other}']").click()
     settled(page, translator.tokenizer.decode(forced.best.tokens))
-    assert state(page)["prefix"] == str(found.tree[other].token)
-    assert page.locator(".ribbon .forced").count() == 1
-    page.get_by_role("button", name="let go").click()
-    settled(page, translator.tokenizer.decode(found.best.tokens))
+    assert state(page)["prefix"] == str(inspection.tree[other].token)
+    assert page.locator(".tokens .forced").count() == 1
+    page.get_by_role("button", name="remove prefix").click()
+    settled(page, translator.tokenizer.decode(inspection.best.tokens))
 
 
-def test_the_tree_grows_and_is_walked_with_arrow_keys(page: Any, found: Look) -> None:
+def test_the_tree_is_shown_step_by_step_and_navigated_with_arrow_keys(page: Any, inspection: Inspection) -> None:
     slide(page.get_by_label("Step").first, 1)
-    assert page.locator(".node").count() == 1 + sum(node.parent == 0 for node in found.tree[1:])
+    assert page.locator(".node").count() == 1 + sum(node.parent == 0 for node in inspection.tree[1:])
     page.locator("[data-node='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.dataset.node") == "2"
-    assert f"{found.tree[2].log_prob:.3f}".replace("-", "−") in page.locator(".tip").inner_text()
+    assert f"{inspection.tree[2].log_prob:.3f}".replace("-", "−") in page.locator(".tooltip").inner_text()
     page.keyboard.press("Enter")
-    assert state(page)["prefix"] == str(found.tree[2].token)
+    assert state(page)["prefix"] == str(inspection.tree[2].token)
 
 
 # Probabilities
 
 
-def test_bars_are_the_models_probabilities_under_the_temperature(page: Any, found: Look) -> None:
-    page.locator(".ribbon.target button").nth(2).click()
+def test_bars_are_the_probabilities_at_the_temperature(page: Any, inspection: Inspection) -> None:
+    page.locator(".tokens.target button").nth(2).click()
     for index, x in ((5, 1.0), (7, 2.0)):
         slide(page.get_by_label("Temperature"), index)
-        expected = (found.layers[-1].log_prob_TC[2] / x - found.log_sum_TX[2, index]).exp()
+        expected = (inspection.layers[-1].log_prob_TC[2] / x - inspection.log_sum_TX[2, index]).exp()
         bars = page.locator(".bars .amount").all_text_contents()
         assert len(bars) == 11
         for bar, probability in zip(bars, expected.tolist(), strict=False):
             assert float(bar.removesuffix("%").strip()) / 100 == pytest.approx(probability, rel=0.06)
 
 
-def test_the_lens_shows_what_each_layer_would_have_said(page: Any, found: Look, translator: Translator) -> None:
-    page.locator(".lens .column").nth(1).locator(".guess").nth(0).hover()
-    best = found.layers[0].token_TC[1].tolist()[:4]
-    told = page.locator(".tip dt").all_text_contents()
-    for token, piece, word in zip(best, translator.tokenizer.pieces(best), told, strict=False):
-        assert word == ("⟨end⟩" if token == EOS else piece.replace("▁", "·"))
+def test_the_logit_lens_shows_the_predictions_of_each_layer(
+    page: Any, inspection: Inspection, translator: Translator
+) -> None:
+    page.locator(".lens .column").nth(1).locator(".prediction").nth(0).hover()
+    best = inspection.layers[0].token_TC[1].tolist()[:4]
+    labels = page.locator(".tooltip dt").all_text_contents()
+    for token, piece, label in zip(best, translator.tokenizer.pieces(best), labels, strict=False):
+        assert label == ("⟨end⟩" if token == EOS else piece.replace("▁", "·"))
     page.locator(".lens .column").nth(1).click()
     assert state(page)["step"] == "1"
 
 
-# Heads off
+# Head ablation
 
 
-def test_a_head_switched_off_changes_score_and_translation(page: Any, found: Look, translator: Translator) -> None:
+def test_a_head_switched_off_changes_score_and_translation(
+    page: Any, inspection: Inspection, translator: Translator
+) -> None:
     names = ["cross.1.1", "cross.1.2", "cross.2.1"]
     for n, name in enumerate(names, 1):
         page.locator(f"[data-head='{name}']").click()
-        silenced = look(translator, LookRequest(text=TEXT, off=names[:n]))
-        settled(page, translator.tokenizer.decode(silenced.best.tokens))
-    assert silenced.unchanged
-    assert silenced.best.tokens != found.best.tokens
-    card = page.locator(".without").inner_text()
-    for score in (found.best.score, silenced.best.score, silenced.unchanged.silenced.score):
+        ablated = inspect_translation(translator, InspectionRequest(text=TEXT, off=names[:n]))
+        settled(page, translator.tokenizer.decode(ablated.best.tokens))
+    assert ablated.ablation
+    assert ablated.best.tokens != inspection.best.tokens
+    card = page.locator(".ablation").inner_text()
+    for score in (inspection.best.score, ablated.best.score, ablated.ablation.rescored.score):
         assert f"{score:.3f}".replace("-", "−") in card
     assert page.locator(".tile.off").count() == 3
-    page.get_by_role("button", name="all on").click()
-    settled(page, translator.tokenizer.decode(found.best.tokens))
-    assert page.locator(".without").count() == 0
+    page.get_by_role("button", name="switch all on").click()
+    settled(page, translator.tokenizer.decode(inspection.best.tokens))
+    assert page.locator(".ablation").count() == 0
 
 
-# The address, files, everyone
+# URL, downloads, accessibility
 
 
-def test_a_view_comes_back_from_its_address(page: Any, open_page: Callable[..., Any]) -> None:
+def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any]) -> None:
     choose(page, "stack", "decoder")
     choose(page, "layer", 1)
     choose(page, "view", 2)
     page.locator("[data-head='decoder.1.2']").click()
-    page.locator(".ribbon.target button").nth(1).click()
+    page.locator(".tokens.target button").nth(1).click()
     slide(page.get_by_label("Length penalty"), 1.4)
     page.get_by_label("special tokens").uncheck()
-    page.get_by_role("button", name="auto paper").click()
-    sync_api.expect(page.locator(".without")).to_be_visible()
+    page.get_by_role("button", name="theme: auto").click()
+    sync_api.expect(page.locator(".ablation")).to_be_visible()
     state(page)
     again = open_page(page.url)
-    sync_api.expect(again.locator(".without")).to_be_visible()
+    sync_api.expect(again.locator(".ablation")).to_be_visible()
     assert again.url == page.url
-    for part in (".words", ".pair.attention", ".ranking", ".bars", ".without"):
+    for part in (".translation-panel", ".pair.attention", ".ranking", ".bars", ".ablation"):
         mine, other = (window.locator(part).text_content() for window in (page, again))
         assert re.sub(r"\d+ ms", "", mine) == re.sub(r"\d+ ms", "", other)
     assert again.evaluate("document.documentElement.style.colorScheme") == "light"
 
 
 @pytest.mark.parametrize(("stack", "view"), [("sideways", "99"), ("constructor", "toString")])
-def test_an_address_is_read_as_far_as_it_makes_sense(
-    open_page: Callable[..., Any], address: str, found: Look, translator: Translator, stack: str, view: str
+def test_invalid_url_parameters_are_ignored(
+    open_page: Callable[..., Any], address: str, inspection: Inspection, translator: Translator, stack: str, view: str
 ) -> None:
     wrong = "prefix=&off=none&layer=77&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
     page = open_page(f"{address}#text={TEXT}&{wrong}&stack={stack}&view={view}")
-    settled(page, translator.tokenizer.decode(found.best.tokens))
+    settled(page, translator.tokenizer.decode(inspection.best.tokens))
     assert page.locator("input[name=layer][value='2']").is_checked()
     assert page.locator("input[name=view][value=max]").is_checked()
-    assert page.locator(".node").count() == len(found.tree)
+    assert page.locator(".node").count() == len(inspection.tree)
 
 
 def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
@@ -420,18 +428,18 @@ def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
     data = saved.value.path().read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(data[16:20]) >= 600
-    assert len(data) > 3000  # or it would be empty
+    assert len(data) > 3000  # otherwise it would be empty
 
 
-def test_one_file_works_offline(
-    open_page: Callable[..., Any], translator: Translator, found: Look, tmp_path: Path
+def test_the_self_contained_page_works_offline(
+    open_page: Callable[..., Any], translator: Translator, inspection: Inspection, tmp_path: Path
 ) -> None:
-    (tmp_path / "look.html").write_text(self_contained(found, translator), encoding="utf-8")
-    page = open_page((tmp_path / "look.html").as_uri(), offline=True)
-    settled(page, translator.tokenizer.decode(found.best.tokens))
+    (tmp_path / "inspection.html").write_text(self_contained(inspection, translator), encoding="utf-8")
+    page = open_page((tmp_path / "inspection.html").as_uri(), offline=True)
+    settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.get_by_role("button", name="Show layer 1, head 2").click()
     slide(page.get_by_label("Length penalty"), 2)
-    assert page.locator(".node").count() == len(found.tree)
+    assert page.locator(".node").count() == len(inspection.tree)
     assert page.locator(".power:not([disabled])").count() == 0
     page.locator("[data-node='3']").click(force=True)
     assert "prefix" not in state(page)
@@ -447,19 +455,19 @@ def test_one_file_works_offline(
     ],
     ids=["light", "dark phone"],
 )
-def test_everyone_can_use_it(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
-    """axe-core finds nothing to mend, and nothing sticks out of the window."""
+def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
+    """axe-core reports no violations, and nothing exceeds the width of the window."""
     if not AXE.exists():
-        pytest.skip("axe-core is not there: npm ci in web/")
+        pytest.skip("axe-core is not installed: run npm ci in web/")
     page = open_page(f"{address}#text={TEXT}&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window)
-    sync_api.expect(page.locator(".without")).to_be_visible()
+    sync_api.expect(page.locator(".ablation")).to_be_visible()
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run()")
+    result = page.evaluate("axe.run()")
     problems = [
         (violation["id"], node["target"], node["failureSummary"])
-        for violation in found["violations"]
+        for violation in result["violations"]
         for node in violation["nodes"]
     ]
     assert not problems
-    assert len(found["passes"]) > 20
+    assert len(result["passes"]) > 20
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

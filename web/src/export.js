@@ -1,11 +1,11 @@
-// A figure as a file: SVG that carries its own style, or PNG at twice the size.
+// Saves a figure as an SVG file with inline styles, or as a PNG file at double resolution.
 
 const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
   "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "image-rendering", "visibility"];
 
 export async function saveFigure(svg, name, kind) {
-  const text = standAlone(svg);
-  const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await asPng(text, svg);
+  const text = withInlineStyles(svg);
+  const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await toPng(text, svg);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = `${name}.${kind}`;
@@ -13,7 +13,7 @@ export async function saveFigure(svg, name, kind) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-function standAlone(svg) {
+function withInlineStyles(svg) {
   const copy = svg.cloneNode(true);
   const [shown, copied] = [svg, copy].map((root) => [root, ...root.querySelectorAll("*")]);
   shown.forEach((element, i) => {
@@ -25,15 +25,15 @@ function standAlone(svg) {
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", width);
   copy.setAttribute("height", height);
-  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  paper.setAttribute("width", "100%");
-  paper.setAttribute("height", "100%");
-  paper.setAttribute("fill", getComputedStyle(svg.closest(".card")).backgroundColor);
-  copy.prepend(paper);
+  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  background.setAttribute("width", "100%");
+  background.setAttribute("height", "100%");
+  background.setAttribute("fill", getComputedStyle(svg.closest(".card")).backgroundColor);
+  copy.prepend(background);
   return new XMLSerializer().serializeToString(copy);
 }
 
-async function asPng(text, svg) {
+async function toPng(text, svg) {
   const { width, height } = svg.viewBox.baseVal;
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
@@ -41,5 +41,5 @@ async function asPng(text, svg) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [2 * width, 2 * height];
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, "image/png"));
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }

@@ -1,32 +1,32 @@
-// What the page shows, as signals; and the address, which holds it, so that a view can be shared.
+// The state of the page as signals, stored in the URL so that a view can be shared.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { JOINED, STACKS } from "./weights.js";
+import { COMBINED, STACKS } from "./weights.js";
 
 export const text = signal("");
-export const beam = signal(null); // null: the translator's own
-export const searched = signal(null); // length penalty that search uses; null: the translator's own
-export const alpha = signal(null); // length penalty that ranks what was found; null: as searched
+export const beam = signal(null); // null: the translator's setting
+export const searchAlpha = signal(null); // length penalty of the search; null: the translator's setting
+export const alpha = signal(null); // length penalty of the ranking; null: that of the search
 export const prefix = signal([]);
 export const off = signal([]);
 export const stack = signal("cross");
 export const layer = signal(null); // counted from 1; null: near the top, where heads align best
-export const view = signal("max"); // a head, counted from 1, or a name of JOINED
-export const markers = signal(true);
+export const view = signal("max"); // a head, counted from 1, or a key of COMBINED
+export const specialTokens = signal(true);
 export const step = signal(0);
 export const temperature = signal(1);
-export const grown = signal(null); // steps of the tree that show; null: all
+export const treeSteps = signal(null); // number of search steps shown; null: all
 export const theme = signal("auto");
 
-export const heard = signal(null); // the newest look, which the words show
-export const look = signal(null); // the one that everything below shows, a frame later
-export const trouble = signal("");
+export const latest = signal(null); // the newest inspection, shown in the translation panel
+export const inspection = signal(null); // shown in all other sections, one frame later
+export const error = signal("");
 export const busy = signal(false);
-/** What the pointer or the focus is on: the place that looks, the place looked at; each {side, place} or null. */
-export const mark = signal({ looks: null, seen: null });
-export const tip = signal(null);
+/** The query and key positions under the pointer or focus; each is {side, position} or null. */
+export const highlight = signal({ query: null, key: null });
+export const tooltip = signal(null);
 
-/** Whether the window is so, now and later. */
+/** A signal that tells whether a media query matches. */
 function media(query) {
   const list = matchMedia(query);
   const matches = signal(list.matches);
@@ -34,66 +34,68 @@ function media(query) {
   return matches;
 }
 export const narrow = media("(max-width: 560px)");
-const system = media("(prefers-color-scheme: dark)");
-export const dark = computed(() => (theme.value === "auto" ? system.value : theme.value === "dark"));
+const systemDark = media("(prefers-color-scheme: dark)");
+export const dark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
 
-export const shownAlpha = computed(() => alpha.value ?? look.value?.alpha ?? 0.6);
-export const shownStep = computed(() => Math.min(step.value, (look.value?.target.length ?? 1) - 1));
+export const shownAlpha = computed(() => alpha.value ?? inspection.value?.alpha ?? 0.6);
+export const shownStep = computed(() => Math.min(step.value, (inspection.value?.target.length ?? 1) - 1));
 export const shownLayer = computed(() => {
-  const layers = look.value?.model[STACKS[stack.value].layers] ?? 1;
+  const layers = inspection.value?.model[STACKS[stack.value].layers] ?? 1;
   return Math.max(1, Math.min(layer.value ?? Math.ceil(0.8 * layers), layers));
 });
 export const shownView = computed(() => {
-  const heads = look.value?.model.num_heads ?? 1;
-  return view.value in JOINED || view.value <= heads ? view.value : "max";
+  const heads = inspection.value?.model.num_heads ?? 1;
+  return view.value in COMBINED || view.value <= heads ? view.value : "max";
 });
 
-export function forget() {
-  mark.value = { looks: null, seen: null };
-  tip.value = null;
+export function clearHighlight() {
+  highlight.value = { query: null, key: null };
+  tooltip.value = null;
 }
 
-/** A mouse that leaves takes its marks along; what a finger touched stays marked. */
-export const leave = (event) => event.pointerType === "mouse" && forget();
+/** Clear the highlight when a mouse leaves; on touch screens it stays. */
+export const onLeave = (event) => event.pointerType === "mouse" && clearHighlight();
 
-const number = (word) => (word !== "" && Number.isFinite(Number(word)) ? Number(word) : null);
-const count = (word) => (/^[1-9]\d{0,3}$/.test(word) ? Number(word) : null);
-const FIELDS = {
+const parseNumber = (word) => (word !== "" && Number.isFinite(Number(word)) ? Number(word) : null);
+const parseCount = (word) => (/^[1-9]\d{0,3}$/.test(word) ? Number(word) : null);
+/** URL parameters: the signal and the parser of each. */
+const PARAMETERS = {
   text: [text, (word) => word],
-  beam: [beam, count],
-  searched: [searched, number],
-  alpha: [alpha, number],
+  beam: [beam, parseCount],
+  searched: [searchAlpha, parseNumber],
+  alpha: [alpha, parseNumber],
   prefix: [prefix, (word) => (word.match(/\d+/g) ?? []).map(Number)],
   off: [off, (word) => word.split(",").filter((name) => /^(encoder|decoder|cross)\.\d+\.\d+$/.test(name))],
   stack: [stack, (word) => (Object.hasOwn(STACKS, word) ? word : null)],
-  layer: [layer, count],
-  view: [view, (word) => (Object.hasOwn(JOINED, word) ? word : count(word))],
-  markers: [markers, (word) => word !== "false"],
-  step: [step, count],
-  temperature: [temperature, number],
-  grown: [grown, count],
+  layer: [layer, parseCount],
+  view: [view, (word) => (Object.hasOwn(COMBINED, word) ? word : parseCount(word))],
+  markers: [specialTokens, (word) => word !== "false"],
+  step: [step, parseCount],
+  temperature: [temperature, parseNumber],
+  grown: [treeSteps, parseCount],
   theme: [theme, (word) => (["auto", "light", "dark"].includes(word) ? word : null)],
 };
-const usual = Object.fromEntries(Object.entries(FIELDS).map(([name, [field]]) => [name, field.peek()]));
+const defaults = Object.fromEntries(Object.entries(PARAMETERS).map(([name, [field]]) => [name, field.peek()]));
 
-function readAddress() {
+function readUrl() {
   const given = new URLSearchParams(location.hash.slice(1));
-  for (const [name, [field, parse]] of Object.entries(FIELDS)) {
-    const value = given.has(name) ? parse(given.get(name)) : usual[name];
-    if (String(value) !== String(field.peek())) field.value = value ?? usual[name];
+  for (const [name, [field, parse]] of Object.entries(PARAMETERS)) {
+    const value = given.has(name) ? parse(given.get(name)) : defaults[name];
+    if (String(value) !== String(field.peek())) field.value = value ?? defaults[name];
   }
 }
 
-export function keepAddress() {
-  readAddress();
-  addEventListener("hashchange", () => batch(readAddress));
-  let timer; // browsers refuse addresses that change with every movement of a slider
+/** Read the state from the URL, and write it back whenever it changes. */
+export function syncUrl() {
+  readUrl();
+  addEventListener("hashchange", () => batch(readUrl));
+  let timer; // browsers limit how often the URL may change, and sliders change it often
   effect(() => {
-    const held = new URLSearchParams();
-    for (const [name, [field]] of Object.entries(FIELDS))
-      if (String(field.value ?? "") !== String(usual[name] ?? "")) held.set(name, String(field.value));
+    const parameters = new URLSearchParams();
+    for (const [name, [field]] of Object.entries(PARAMETERS))
+      if (String(field.value ?? "") !== String(defaults[name] ?? "")) parameters.set(name, String(field.value));
     clearTimeout(timer);
-    timer = setTimeout(() => history.replaceState(null, "", `#${held}`), 150);
+    timer = setTimeout(() => history.replaceState(null, "", `#${parameters}`), 150);
   });
   effect(() => {
     document.documentElement.style.colorScheme = theme.value === "auto" ? "light dark" : theme.value;

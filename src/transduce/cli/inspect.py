@@ -28,12 +28,12 @@ def inspect(
     The page shows attention, beam search and probabilities; it is self-contained and opens offline. A search option
     that is not given has the value stored with the model, usually the default shown here.
     """
-    from transduce.inspect.look import LookRequest, look
+    from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
-    request = LookRequest(text=text, prefix=translator.tokenizer.encode(prefix) if prefix else [], off=off or [])
-    result = look(translator, request)
+    request = InspectionRequest(text=text, prefix=translator.tokenizer.encode(prefix) if prefix else [], off=off or [])
+    result = inspect_translation(translator, request)
     out.write_text(self_contained(result, translator), encoding="utf-8")
     print(f"{text}\n→ {translator.tokenizer.decode(result.best.tokens)}\nwrote {out}: open it in a browser")

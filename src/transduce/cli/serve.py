@@ -45,21 +45,21 @@ def serve(
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
     from transduce.models.card import find_model
+    from transduce.serve.api_keys import ApiKeys
     from transduce.serve.app import make_app
-    from transduce.serve.catalogue import Catalogue, split_name
-    from transduce.serve.keys import Keys
     from transduce.serve.limits import Limits
-    from transduce.serve.server import hosts_of, in_address, listen, serve_on
+    from transduce.serve.served_models import ServedModels, parse_model_option
+    from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
     from transduce.translator import Translator
 
     limits = build(Limits, apply_sets({}, limit or []), "--limit")
-    known = Keys.read(keys)
-    named = [split_name(argument) for argument in model or [str(find_model(None))]]
-    catalogue = Catalogue(
+    known = ApiKeys.read(keys)
+    named = [parse_model_option(argument) for argument in model or [str(find_model(None))]]
+    models = ServedModels(
         [(name, Translator.load(folder, device=device, engine=engine, threads=threads)) for name, folder in named]
     )
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
-        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{in_address(address)}:{at}"
-        app = make_app(catalogue, limits, known, hosts_of(listening, host))
+        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{url_host(address)}:{at}"
+        app = make_app(models, limits, known, allowed_hosts(listening, host))
         serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))

@@ -1,1 +1,1 @@
-"""Looking inside a translation: attention, search, probabilities, in numbers and as a page."""
+"""Inspection of a translation: attention, search tree and probabilities, as numbers and as a web page."""

@@ -1,41 +1,42 @@
-"""The page and its data over HTTP; needs the extra `transduce[serve]`."""
+"""HTTP routes of the inspection page; needs the extra `transduce[serve]`."""
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from transduce.errors import TransduceError
-from transduce.inspect.look import LookRequest, look
+from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.page import MEDIA_TYPES, static_file
-from transduce.inspect.wire import to_bytes
+from transduce.inspect.serialize import serialize
 from transduce.translator import Translator
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"
 )
-"""The page loads nothing from anywhere else, whatever text it shows."""
-_MOST_WAITING = 8
-"""Clients that wait for their look; one more is refused."""
+"""The page loads nothing from other servers, whatever text it shows."""
+_MAX_WAITING = 8
+"""Maximum number of requests that wait for their inspection."""
 
 
 def inspect_routes(translator: Translator) -> "APIRouter":
-    """GET / is the page, POST /inspect/look its data: a LookRequest as JSON in, the bytes of `wire` out.
+    """Routes of the page (GET /) and of its data (POST /inspect/look).
 
-    One look is made at a time, and few may wait. Whoever went away while waiting is passed over.
+    The data route takes an InspectionRequest as JSON and returns the bytes of `serialize`. It handles one request at a
+    time, and few may wait; requests of clients that have disconnected are skipped.
     """
     from fastapi import APIRouter, HTTPException, Request
     from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import JSONResponse, Response
 
     router = APIRouter(tags=["inspect"])
-    turn = asyncio.Lock()
+    lock = asyncio.Lock()
     waiting: set[Request] = set()
 
     @router.get("/", include_in_schema=False)
     def page() -> Response:
-        headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
+        headers = {"Content-Security-Policy": _CONTENT_SECURITY_POLICY, "Cache-Control": "no-cache"}
         return Response(static_file("index.html"), media_type=MEDIA_TYPES["index.html"], headers=headers)
 
     @router.get("/static/{name}", include_in_schema=False)
@@ -49,33 +50,29 @@ def inspect_routes(translator: Translator) -> "APIRouter":
         response_class=Response,
         responses={
             200: {"content": {"application/octet-stream": {}}},
-            400: {"description": "What is wrong."},
-            429: {"description": "Too many looks are waiting."},
+            400: {"description": "The request is invalid."},
+            429: {"description": "Too many requests are waiting."},
         },
     )
-    async def look_inside(wanted: LookRequest, request: Request) -> Response:
-        """Look inside the translation of one text."""
+    async def inspect(body: InspectionRequest, request: Request) -> Response:
+        """Translate one text and return attention weights, search tree and predictions."""
         for other in list(waiting):
             if await other.is_disconnected():
                 waiting.discard(other)
-        if len(waiting) >= _MOST_WAITING:
-            words = "too many looks are waiting; try again in a moment"
-            return JSONResponse({"error": words}, status_code=429, headers={"retry-after": "1"})
+        if len(waiting) >= _MAX_WAITING:
+            message = "too many inspections are waiting; try again in a moment"
+            return JSONResponse({"error": message}, status_code=429, headers={"retry-after": "1"})
         waiting.add(request)
         try:
-            async with turn:
+            async with lock:
                 waiting.discard(request)
-                return await answer(wanted, request)
-        finally:
-            waiting.discard(request)
-
-    async def answer(wanted: LookRequest, request: Request) -> Response:
-        if await request.is_disconnected():
-            return Response(status_code=499)
-        try:
-            found = await run_in_threadpool(look, translator, wanted)
+                if await request.is_disconnected():
+                    return Response(status_code=499)
+                data = await run_in_threadpool(lambda: serialize(inspect_translation(translator, body), translator))
         except TransduceError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
-        return Response(await run_in_threadpool(to_bytes, found, translator), media_type="application/octet-stream")
+        finally:
+            waiting.discard(request)
+        return Response(data, media_type="application/octet-stream")
 
     return router

@@ -1,4 +1,4 @@
-"""A beam search as a tree: every hypothesis it considered, and what became of it."""
+"""A beam search as a tree of all hypotheses that it considered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from typing import Literal
 from transduce.search.beam import Extensions
 from transduce.text.tokenizer import BOS, EOS
 
-Fate = Literal["kept", "pruned", "finished"]
+Outcome = Literal["kept", "pruned", "finished"]
 
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis: what its parent said, and one token more."""
+    """A hypothesis: its parent's tokens and one more."""
 
     parent: int
-    """Number of a node before it; the root, which has said nothing, is its own."""
+    """Index of the parent; the root, the empty hypothesis, is its own parent."""
     token: int
     log_prob: float
-    """Of all its tokens."""
-    fate: Fate
-    """Whether search went on with it, dropped it, or found it whole."""
+    """Log-probability of all tokens up to this one."""
+    outcome: Outcome
+    """Whether the search kept the hypothesis in the beam, pruned it, or finished it with the end marker."""
 
 
-def grow_tree(steps: Sequence[Extensions]) -> list[Node]:
-    """The nodes of one sentence's search, step by step, the best of each step first."""
+def build_tree(steps: Sequence[Extensions]) -> list[Node]:
+    """The nodes of one sentence's search in the order of the steps, the best node of each step first."""
     nodes = [Node(0, BOS, 0.0, "kept")]
     node_of_row = [0] * steps[0].kept_BW.shape[1]
     for step in steps:
@@ -33,12 +33,12 @@ def grow_tree(steps: Sequence[Extensions]) -> list[Node]:
         candidates = zip(
             step.parent_BC[0].tolist(), step.token_BC[0].tolist(), step.log_prob_BC[0].tolist(), strict=True
         )
-        for number, (row, token, log_prob) in enumerate(candidates):
+        for index, (row, token, log_prob) in enumerate(candidates):
             if log_prob == -float("inf"):
                 continue
-            fate: Fate = "finished" if token == EOS else "kept" if number in kept else "pruned"
-            node_of_candidate[number] = len(nodes)
-            nodes.append(Node(node_of_row[row], token, log_prob, fate))
-        # A row without a hypothesis has -inf, and so has all that would follow from it.
-        node_of_row = [node_of_candidate.get(number, 0) for number in kept]
+            outcome: Outcome = "finished" if token == EOS else "kept" if index in kept else "pruned"
+            node_of_candidate[index] = len(nodes)
+            nodes.append(Node(node_of_row[row], token, log_prob, outcome))
+        # Empty rows have log-probability -inf, and so do all their extensions.
+        node_of_row = [node_of_candidate.get(index, 0) for index in kept]
     return nodes

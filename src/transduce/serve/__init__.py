@@ -1,1 +1,1 @@
-"""A model over HTTP: many clients, one device. Needs the extra `transduce[serve]`."""
+"""HTTP server: many clients share the models on one device. Needs the extra `transduce[serve]`."""

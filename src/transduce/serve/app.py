@@ -1,4 +1,4 @@
-"""The application: routes behind a gate."""
+"""The server's ASGI application."""
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -11,33 +11,35 @@ from starlette.exceptions import HTTPException
 
 from transduce import __version__
 from transduce.inspect.routes import inspect_routes
-from transduce.serve.asking import Asking, ClientGoneError
-from transduce.serve.catalogue import Catalogue
-from transduce.serve.forms import Problem, complaint
-from transduce.serve.gate import CLIENT_GONE, Gate, Traffic
-from transduce.serve.keys import Keys
+from transduce.serve.api_keys import ApiKeys
+from transduce.serve.errors import HttpError
 from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import Metrics
-from transduce.serve.refusals import Refusal
+from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
+from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
+from transduce.serve.served_models import ServedModels
+from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
 from transduce.serve.v1 import v1_routes
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def make_app(catalogue: Catalogue, limits: Limits, keys: Keys, hosts: Collection[str] | None = None) -> Gate:
-    """Everything between a socket and the models; without keys, only requests to these hosts are answered."""
+def make_app(
+    models: ServedModels, limits: Limits, keys: ApiKeys, hosts: Collection[str] | None = None
+) -> AdmissionMiddleware:
+    """Build the application; without API keys, it only answers requests to `hosts`."""
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
-    traffic = Traffic()
+    state = ServerState()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         scheduler.close()
 
-    # The interactive pages would be loaded from elsewhere; the description itself is at /openapi.json.
+    # FastAPI's documentation pages would load scripts from other servers; the description itself is /openapi.json.
     app = FastAPI(
         title="transduce",
         version=__version__,
@@ -46,66 +48,67 @@ def make_app(catalogue: Catalogue, limits: Limits, keys: Keys, hosts: Collection
         docs_url=None,
         redoc_url=None,
     )
-    asking = Asking(scheduler, limits)
-    app.include_router(libretranslate_routes(asking, catalogue, keys))
-    app.include_router(v1_routes(asking, catalogue, keys))
-    _add_state(app, scheduler, traffic, metrics)
-    _add_refusals(app)
-    if not keys:  # the page has none to offer
-        app.include_router(inspect_routes(catalogue.models[0].translator))
-    return Gate(app, scheduler, limits, metrics, traffic, None if keys else hosts)
+    service = TranslationService(scheduler, limits)
+    app.include_router(libretranslate_routes(service, models, keys))
+    app.include_router(v1_routes(service, models, keys))
+    _add_monitoring_routes(app, scheduler, state, metrics)
+    _add_error_handlers(app)
+    if not keys:  # the page cannot send a key
+        app.include_router(inspect_routes(models.models[0].translator))
+    return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 
 def _describe(limits: Limits) -> str:
     return (
-        f"Translation by models of your own. A request may have {limits.characters:,} characters in "
-        f"{limits.sentences:,} lines, a body of {limits.body_bytes:,} bytes, a beam of {limits.beam}, "
-        f"{limits.nbest} outputs for each text, and takes {limits.seconds:g} s at most."
+        f"Translation with your own models. Limits per request: {limits.characters:,} characters, "
+        f"{limits.sentences:,} lines, {limits.body_bytes:,} bytes of body, beam {limits.beam}, "
+        f"{limits.nbest} outputs for each text, {limits.seconds:g} s."
     )
 
 
-def _add_state(app: FastAPI, scheduler: Scheduler, traffic: Traffic, metrics: Metrics) -> None:
-    unwell: dict[int | str, dict[str, Any]] = {503: {"model": Problem, "description": "Not so."}}
+def _add_monitoring_routes(app: FastAPI, scheduler: Scheduler, state: ServerState, metrics: Metrics) -> None:
+    def unavailable(description: str) -> dict[int | str, dict[str, Any]]:
+        return {503: {"model": ErrorResponse, "description": description}}
 
-    @app.get("/health", tags=["state"], responses=unwell)
+    @app.get("/health", tags=["state"], responses=unavailable("The server must be restarted."))
     async def health() -> dict[str, str]:
-        """Whether the server works at all; if not, start it again."""
+        """Whether the server is alive."""
         if not scheduler.alive:
-            raise Refusal(503, "the scheduler has ended")
+            raise HttpError(503, "the scheduler has stopped; restart the server")
         return {"status": "ok"}
 
-    @app.get("/ready", tags=["state"], responses=unwell)
+    @app.get("/ready", tags=["state"], responses=unavailable("The server is shutting down."))
     async def ready() -> dict[str, str]:
-        """Whether new requests are taken."""
-        if traffic.draining:
-            raise Refusal(503, "the server is shutting down")
+        """Whether the server accepts new requests."""
+        if state.draining:
+            raise HttpError(503, "the server is shutting down")
         return {"status": "ready"}
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
-    async def counted() -> Response:
-        """Counters for Prometheus."""
+    async def prometheus_metrics() -> Response:
+        """Metrics for Prometheus."""
         return Response(metrics.text(), media_type=_PROMETHEUS)
 
 
-def _add_refusals(app: FastAPI) -> None:
-    """Whatever goes wrong is answered with `{"error": ...}`."""
+def _add_error_handlers(app: FastAPI) -> None:
+    """Answer every error with `{"error": message}`."""
 
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, error: Refusal) -> Response:
+    @app.exception_handler(HttpError)
+    async def http_error(_: Request, error: HttpError) -> Response:
         return JSONResponse({"error": error.message}, error.status, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def not_understood(_: Request, error: RequestValidationError) -> Response:
-        return JSONResponse({"error": complaint(error)}, 400)
+    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
+        return JSONResponse({"error": validation_message(error)}, 400)
 
     @app.exception_handler(HTTPException)
-    async def not_there(_: Request, error: HTTPException) -> Response:
+    async def framework_error(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
-    @app.exception_handler(ClientGoneError)
-    async def left(_: Request, __: ClientGoneError) -> Response:
-        return Response(status_code=CLIENT_GONE)
+    @app.exception_handler(ClientDisconnectedError)
+    async def client_disconnected(_: Request, __: ClientDisconnectedError) -> Response:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
 
     @app.exception_handler(Exception)
-    async def broken(_: Request, __: Exception) -> Response:
+    async def internal_error(_: Request, __: Exception) -> Response:
         return JSONResponse({"error": "internal error"}, 500)

@@ -1,4 +1,4 @@
-"""The interface of LibreTranslate, so that its clients work unchanged: POST /translate, GET /languages."""
+"""LibreTranslate's HTTP interface, for existing clients: POST /translate, GET /languages."""
 
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -6,41 +6,49 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from transduce.serve.asking import Asking
-from transduce.serve.catalogue import AUTO, LANGUAGES, Catalogue
-from transduce.serve.forms import JSON, REFUSALS, body_of, complaint, kind_of, offered_key, read_json
-from transduce.serve.keys import Keys
-from transduce.serve.markup import Markup
-from transduce.serve.refusals import Refusal
+from transduce.serve.api_keys import ApiKeys
+from transduce.serve.errors import HttpError
+from transduce.serve.html_text import HtmlText
+from transduce.serve.request_parsing import (
+    ERROR_RESPONSES,
+    JSON,
+    bearer_token,
+    content_type,
+    read_json,
+    request_body,
+    validation_message,
+)
+from transduce.serve.served_models import AUTO, LANGUAGES, ServedModels
+from transduce.serve.translation_service import TranslationService
 
 _URLENCODED = "application/x-www-form-urlencoded"
 _FORMS = (_URLENCODED, "multipart/form-data")
-_MOST_FIELDS = 1000
+_MAX_FIELDS = 1000
 
 
 class TranslateRequest(BaseModel):
-    """What LibreTranslate's clients send; fields it does not know are passed over."""
+    """A request in LibreTranslate's format; unknown fields are ignored."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"q": "A man sleeps on a green sofa.", "source": "en", "target": "de"}}
     )
-    q: str | list[str] = Field(description="Text, or several; lines are translated one by one.")
-    source: str = Field(description="Language code, or auto: the model's own.")
+    q: str | list[str] = Field(description="A text or a list of texts; each line is translated separately.")
+    source: str = Field(description="Language code, or auto for the source language of the model.")
     target: str = Field(description="Language code, or the name of a model.")
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(0, ge=0, description="Further translations wanted.")
+    alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
     api_key: str | None = None
 
 
 class DetectedLanguage(BaseModel):
-    """Nothing is detected: the language is the model's, the confidence 0."""
+    """The source language of the model; it is not detected, so the confidence is 0."""
 
     language: str
     confidence: float = 0.0
 
 
-class TranslateAnswer(BaseModel):
-    """Lists where `q` was a list."""
+class TranslateResponse(BaseModel):
+    """The translations; every field is a list if `q` is a list."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"translatedText": "Ein Mann schläft auf einem Sofa."}})
     translatedText: str | list[str]
@@ -49,102 +57,101 @@ class TranslateAnswer(BaseModel):
 
 
 class Language(BaseModel):
-    """A source language, and the targets there are models for."""
+    """A source language with its target languages."""
 
     code: str
     name: str
     targets: list[str]
 
 
-def libretranslate_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
-    """LibreTranslate's two routes."""
+def libretranslate_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
+    """LibreTranslate's routes /translate and /languages."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
         "/translate",
-        responses=REFUSALS,
+        responses=ERROR_RESPONSES,
         response_model_exclude_none=True,
-        openapi_extra=body_of(TranslateRequest, JSON, *_FORMS),
+        openapi_extra=request_body(TranslateRequest, JSON, *_FORMS),
     )
-    async def translate(request: Request) -> TranslateAnswer:
-        """Translate text or HTML, one or several."""
-        wanted = await _read(request)
-        keys.check(wanted.api_key, offered_key(request))
-        model = catalogue.by_languages(wanted.source, wanted.target)
-        sources = [wanted.q] if isinstance(wanted.q, str) else wanted.q
-        pages = [Markup(source) for source in sources] if wanted.format == "html" else None
-        texts = [text for page in pages for text in page.texts] if pages is not None else sources
+    async def translate(request: Request) -> TranslateResponse:
+        """Translate one text or several, as plain text or HTML."""
+        body = await _read(request)
+        keys.check(body.api_key, bearer_token(request))
+        model = models.by_languages(body.source, body.target)
+        sources = [body.q] if isinstance(body.q, str) else body.q
+        documents = [HtmlText(source) for source in sources] if body.format == "html" else None
+        texts = [text for document in documents for text in document.texts] if documents is not None else sources
         options: dict[str, Any] = {}
-        if wanted.alternatives:
-            nbest = wanted.alternatives + 1
+        if body.alternatives:
+            nbest = body.alternatives + 1
             options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
-        accepted = await asking.accept(request.receive, model, texts, **options)
-        passages = await accepted.all()
-        found = [[output.text for output in passages.outputs(lines)] for lines in passages.texts]
-        if pages is not None:
-            found = _filled(pages, found)
-        distinct = [list(dict.fromkeys(outputs)) for outputs in found]
-        detected = DetectedLanguage(language=model.source) if wanted.source == AUTO and model.source else None
-        if isinstance(wanted.q, str):
-            (outputs,) = distinct
-            return TranslateAnswer(
-                translatedText=outputs[0],
-                alternatives=outputs[1:] if wanted.alternatives else None,
+        split = await (await service.accept(request.receive, model, texts, **options)).all()
+        outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
+        if documents is not None:
+            outputs = _fill(documents, outputs)
+        distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
+        alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
+        detected = DetectedLanguage(language=model.source) if body.source == AUTO and model.source else None
+        if isinstance(body.q, str):
+            return TranslateResponse(
+                translatedText=distinct[0][0],
+                alternatives=alternatives and alternatives[0],
                 detectedLanguage=detected,
             )
-        return TranslateAnswer(
-            translatedText=[outputs[0] for outputs in distinct],
-            alternatives=[outputs[1:] for outputs in distinct] if wanted.alternatives else None,
+        return TranslateResponse(
+            translatedText=[nbest[0] for nbest in distinct],
+            alternatives=alternatives,
             detectedLanguage=[detected] * len(distinct) if detected else None,
         )
 
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """The languages there are models for; a model that does not tell its source language has `auto`."""
+        """The languages of all models; the source of a model whose name does not contain it is `auto`."""
         targets: dict[str, list[str]] = {}
-        for model in catalogue.models:
+        for model in models.models:
             targets.setdefault(model.source or AUTO, []).append(model.target or model.name)
-        return [Language(code=code, name=LANGUAGES.get(code, code), targets=found) for code, found in targets.items()]
+        return [Language(code=code, name=LANGUAGES.get(code, code), targets=codes) for code, codes in targets.items()]
 
     return router
 
 
 async def _read(request: Request) -> TranslateRequest:
-    kind = kind_of(request)
+    kind = content_type(request)
     if kind == JSON:
         return await read_json(TranslateRequest, request)
     if kind not in _FORMS:
-        raise Refusal(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
+        raise HttpError(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
     pairs = await _urlencoded(request) if kind == _URLENCODED else await _multipart(request)
     fields: dict[str, Any] = dict(pairs)
-    if len(several := [value for name, value in pairs if name == "q"]) > 1:
-        fields["q"] = several
+    if len(texts := [value for name, value in pairs if name == "q"]) > 1:
+        fields["q"] = texts
     try:
         return TranslateRequest.model_validate(fields)
     except ValidationError as error:
-        raise Refusal(400, complaint(error)) from None
+        raise HttpError(400, validation_message(error)) from None
 
 
 async def _urlencoded(request: Request) -> list[tuple[str, Any]]:
-    """The fields of a form. Many send UTF-8 as it is (`curl -d`), which Starlette would read as Latin-1."""
+    """The fields of a URL-encoded form. `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1."""
     try:
         text = (await request.body()).decode()
-        return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
+        return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS))
     except ValueError:
-        raise Refusal(400, f"the form is not UTF-8, or has more than {_MOST_FIELDS:,} fields") from None
+        raise HttpError(400, f"the form is not UTF-8, or has more than {_MAX_FIELDS:,} fields") from None
 
 
 async def _multipart(request: Request) -> list[tuple[str, Any]]:
-    async with request.form(max_files=0, max_fields=_MOST_FIELDS, max_part_size=2**31) as form:
+    async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
         return form.multi_items()
 
 
-def _filled(pages: list[Markup], found: list[list[str]]) -> list[list[str]]:
-    """The outputs of each page, from those of its runs of text."""
+def _fill(documents: list[HtmlText], outputs: list[list[str]]) -> list[list[str]]:
+    """The n-best list of each document, from the n-best lists of its runs of text."""
     filled, start = [], 0
-    for page in pages:
-        runs = found[start : start + len(page.texts)]
-        start += len(page.texts)
+    for document in documents:
+        runs = outputs[start : start + len(document.texts)]
+        start += len(document.texts)
         ranks = min(map(len, runs), default=1)
-        filled.append([page.filled([run[rank] for run in runs]) for rank in range(ranks)])
+        filled.append([document.fill([run[rank] for run in runs]) for rank in range(ranks)])
     return filled

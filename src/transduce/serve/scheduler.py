@@ -1,7 +1,7 @@
-"""The queue and the one thread that translates: sentences of many requests share the device.
+"""The scheduler: one thread that translates the sentences of many requests on one device.
 
-Every engine has a lane (`lane.py`), whose session takes sentences in from the requests that wait. Lanes have equal
-shares of the thread's time: a step of one may take as long as a hundred of another's.
+Every engine has a queue (`engine_queue.py`), which adds sentences of waiting requests to the engine's running session.
+Engines share the thread's time equally, because one step of an engine may take as long as a hundred of another's.
 """
 
 import logging
@@ -11,55 +11,55 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from transduce.engines.engine import Engine
-from transduce.serve.lane import Lane, Turn
+from transduce.serve.engine_queue import EngineQueue, EngineStep
+from transduce.serve.errors import error_location
 from transduce.serve.metrics import Metrics
-from transduce.serve.order import Found, Order
-from transduce.serve.refusals import place
+from transduce.serve.scheduled_request import JobHypotheses, ScheduledRequest
 
 _log = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """As many requests wait as may."""
+    """The maximum number of requests is waiting."""
 
 
 class Scheduler:
-    """Takes orders from any thread; delivers from its own."""
+    """Accepts requests from any thread, and delivers outputs from its own."""
 
-    def __init__(self, queue: int, metrics: Metrics) -> None:
-        self._queue, self._metrics = queue, metrics
+    def __init__(self, max_waiting: int, metrics: Metrics) -> None:
+        self._max_waiting, self._metrics = max_waiting, metrics
         self._changed = threading.Condition()
-        self._lanes: dict[Engine, Lane] = {}
-        self._share = 0.0
-        """Seconds that the lane now at work had had before."""
+        self._queues: dict[Engine, EngineQueue] = {}
+        self._least_used = 0.0
+        """Seconds that the queue chosen last had used when it was chosen."""
         self._reserved = 0
-        """Places of orders that are being prepared."""
-        self._keys = 0
+        """Places in the queue reserved for requests that are being prepared."""
+        self._next_key = 0
         self._closing = False
-        self._thread = threading.Thread(target=self._work, name="transduce-scheduler", daemon=True)
-        metrics.watch(lambda: self.waiting, lambda: self.running)
+        self._thread = threading.Thread(target=self._run, name="transduce-scheduler", daemon=True)
+        metrics.set_gauges(lambda: self.waiting, lambda: self.running)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """Orders in the queue, or being prepared for it."""
+        """Number of requests in the queue, including those that are being prepared for it."""
         with self._changed:
-            return self._reserved + sum(lane.waiting for lane in self._lanes.values())
+            return self._reserved + sum(queue.waiting for queue in self._queues.values())
 
     @property
     def running(self) -> int:
-        """Jobs on the device."""
+        """Number of jobs on the device."""
         with self._changed:
-            return sum(lane.running for lane in self._lanes.values())
+            return sum(queue.running for queue in self._queues.values())
 
     @property
     def full(self) -> bool:
-        """Whether a place in the queue would be refused now."""
-        return self.waiting >= self._queue
+        """Whether the queue has no free place."""
+        return self.waiting >= self._max_waiting
 
     @contextmanager
-    def place_in_queue(self) -> Iterator[None]:
-        """Within, an order may be prepared and submitted; refused where the queue is full."""
+    def reserve(self) -> Iterator[None]:
+        """Reserve a place in the queue while a request is prepared and submitted; QueueFullError if there is none."""
         with self._changed:
             if self.full:
                 raise QueueFullError
@@ -72,76 +72,76 @@ class Scheduler:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
-    def submit(self, order: Order) -> None:
-        """Queue an order that has its place."""
-        engine = order.translator.engine_for(order.config)
+    def submit(self, request: ScheduledRequest) -> None:
+        """Add a request to the queue, within `reserve`."""
+        engine = request.translator.engine_for(request.config)
         with self._changed:
             assert not self._closing
-            if not order.config.sample:  # what sampling draws depends on the key, which shall not depend on others
-                order.first_key = self._keys
-                self._keys += len(order.jobs)
-            lane = self._lanes.setdefault(engine, Lane(engine))
-            if not lane.busy:
-                lane.seconds = max(lane.seconds, self._share)  # time in which it had nothing to do is no credit
-            lane.queue(order)
+            if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
+                request.first_key = self._next_key
+                self._next_key += len(request.jobs)
+            queue = self._queues.setdefault(engine, EngineQueue(engine))
+            if not queue.busy:
+                queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
+            queue.enqueue(request)
             self._changed.notify()
 
-    def drop(self, order: Order) -> None:
-        """Spend nothing more on an order; one that is done, or unknown, is passed over."""
+    def drop(self, request: ScheduledRequest) -> None:
+        """Stop working on a request; has no effect if it is finished or unknown."""
         with self._changed:
-            for lane in self._lanes.values():
-                self._metrics.dropped.inc(lane.forget(order))
+            for queue in self._queues.values():
+                self._metrics.dropped.inc(queue.drop(request))
 
     def close(self) -> None:
-        """Finish what was accepted, then end the thread."""
+        """Finish all submitted requests, then end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._thread.join()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closing or any(lane.busy for lane in self._lanes.values()))
-                busy = [lane for lane in self._lanes.values() if lane.busy]
+                self._changed.wait_for(lambda: self._closing or any(queue.busy for queue in self._queues.values()))
+                busy = [queue for queue in self._queues.values() if queue.busy]
                 if not busy:
                     return
-                lane = min(busy, key=lambda lane: lane.seconds)
-                self._share = lane.seconds
-                turn = lane.next_turn()
+                queue = min(busy, key=lambda queue: queue.used_seconds)
+                self._least_used = queue.used_seconds
+                step = queue.next_step()
             self._metrics.steps.inc()
-            self._step(lane, turn)
+            self._step(queue, step)
 
-    def _step(self, lane: Lane, turn: Turn) -> None:
-        began = perf_counter()
+    def _step(self, queue: EngineQueue, step: EngineStep) -> None:
+        start = perf_counter()
         try:
-            found = turn.step()
+            results = step.run()
         except Exception as error:
-            _log.error("a session failed: %s", place(error))
+            _log.error("a search session failed: %s", error_location(error))
             with self._changed:
-                failed = lane.fail()
-            for order in failed:
-                order.deliver(error)
+                failed = queue.fail()
+            for request in failed:
+                request.deliver(error)
             return
         with self._changed:
-            lane.seconds += perf_counter() - began
-            done = lane.finish(found)
-        for order, outputs in done.items():
-            self._deliver(order, outputs)
+            queue.used_seconds += perf_counter() - start
+            finished = queue.finish(results)
+        for request, hypotheses in finished.items():
+            self._deliver(request, hypotheses)
 
-    def _deliver(self, order: Order, found: Found) -> None:
+    def _deliver(self, request: ScheduledRequest, finished: JobHypotheses) -> None:
         try:
-            done = order.translated(found)
+            translations = request.decode(finished)
         except Exception as error:
-            _log.error("outputs could not be read: %s", place(error))
-            order.deliver(error)
+            _log.error("outputs could not be decoded: %s", error_location(error))
+            request.deliver(error)
             return
-        self._metrics.translated(
-            sentences=len(done),
-            source_tokens=sum(len(order.jobs[number].tokens) for number, _ in done),
-            output_tokens=sum(len(best[0].tokens) for _, best in done if best),
+        self._metrics.count_translations(
+            sentences=len(translations),
+            source_tokens=sum(len(request.jobs[index].tokens) for index, _ in translations),
+            output_tokens=sum(len(best[0].tokens) for _, best in translations if best),
         )
-        order.deliver(done)
+        request.deliver(translations)

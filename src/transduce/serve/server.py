@@ -1,4 +1,4 @@
-"""The process that serves: its socket, its signals, its end."""
+"""The server process: listening socket, signals, graceful shutdown."""
 
 import logging
 import socket
@@ -10,20 +10,20 @@ from types import FrameType
 import uvicorn
 
 from transduce.errors import ConfigError
-from transduce.serve.connection import impatient
-from transduce.serve.gate import Gate
+from transduce.serve.header_timeout import header_timeout_protocol
+from transduce.serve.middleware import AdmissionMiddleware
 
-_KEEP_ALIVE = 30
+_KEEP_ALIVE_SECONDS = 30
 _BACKLOG = 2048
-_SWITCH = 0.0005
-"""Seconds that the translating thread waits, between two steps, for the one that talks to clients; 5 ms by default."""
+_SWITCH_INTERVAL = 0.0005
+"""Seconds after which the scheduler's thread yields the interpreter to the event loop; Python's default is 5 ms."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that clients can reach; port 0 is any that is free."""
+    """Open a listening socket; port 0 chooses a free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
-        # The protocol is named, or asyncio would not know TCP, and answers would wait for acknowledgements: 40 ms each.
+        # asyncio sets TCP_NODELAY only if the protocol is given; without it, responses are delayed by 40 ms.
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -33,58 +33,58 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
-def in_address(name: str) -> str:
-    """A name or an IP address as it stands in a URL."""
-    return f"[{name}]" if ":" in name else name
+def url_host(host: str) -> str:
+    """A host name or IP address as written in a URL: IPv6 addresses are put in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
-def hosts_of(listening: socket.socket, host: str) -> set[str] | None:
-    """The names that this machine alone has for a socket that it alone can reach; None where others can, too."""
+def allowed_hosts(listening: socket.socket, host: str) -> set[str] | None:
+    """The host names of a socket that only this machine can reach; None if other machines can reach it."""
     address = listening.getsockname()[0]
     if not ip_address(address).is_loopback:
         return None
-    return {in_address(name).lower() for name in ("localhost", "127.0.0.1", "::1", address, host)}
+    return {url_host(name).lower() for name in ("localhost", "127.0.0.1", "::1", address, host)}
 
 
-def serve_on(listening: socket.socket, gate: Gate, started: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C: then no new requests are taken, accepted ones finish, and it returns."""
+def serve_on(listening: socket.socket, app: AdmissionMiddleware, started: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then reject new requests, finish accepted ones and return."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.access").disabled = True  # its lines hold whole addresses; the gate logs without
+    logging.getLogger("uvicorn.access").disabled = True  # it logs complete URLs; the middleware does not
     config = uvicorn.Config(
-        gate,
-        http=impatient(gate.limits.receive_seconds),
+        app,
+        http=header_timeout_protocol(app.limits.receive_seconds),
         ws="none",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )
-    sys.setswitchinterval(_SWITCH)
-    _Server(config, gate, started).run([listening])
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    _Server(config, app, started).run([listening])
 
 
 class _Server(uvicorn.Server):
-    """Drains before it stops; a second signal stops it at once."""
+    """Finishes accepted requests before it stops; a second signal stops it immediately."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, app: AdmissionMiddleware, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._traffic, self._started = gate.traffic, started
+        self._state, self._started = app.state, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Once, when signals are understood already."""
+        """Call `started` when the server accepts connections and handles signals."""
         await super().startup(sockets)
         self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by signals."""
-        if self._traffic.draining:
+        """Handle SIGTERM and SIGINT."""
+        if self._state.draining:
             self.should_exit = self.force_exit = True
-        self._traffic.draining = True
+        self._state.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
-        if self._traffic.draining and not self._traffic.in_flight:
+        """Stop once no request is in flight; uvicorn calls this ten times a second."""
+        if self._state.draining and not self._state.in_flight:
             self.should_exit = True
         return await super().on_tick(counter)

@@ -9,11 +9,19 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transduce.search.options import SearchConfig, SearchOptions
-from transduce.serve.asking import Accepted, Asking, ClientGoneError
-from transduce.serve.catalogue import Catalogue
-from transduce.serve.forms import JSON, REFUSALS, Problem, body_of, kind_of, offered_key, read_json
-from transduce.serve.keys import Keys
-from transduce.serve.refusals import Refusal
+from transduce.serve.api_keys import ApiKeys
+from transduce.serve.errors import HttpError
+from transduce.serve.request_parsing import (
+    ERROR_RESPONSES,
+    JSON,
+    ErrorResponse,
+    bearer_token,
+    content_type,
+    read_json,
+    request_body,
+)
+from transduce.serve.served_models import ServedModels
+from transduce.serve.translation_service import ClientDisconnectedError, PendingRequest, TranslationService
 from transduce.translator import Translation
 
 _EXAMPLE: dict[str, Any] = {"text": ["A man sleeps.", "Two dogs run."], "nbest": 2, "align": True}
@@ -85,7 +93,7 @@ class SentenceEvent(TranslatedText):
     line: int = Field(description="Index of its line in the text.")
 
 
-def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
+def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys) -> APIRouter:
     """Routes below /v1."""
     router = APIRouter(prefix="/v1", tags=["v1"])
     event = {
@@ -98,8 +106,8 @@ def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
     @router.post(
         "/translate",
         response_model=TextAnswer,
-        responses={200: {"content": stream}, **REFUSALS},
-        openapi_extra=body_of(TextRequest, JSON),
+        responses={200: {"content": stream}, **ERROR_RESPONSES},
+        openapi_extra=request_body(TextRequest, JSON),
     )
     async def translate(request: Request) -> Any:
         """Translate one text or several.
@@ -107,9 +115,9 @@ def v1_routes(asking: Asking, catalogue: Catalogue, keys: Keys) -> APIRouter:
         With `stream` the response is a stream of events: `sentence` with the translations of a sentence and the
         indices of its text and line, then `done`, or `error` with `{"error": ...}`.
         """
-        keys.check(offered_key(request))
-        if kind_of(request) != JSON:
-            raise Refusal(415, f"send {JSON}")
+        keys.check(bearer_token(request))
+        if content_type(request) != JSON:
+            raise HttpError(415, f"send {JSON}")
         wanted = await read_json(TextRequest, request)
         model = catalogue.by_name(wanted.model)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
@@ -133,8 +141,8 @@ def _outputs(translations: list[Translation]) -> list[Output]:
     return [Output(**vars(translation)) for translation in translations]
 
 
-async def _events(accepted: Accepted) -> AsyncIterator[str]:
-    passages = accepted.passages
+async def _events(accepted: PendingRequest) -> AsyncIterator[str]:
+    passages = accepted.split
     try:
         async for sentence in accepted.sentences():
             event = SentenceEvent(
@@ -144,10 +152,10 @@ async def _events(accepted: Accepted) -> AsyncIterator[str]:
                 outputs=_outputs(passages.outputs([sentence])),
             )
             yield f"event: sentence\ndata: {event.model_dump_json()}\n\n"
-    except ClientGoneError:
+    except ClientDisconnectedError:
         return
     except Exception as error:  # too late for another status
-        message = error.message if isinstance(error, Refusal) else "internal error"
-        yield f"event: error\ndata: {Problem(error=message).model_dump_json()}\n\n"
+        message = error.message if isinstance(error, HttpError) else "internal error"
+        yield f"event: error\ndata: {ErrorResponse(error=message).model_dump_json()}\n\n"
         return
     yield "event: done\ndata: {}\n\n"

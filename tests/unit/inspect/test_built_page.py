@@ -1,4 +1,4 @@
-"""The page in the package is the one in `web/`, and it is small."""
+"""The page in the package is built from the current sources in `web/`, and is small."""
 
 import gzip
 import hashlib
@@ -9,7 +9,7 @@ from transduce.inspect.page import MEDIA_TYPES, static_file
 WEB = Path(__file__).parents[3] / "web"
 
 
-def test_the_page_was_built_from_the_sources_beside_it() -> None:
+def test_the_page_is_built_from_the_current_sources() -> None:
     names = [f"src/{path.name}" for path in (WEB / "src").iterdir()] + ["build.mjs", "package-lock.json"]
     digest = hashlib.sha256()
     for name in sorted(names):

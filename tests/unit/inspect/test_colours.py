@@ -1,4 +1,4 @@
-"""The colours of heads can be told apart, and seen on their paper, with every kind of colour vision."""
+"""The colours of heads are distinguishable and visible for every kind of colour vision."""
 
 import re
 from itertools import combinations
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 SOURCE = (Path(__file__).parents[3] / "web/src/colours.js").read_text(encoding="utf-8")
-# What is left of linear RGB without one kind of cone (Machado, Oliveira and Fernandes, 2009).
+# Linear RGB as seen without one kind of cone (Machado, Oliveira and Fernandes, 2009).
 VISION = {
-    "usual": np.eye(3),
+    "normal": np.eye(3),
     "no red": np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]),
     "no green": np.array([[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]),
     "no blue": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
 }
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-PAPER = {"light": "#fffefb", "dark": "#181c25"}
+BACKGROUND = {"light": "#fffefb", "dark": "#181c25"}
 
 
 def linear(colour: str) -> np.ndarray:
@@ -29,23 +29,23 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def head_colours(paper: str) -> list[str]:
-    row = re.search(rf"{paper}: \[([^\]]+)\]", SOURCE)
+def head_colours(theme: str) -> list[str]:
+    row = re.search(rf"{theme}: \[([^\]]+)\]", SOURCE)
     assert row
     return re.findall(r"#[0-9a-f]{6}", row[1])
 
 
-@pytest.mark.parametrize("paper", PAPER)
+@pytest.mark.parametrize("theme", BACKGROUND)
 @pytest.mark.parametrize("vision", VISION)
-def test_no_two_heads_look_alike(paper: str, vision: str) -> None:
-    seen = [cielab(VISION[vision] @ linear(colour)) for colour in head_colours(paper)]
+def test_the_colours_of_heads_are_distinct(theme: str, vision: str) -> None:
+    seen = [cielab(VISION[vision] @ linear(colour)) for colour in head_colours(theme)]
     assert len(seen) == 8
-    assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 15  # 2 is just noticeable
+    assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 15  # a difference of 2 is just noticeable
 
 
-@pytest.mark.parametrize("paper", PAPER)
-def test_every_head_stands_out_from_its_paper(paper: str) -> None:
-    luminance = {colour: (TO_XYZ @ linear(colour))[1] + 0.05 for colour in [PAPER[paper], *head_colours(paper)]}
-    for colour in head_colours(paper):
-        low, high = sorted((luminance[colour], luminance[PAPER[paper]]))
-        assert high / low >= 3  # what WCAG asks of graphics
+@pytest.mark.parametrize("theme", BACKGROUND)
+def test_the_colours_of_heads_contrast_with_the_background(theme: str) -> None:
+    luminance = {colour: (TO_XYZ @ linear(colour))[1] + 0.05 for colour in [BACKGROUND[theme], *head_colours(theme)]}
+    for colour in head_colours(theme):
+        low, high = sorted((luminance[colour], luminance[BACKGROUND[theme]]))
+        assert high / low >= 3  # required by WCAG for graphics

@@ -1,4 +1,4 @@
-"""The page and its data over HTTP."""
+"""HTTP routes of the inspection page."""
 
 import re
 import subprocess
@@ -9,13 +9,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from helpers import small_model
 
-from transduce.inspect.look import LookRequest, look
+from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.page import MEDIA_TYPES, self_contained, static_file
 from transduce.inspect.routes import inspect_routes
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 
-LOOK = "/inspect/look"
+INSPECT = "/inspect/look"
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,9 @@ def test_the_page_and_its_files_are_served(client: TestClient) -> None:
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    named = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
-    assert sorted(named) == ["static/page.css", "static/page.js"]
-    for name in named:
+    names = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
+    assert sorted(names) == ["static/page.css", "static/page.js"]
+    for name in names:
         file = client.get(f"/{name}")
         assert file.content == static_file(name.removeprefix("static/"))
         assert file.headers["content-type"] == MEDIA_TYPES[name.removeprefix("static/")]
@@ -47,27 +47,27 @@ def test_no_other_file_is_served(client: TestClient, name: str) -> None:
     assert client.get(f"/static/{name}").status_code == 404
 
 
-def test_a_look_comes_as_bytes(client: TestClient, translator: Translator) -> None:
-    answer = client.post(LOOK, json={"text": "bada gobi", "beam": 2, "off": ["cross.1.1"]})
+def test_an_inspection_is_returned_as_bytes(client: TestClient, translator: Translator) -> None:
+    answer = client.post(INSPECT, json={"text": "bada gobi", "beam": 2, "off": ["cross.1.1"]})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/octet-stream"
-    found = look(translator, LookRequest(text="bada gobi", beam=2, off=["cross.1.1"]))
-    assert translator.tokenizer.decode(found.best.tokens).encode() in answer.content
+    inspection = inspect_translation(translator, InspectionRequest(text="bada gobi", beam=2, off=["cross.1.1"]))
+    assert translator.tokenizer.decode(inspection.best.tokens).encode() in answer.content
 
 
-def test_a_mistake_is_answered_with_what_is_wrong(client: TestClient) -> None:
-    answer = client.post(LOOK, json={"text": "ba", "off": ["cross.9.9"]})
+def test_an_invalid_request_is_answered_with_the_reason(client: TestClient) -> None:
+    answer = client.post(INSPECT, json={"text": "ba", "off": ["cross.9.9"]})
     assert answer.status_code == 400
     assert "layers 1 to 2" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("body", [{}, {"text": 1}, {"text": "ba", "beam": "x"}, {"text": "ba", "prefix": "x"}, []])
-def test_a_body_of_the_wrong_kind_is_refused(client: TestClient, body: object) -> None:
-    assert client.post(LOOK, json=body).status_code == 422
+def test_a_body_that_does_not_match_the_schema_is_rejected(client: TestClient, body: object) -> None:
+    assert client.post(INSPECT, json=body).status_code == 422
 
 
-def test_one_file_holds_all_and_names_no_other(translator: Translator) -> None:
-    page = self_contained(look(translator, LookRequest(text="bada </script> gobi")), translator)
+def test_the_self_contained_page_refers_to_no_other_file(translator: Translator) -> None:
+    page = self_contained(inspect_translation(translator, InspectionRequest(text="bada </script> gobi")), translator)
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
     assert not re.search(r'(?:src|href)="(?!data:)', markup)
     assert page.count("<script") == page.count("</script>") == 2
@@ -80,7 +80,7 @@ def test_one_file_holds_all_and_names_no_other(translator: Translator) -> None:
     }
 
 
-def test_looking_without_a_server_needs_no_fastapi() -> None:
+def test_an_inspection_without_a_server_does_not_import_fastapi() -> None:
     code = "import sys, transduce.inspect.page, transduce.inspect.routes; print('fastapi' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

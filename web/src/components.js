@@ -1,11 +1,11 @@
-// What several parts of the page are made of.
+// Components and functions that several sections use.
 
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { saveFigure } from "./export.js";
-import { forget, leave, mark, tip } from "./state.js";
+import { clearHighlight, highlight, onLeave, tooltip } from "./state.js";
 
-/** A choice of one, by pointer or arrow keys: options are [value, what to show, colour]. */
+/** A group of radio buttons; options are [value, label, colour]. */
 export function Choice({ name, label, options, chosen, onChoose }) {
   return html`<fieldset class="choice">
     <legend>${label}</legend>
@@ -28,14 +28,14 @@ export function Slider({ label, value, shown = value, onSlide, ...range }) {
   </label>`;
 }
 
-/** A picture with its title, a word of explanation, and buttons to take it along. */
+/** A figure with its title, a hint, and buttons to download it. */
 export function Figure({ name, title, hint, wide, children }) {
   const figure = useRef();
   const save = (kind) => saveFigure(figure.current.querySelector("svg.figure"), name, kind);
   return html`<figure class="card" ref=${figure} data-figure=${name}>
     <figcaption>
       <div><h3>${title}</h3>${hint && html`<p>${hint}</p>`}</div>
-      <div class="take">
+      <div class="downloads">
         ${["svg", "png"].map(
           (kind) => html`<button type="button" onClick=${() => save(kind)} aria-label="Save “${title}” as ${kind.toUpperCase()}">
             ${kind.toUpperCase()}
@@ -49,31 +49,31 @@ export function Figure({ name, title, hint, wide, children }) {
   </figure>`;
 }
 
-/** What an element needs to mark places everywhere, and to show a tip, while it is pointed at or has the focus. */
-export function pointing(marks, body) {
+/** Event handlers that highlight positions in all figures, and show a tooltip, on hover and focus. */
+export function highlightOnHover(positions, body) {
   const show = (event) => {
-    mark.value = { looks: null, seen: null, ...marks };
-    tip.value = body && { at: event.currentTarget.getBoundingClientRect(), body };
+    highlight.value = { query: null, key: null, ...positions };
+    tooltip.value = body && { target: event.currentTarget.getBoundingClientRect(), body };
   };
-  return { onPointerEnter: show, onFocus: show, onPointerLeave: leave, onBlur: forget };
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: onLeave, onBlur: clearHighlight };
 }
 
-export function Tip() {
-  const box = useRef();
+export function Tooltip() {
+  const element = useRef();
   useLayoutEffect(() => {
-    if (!tip.value) return;
-    const { at } = tip.value;
-    const { width, height } = box.current.getBoundingClientRect();
-    const left = Math.max(8, Math.min(at.left + at.width / 2 - width / 2, innerWidth - width - 8));
-    const below = at.bottom + 8;
-    const top = below + height > innerHeight - 8 ? Math.max(8, at.top - height - 8) : below;
-    box.current.style.transform = `translate(${left}px, ${top}px)`;
+    if (!tooltip.value) return;
+    const { target } = tooltip.value;
+    const { width, height } = element.current.getBoundingClientRect();
+    const left = Math.max(8, Math.min(target.left + target.width / 2 - width / 2, innerWidth - width - 8));
+    const below = target.bottom + 8;
+    const top = below + height > innerHeight - 8 ? Math.max(8, target.top - height - 8) : below;
+    element.current.style.transform = `translate(${left}px, ${top}px)`;
   });
-  return tip.value && html`<div class="tip" role="tooltip" ref=${box}>${tip.value.body}</div>`;
+  return tooltip.value && html`<div class="tooltip" role="tooltip" ref=${element}>${tooltip.value.body}</div>`;
 }
 
-export const same = (a, b) => a && b && a.side === b.side && a.place === b.place;
+export const samePosition = (a, b) => a && b && a.side === b.side && a.position === b.position;
 export const percent = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p)} %` : `${(100 * p).toPrecision(2)} %`);
-/** A negative number with a minus sign of its own. */
-export const minus = (x, digits = 3) => x.toFixed(digits).replace("-", "−");
+/** Format a number with a typographic minus sign. */
+export const format = (x, digits = 3) => x.toFixed(digits).replace("-", "−");
 export const shorten = (word, length) => ([...word].length > length ? `${[...word].slice(0, length - 1).join("")}…` : word);

@@ -1,4 +1,4 @@
-"""The models of a server, by name and by language."""
+"""The models that a server offers, by name and by language pair."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.errors import ConfigError
-from transduce.serve.refusals import Refusal
+from transduce.serve.errors import HttpError
 from transduce.translator import Translator
 
 LANGUAGES = {
@@ -29,55 +29,55 @@ _PAIR = re.compile(r"(?:.*[-_.])?([a-z]{2})-([a-z]{2})")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model under its name; languages that the name does not tell are None, and then any fits."""
+    """A model with its name and languages; a language that the name does not contain is None and matches any."""
 
     name: str
     translator: Translator
     source: str | None
     target: str | None
 
-    def fits(self, source: str, target: str) -> bool:
-        """Whether it translates between these."""
+    def supports(self, source: str, target: str) -> bool:
+        """Whether the model translates between these languages."""
         return (self.source is None or source in (self.source, AUTO)) and (self.target is None or target == self.target)
 
 
-def languages_of(name: str) -> tuple[str | None, str | None]:
-    """Source and target as a name tells them: `de`, `en-de`, `anything-en-de`."""
+def parse_languages(name: str) -> tuple[str | None, str | None]:
+    """The source and target language that a model name contains: `de`, `en-de` or `anything-en-de`."""
     pair = _PAIR.fullmatch(name)
     if pair and LANGUAGES.keys() >= set(pair.groups()):
         return pair[1], pair[2]
     return None, name if name in LANGUAGES else None
 
 
-def split_name(words: str) -> tuple[str, Path]:
-    """Name and folder from `NAME=FOLDER`, or from a folder, whose own name then counts."""
-    named = _NAMED.fullmatch(words)
+def parse_model_option(value: str) -> tuple[str, Path]:
+    """The name and folder of `NAME=FOLDER`; without a name, the model is named after its folder."""
+    named = _NAMED.fullmatch(value)
     if named:
         return named[1], Path(named[2])
-    path = Path(words)
+    path = Path(value)
     return path.resolve().name, path
 
 
-class Catalogue:
-    """What the server offers; the first model is the one meant where none is named."""
+class ServedModels:
+    """All models of a server; the first is the default."""
 
     def __init__(self, translators: Sequence[tuple[str, Translator]]) -> None:
         names = [name for name, _ in translators]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ConfigError(f"two models are named {twice.pop()}; name them apart: -m NAME=FOLDER")
-        self.models = [ServedModel(name, translator, *languages_of(name)) for name, translator in translators]
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise ConfigError(f"two models are named {duplicates.pop()}; give them different names: -m NAME=FOLDER")
+        self.models = [ServedModel(name, translator, *parse_languages(name)) for name, translator in translators]
 
     def by_name(self, name: str | None) -> ServedModel:
-        """The model so named."""
-        found = next((model for model in self.models if name in (None, model.name)), None)
-        if found is None:
-            raise Refusal(400, f"no such model; there are: {', '.join(model.name for model in self.models)}")
-        return found
+        """The model with this name; None is the default model."""
+        for model in self.models:
+            if name in (None, model.name):
+                return model
+        raise HttpError(400, f"no such model; available: {', '.join(model.name for model in self.models)}")
 
     def by_languages(self, source: str, target: str) -> ServedModel:
         """The first model that translates between these languages, or whose name is the target."""
-        found = next((model for model in self.models if model.fits(source, target) or model.name == target), None)
-        if found is None:
-            offered = [f"{model.source or AUTO} to {model.target or model.name}" for model in self.models]
-            raise Refusal(400, f"no model translates so; there are: {', '.join(offered)}")
-        return found
+        for model in self.models:
+            if model.supports(source, target) or model.name == target:
+                return model
+        pairs = [f"{model.source or AUTO} to {model.target or model.name}" for model in self.models]
+        raise HttpError(400, f"no model for this language pair; available: {', '.join(pairs)}")

@@ -1,0 +1,203 @@
+"""Inspection of one translation: tokens, attention weights, search tree and next-token predictions."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from transduce.config import require
+from transduce.data.batch import Batch, Stream
+from transduce.engines.engine import Job, output_limit
+from transduce.errors import ConfigError, DataError, ModelError
+from transduce.inspect.heads import STACKS, Stack, count_layers, module_name, parse_heads
+from transduce.inspect.predictions import Predictions, logit_lens
+from transduce.inspect.tree import Node, build_tree
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.ablate import without_heads
+from transduce.nn.observe import observe_attention, observe_layers
+from transduce.nn.segments import pack_tokens
+from transduce.search.beam import Extensions, beam_search
+from transduce.search.decoder import NEVER_SAID, Hypothesis
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import BOS, EOS
+from transduce.translator import Translator
+
+MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 128, 16
+"""Limits of one inspection: the attention weights grow with the square of the number of tokens."""
+MIN_POSITIONS = 64
+"""Minimum number of positional encodings: those of a short sentence do not show the pattern."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionRequest:
+    """A text to translate and inspect, with search options."""
+
+    text: str
+    beam: int | None = None
+    """Hypotheses kept at each step; None is the translator's setting."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty (alpha); None is the translator's setting."""
+    prefix: list[int] = field(default_factory=list)
+    """Token ids that the output must begin with; if they end with the end marker, the complete output."""
+    off: list[str] = field(default_factory=list)
+    """Names of attention heads to switch off, e.g. cross.1.2."""
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The translation with all heads, for comparison with the one without some heads."""
+
+    full: Hypothesis
+    """Best hypothesis of the model with all heads."""
+    rescored: Hypothesis
+    """The same tokens, scored without the heads that are switched off."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All data about one translation. Decoder step t reads BOS and the first t target tokens, and writes one token."""
+
+    request: InspectionRequest
+    config: SearchConfig
+    best: Hypothesis
+    source: list[int]
+    """Token ids that the encoder read, with the end marker."""
+    target: list[int]
+    """Token id that each decoder step wrote, with the end marker."""
+    attention: dict[Stack, Tensor]
+    """Attention weights (layer, head, query position, key position); the decoder's keys are BOS and earlier tokens."""
+    tree: list[Node]
+    layers: list[Predictions]
+    """Predictions of each decoder layer; those of the last are the model's own."""
+    log_sum_TX: Tensor
+    """Normalisers for other temperatures, see `logit_lens`."""
+    positions_TD: Tensor
+    """The model's positional encoding."""
+    ablation: Ablation | None
+    """None if no heads are switched off."""
+    search_seconds: float
+    other_seconds: float
+
+
+@torch.inference_mode()
+def inspect_translation(translator: Translator, request: InspectionRequest) -> Inspection:
+    """Translate a text and record attention, search and predictions; other threads may use the model meanwhile."""
+    start = time.perf_counter()
+    config = _config(translator, request)
+    source = _source(translator, request.text)
+    full_model = inspected_model(translator)
+    _check_prefix(request.prefix, full_model)
+    off = parse_heads(request.off, full_model.config)
+    model = without_heads(full_model, [(head.module, head.head) for head in off])
+
+    steps: list[Extensions] = []
+    search_start = time.perf_counter()
+    best = _search(model, source, config, request.prefix, steps)
+    search_seconds = time.perf_counter() - search_start
+
+    target = [*best.tokens, EOS]
+    with observe_attention(model) as attention, observe_layers(model.decoder) as layers:
+        model(Batch.of(translator.device, src=[source], tgt=[[BOS, *best.tokens]]))
+    predictions, log_sum_TX = logit_lens(model, layers, target)
+    ablation = _ablation(full_model, model, source, config, request.prefix) if off else None
+    return Inspection(
+        request=request,
+        config=config,
+        best=best,
+        source=source,
+        target=target,
+        attention={
+            stack: torch.cat([attention[module_name(stack, n)] for n in range(count_layers(model.config, stack))])
+            for stack in STACKS
+        },
+        tree=build_tree(steps),
+        layers=predictions,
+        log_sum_TX=log_sum_TX,
+        positions_TD=model.embedding.positions.table_TD[: max(len(source), len(target), MIN_POSITIONS)],
+        ablation=ablation,
+        search_seconds=search_seconds,
+        other_seconds=time.perf_counter() - start - search_seconds,
+    )
+
+
+def inspected_model(translator: Translator) -> EncoderDecoder:
+    """The model of a translator; only the encoder-decoder can be inspected."""
+    if not isinstance(translator.model, EncoderDecoder):
+        raise ModelError(f"models of the architecture {translator.model.config.architecture} cannot be inspected")
+    return translator.model
+
+
+def _search(
+    model: EncoderDecoder,
+    source: list[int],
+    config: SearchConfig,
+    prefix: Sequence[int],
+    steps: list[Extensions] | None = None,
+) -> Hypothesis:
+    """The best hypothesis. The search continues until `beam` hypotheses are finished, so that they can be compared."""
+    job = Job(source[:-1], list(prefix))
+    device = model.device
+    (hypotheses,) = beam_search(
+        model,
+        Stream(*pack_tokens([source], device)),
+        [output_limit(job, config, model.longest)],
+        beam=config.beam,
+        alpha=config.length_penalty,
+        nbest=config.beam,
+        no_repeat=config.no_repeat,
+        prefixes=[job.prefix],
+        device=device,
+        watch=steps.append if steps is not None else None,
+    )
+    if not hypotheses:
+        raise ModelError("the model's scores are not finite numbers")
+    return hypotheses[0]
+
+
+def _ablation(
+    full: EncoderDecoder, ablated: EncoderDecoder, source: list[int], config: SearchConfig, prefix: Sequence[int]
+) -> Ablation:
+    best = _search(full, source, config, prefix)
+    return Ablation(best, _search(ablated, source, replace(config, beam=1), [*best.tokens, EOS]))
+
+
+def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
+    config = replace(translator.config, sample=False, nbest=1)
+    if request.beam is not None:
+        config = replace(config, beam=request.beam)
+    if request.length_penalty is not None:
+        config = replace(config, length_penalty=request.length_penalty)
+    require(config.beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM} for an inspection")
+    return config
+
+
+def _source(translator: Translator, text: str) -> list[int]:
+    if not text.strip():
+        raise DataError("the text is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DataError("the text is not valid Unicode: it contains a lone surrogate") from None
+    if len(text) > MAX_CHARACTERS:
+        raise DataError(
+            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
+        )
+    tokens = translator.tokenizer.encode(text)
+    limit = min(MAX_TOKENS, translator.max_source_length)
+    if len(tokens) > limit:
+        raise DataError(f"the text has {len(tokens):,} tokens; at most {limit} can be inspected: shorten it")
+    return [*tokens, EOS]
+
+
+def _check_prefix(prefix: list[int], model: EncoderDecoder) -> None:
+    longest = min(model.longest or sys.maxsize, 2 * MAX_TOKENS)
+    if len(prefix) > longest:
+        raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")
+    for position, token in enumerate(prefix):
+        if not 0 <= token < model.vocab_size:
+            raise ConfigError(f"prefix: {token} is not a token id; the vocabulary has 0 to {model.vocab_size - 1}")
+        if token in NEVER_SAID or (token == EOS and position < len(prefix) - 1):
+            raise ConfigError(f"prefix: token {token} is a special token, which an output cannot contain there")

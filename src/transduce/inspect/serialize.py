@@ -1,0 +1,133 @@
+"""Binary format of an inspection, which the page reads.
+
+The length of the header (4 bytes, little-endian), the header (JSON), then tables of uint8. The header contains the
+offset and shape of each table. An attention weight w is stored as round(255 w). The upper triangle of the decoder's
+self-attention is always 0 and is left out. The header lists tokens by id; `tokens` contains the piece of each token and
+the bytes of those in the source, the target and the search tree.
+"""
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.inspect.inspection import Ablation, Inspection, inspected_model
+from transduce.inspect.predictions import TEMPERATURES, Predictions
+from transduce.inspect.tree import Node
+from transduce.search.decoder import Hypothesis
+from transduce.text.tokenizer import Tokenizer
+from transduce.translator import Translator
+
+LENS_TOKENS = 4
+"""Number of predictions of each layer that the page shows."""
+
+
+def serialize(inspection: Inspection, translator: Translator) -> bytes:
+    """Encode an inspection in the binary format."""
+    T = len(inspection.target)
+    row, column = torch.tril_indices(T, T)
+    tables = {
+        **{name: _weight_bytes(inspection.attention[name]) for name in ("encoder", "cross")},
+        "decoder": _weight_bytes(inspection.attention["decoder"])[:, :, row, column],
+        "positions": _position_bytes(inspection.positions_TD),
+    }
+    header, offset = _header(inspection, translator), 0
+    header["tables"] = {}
+    for name, table in tables.items():
+        header["tables"][name] = {"offset": offset, "shape": list(table.shape)}
+        offset += table.numel()
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"".join([len(text).to_bytes(4, "little"), text, *(table.numpy().tobytes() for table in tables.values())])
+
+
+def _weight_bytes(weights: Tensor) -> Tensor:
+    return (weights.float().cpu() * 255).round().to(torch.uint8)
+
+
+def _position_bytes(table_TD: Tensor) -> Tensor:
+    """Scale -m to m, the largest magnitude, to 1 to 255."""
+    table_TD = table_TD.float().cpu()
+    return (128 + 127 * table_TD / table_TD.abs().max().clamp(min=1e-9)).round().to(torch.uint8)
+
+
+def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
+    model, tokenizer = inspected_model(translator), translator.tokenizer
+    lens = [_predictions(layer, LENS_TOKENS) for layer in inspection.layers]
+    following = _predictions(inspection.layers[-1], None)
+    return {
+        "text": inspection.request.text,
+        "prefix": inspection.request.prefix,
+        "off": inspection.request.off,
+        "beam": inspection.config.beam,
+        "alpha": inspection.config.length_penalty,
+        "translation": tokenizer.decode(inspection.best.tokens),
+        "log_prob": inspection.best.log_prob,
+        "score": inspection.best.score,
+        "source": inspection.source,
+        "target": inspection.target,
+        "tokens": _tokens(inspection, [following, *lens], tokenizer),
+        "tree": _tree(inspection.tree),
+        "next": {
+            **following,
+            "temperatures": TEMPERATURES,
+            "log_sum": _rounded(inspection.log_sum_TX),
+        },
+        "lens": lens,
+        "ablation": _ablation(inspection.ablation, tokenizer) if inspection.ablation else None,
+        "model": {
+            "d_model": model.config.d_model,
+            "num_heads": model.config.num_heads,
+            "encoder_layers": model.config.encoder_layers,
+            "decoder_layers": model.config.decoder_layers,
+            "positions": model.config.positions,
+            "vocab_size": model.vocab_size,
+            "parameters": model.parameters_count,
+        },
+        "seconds": {"search": inspection.search_seconds, "other": inspection.other_seconds},
+    }
+
+
+def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: Tokenizer) -> dict[int, list[str]]:
+    """The piece of each token; with its bytes if the page needs them to decode text."""
+    decoded = {*inspection.source, *inspection.target, *(node.token for node in inspection.tree)}
+    decoded.update(inspection.ablation.full.tokens if inspection.ablation else [])
+    predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
+    entries = {token: tokenizer.pieces([token]) for token in sorted(decoded | predicted)}
+    for token in decoded:
+        entries[token].append(tokenizer.raw_bytes(token).hex())
+    return entries
+
+
+def _tree(nodes: list[Node]) -> dict[str, list[Any]]:
+    return {
+        "parent": [node.parent for node in nodes],
+        "token": [node.token for node in nodes],
+        "log_prob": [round(node.log_prob, 6) for node in nodes],
+        "outcome": [node.outcome for node in nodes],
+    }
+
+
+def _predictions(layer: Predictions, count: int | None) -> dict[str, Any]:
+    return {
+        "token": layer.token_TC[:, :count].tolist(),
+        "log_prob": _rounded(layer.log_prob_TC[:, :count]),
+        "written": _rounded(layer.written_T),
+    }
+
+
+def _ablation(ablation: Ablation, tokenizer: Tokenizer) -> dict[str, Any]:
+    def scores(hypothesis: Hypothesis) -> dict[str, float]:
+        return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
+
+    return {
+        "translation": tokenizer.decode(ablation.full.tokens),
+        "target": ablation.full.tokens,
+        "full": scores(ablation.full),
+        "rescored": scores(ablation.rescored),
+    }
+
+
+def _rounded(x: Tensor) -> list[Any]:
+    """Numbers rounded to four decimal places, which is enough for the page."""
+    return (x.double() * 1e4).round().div(1e4).tolist()

@@ -1,0 +1,45 @@
+"""A translation request as the scheduler sees it."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from transduce.engines.engine import Job
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+from transduce.translator import Translation, Translator
+
+JobHypotheses = list[tuple[int, list[Hypothesis]]]
+"""The index of each finished job within its request, with its hypotheses."""
+JobTranslations = list[tuple[int, list[Translation]]]
+"""The same with decoded translations."""
+
+
+@dataclass(eq=False)
+class ScheduledRequest:
+    """The jobs of one request, with the options of its search."""
+
+    translator: Translator
+    config: SearchConfig
+    jobs: list[Job]
+    align: bool
+    deliver: Callable[[JobTranslations | Exception], None]
+    """Called on the scheduler's thread with the jobs that have just finished, or with an error."""
+    first_key: int = 0
+    """Key of the first job in the engine's session; the other jobs have the keys that follow."""
+    started: int = 0
+    """Number of jobs that have left the queue."""
+
+    @property
+    def session_group(self) -> Hashable:
+        """Requests of one group share a session; one that samples has its own, so that others do not affect it."""
+        return (self.translator, self.config, self if self.config.sample else None)
+
+    def cost(self, job: Job) -> int:
+        """The tokens of the budget that a job needs."""
+        return (len(job.tokens) + 1) * (self.config.nbest if self.config.sample else self.config.beam)
+
+    def decode(self, finished: JobHypotheses) -> JobTranslations:
+        """Convert token ids to text."""
+        indices, hypotheses = [index for index, _ in finished], [best for _, best in finished]
+        outputs = self.translator.translations([self.jobs[index] for index in indices], hypotheses, self.align)
+        return list(zip(indices, outputs, strict=True))

@@ -1,0 +1,152 @@
+"""Connects HTTP routes with the scheduler: submits texts and returns sentences as they are finished."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive
+
+from transduce.errors import ConfigError, DataError
+from transduce.search.options import SearchConfig
+from transduce.serve.errors import HttpError, queue_full_error
+from transduce.serve.limits import Limits
+from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
+from transduce.serve.scheduler import QueueFullError, Scheduler
+from transduce.serve.served_models import ServedModel
+from transduce.serve.split_texts import Sentence, SplitTexts
+
+
+class ClientDisconnectedError(Exception):
+    """The client has closed its connection."""
+
+
+class TranslationService:
+    """Accepts translation requests within the server's limits."""
+
+    def __init__(self, scheduler: Scheduler, limits: Limits) -> None:
+        self.scheduler, self.limits = scheduler, limits
+
+    async def accept(
+        self,
+        receive: Receive,
+        model: ServedModel,
+        texts: Sequence[str],
+        *,
+        prefix: str = "",
+        align: bool = False,
+        **options: Any,
+    ) -> "PendingRequest":
+        """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig."""
+        config = self._config(model, options)
+        self._check_size(texts, prefix)
+        try:
+            with self.scheduler.reserve():
+                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix)
+                return self._submit(receive, model, config, split, align)
+        except QueueFullError:
+            raise queue_full_error() from None
+        except DataError as error:
+            raise HttpError(400, str(error)) from None
+
+    def _submit(
+        self, receive: Receive, model: ServedModel, config: SearchConfig, split: SplitTexts, align: bool
+    ) -> "PendingRequest":
+        if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
+            limit = model.translator.max_source_length
+            raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
+        pending = PendingRequest(self, receive, split)
+        if split.jobs:
+            request = ScheduledRequest(model.translator, config, split.jobs, align, pending.deliver)
+            self.scheduler.submit(request)
+            pending.watch(request)
+        return pending
+
+    def _config(self, model: ServedModel, options: dict[str, Any]) -> SearchConfig:
+        for name in ("nbest", "beam", "max_extra", "max_length"):
+            most = getattr(self.limits, name)
+            if options.get(name, 0) > most:
+                raise HttpError(400, f"{name} must be at most {most}")
+        try:
+            return replace(model.translator.config, **options)
+        except ConfigError as error:
+            raise HttpError(400, str(error)) from None
+
+    def _check_size(self, texts: Sequence[str], prefix: str) -> None:
+        characters = sum(map(len, texts)) + len(prefix)
+        if characters > self.limits.characters:
+            raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
+        sentences = sum(text.count("\n") + 1 for text in texts)
+        if sentences > self.limits.sentences:
+            raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
+
+
+class PendingRequest:
+    """A request that is queued or running. Read `sentences` to the end, or call `close`."""
+
+    def __init__(self, service: TranslationService, receive: Receive, split: SplitTexts) -> None:
+        self._service, self._receive, self.split = service, receive, split
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + service.limits.seconds
+        self._results: asyncio.Queue[JobTranslations | Exception] = asyncio.Queue()
+        self._request: ScheduledRequest | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    def deliver(self, result: JobTranslations | Exception) -> None:
+        """Receive a result from the scheduler's thread."""
+        self._loop.call_soon_threadsafe(self._results.put_nowait, result)
+
+    def watch(self, request: ScheduledRequest) -> None:
+        """Drop the request as soon as the client disconnects."""
+        self._request = request
+        self._watcher = asyncio.create_task(self._drop_on_disconnect())
+
+    async def sentences(self) -> AsyncIterator[Sentence]:
+        """Yield sentences as they are finished, beginning with empty lines."""
+        missing = len(self.split.jobs)
+        try:
+            for sentence in self.split.sentences:
+                if not sentence.jobs:
+                    yield sentence
+            while missing:
+                for job, outputs in await self._next():
+                    missing -= 1
+                    if finished := self.split.add_outputs(job, outputs):
+                        yield finished
+            self._request = None
+        finally:
+            self.close()
+
+    async def all(self) -> SplitTexts:
+        """Wait for the last sentence, and return all of them."""
+        async for _ in self.sentences():
+            pass
+        return self.split
+
+    def close(self) -> None:
+        """Drop unfinished jobs."""
+        if self._watcher:
+            self._watcher.cancel()
+        self._drop()
+        self._request = None
+
+    def _drop(self) -> None:
+        if self._request:
+            self._service.scheduler.drop(self._request)
+
+    async def _next(self) -> JobTranslations:
+        try:
+            result = await asyncio.wait_for(self._results.get(), self._deadline - self._loop.time())
+        except TimeoutError:
+            seconds = self._service.limits.seconds
+            raise HttpError(503, f"not finished within {seconds:g} s; send less text per request", 1) from None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def _drop_on_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._drop()
+        self._results.put_nowait(ClientDisconnectedError())

@@ -1,0 +1,89 @@
+// Next-token probabilities at a temperature, and the predictions of each decoder layer (logit lens).
+
+import { html } from "htm/preact";
+import { plainColour, strength } from "./colours.js";
+import { Figure, highlightOnHover, percent, samePosition, shorten, Slider } from "./components.js";
+import { highlight, inspection, shownStep, step, temperature } from "./state.js";
+import { decode, label } from "./tokens.js";
+
+export function Predictions() {
+  const { next, target } = inspection.value;
+  const t = shownStep.value;
+  const { temperatures } = next;
+  const nearest = temperatures.reduce((best, x, i) =>
+    Math.abs(x - temperature.value) < Math.abs(temperatures[best] - temperature.value) ? i : best, 0);
+  return html`<section aria-labelledby="predictions">
+    <h2 id="predictions">Next-token predictions</h2>
+    <p class="lead">After “${decode(inspection.value, target.slice(0, t)) || "…"}” the model wrote <b class="target">${label(inspection.value, target[t])}</b>.
+      Choose another step below, or a token of the translation above.</p>
+    <div class="controls">
+      <${Slider} label="Step" min="1" max=${target.length} step="1" value=${t + 1} shown="${t + 1} of ${target.length}"
+        onSlide=${(n) => (step.value = n - 1)} />
+      <${Slider} label="Temperature" min="0" max=${temperatures.length - 1} step="1" value=${nearest} shown=${temperatures[nearest]}
+        onSlide=${(i) => (temperature.value = temperatures[i])} />
+    </div>
+    <div class="pair next">
+      <${Figure} name="next-token-${t + 1}" title="Next token" hint="most probable tokens at temperature ${temperatures[nearest]}">
+        <${Bars} t=${t} temperatureIndex=${nearest} />
+      <//>
+      <${Figure} name="logit-lens" title="Logit lens" hint="the most probable token if each decoder layer were the last one" wide>
+        <${Lens} t=${t} />
+      <//>
+    </div>
+  </section>`;
+}
+
+function Bars({ t, temperatureIndex }) {
+  const { next: { token, log_prob, temperatures, log_sum }, target } = inspection.value;
+  const probabilities = log_prob[t].map((x) => Math.exp(x / temperatures[temperatureIndex] - log_sum[t][temperatureIndex]));
+  const rest = Math.max(0, 1 - probabilities.reduce((sum, p) => sum + p, 0));
+  const entries = [...token[t].map((id, i) => [label(inspection.value, id), probabilities[i], id === target[t]]), ["all others", rest, false]];
+  const [left, pitch] = [124, 27];
+  const x = (p) => 230 * p;
+  return html`<svg class="figure bars" viewBox="0 0 430 ${entries.length * pitch + 6}" role="img"
+    aria-label=${entries.map(([token, p]) => `${token} ${percent(p)}`).join(", ")}>
+    ${entries.map(([token, p, written], i) => html`<g transform="translate(0 ${i * pitch + 3})" class=${written ? "written" : i === entries.length - 1 ? "rest" : ""}>
+      <text x=${left - 10} y="12" class="token end">${shorten(token, 14)}</text>
+      <rect class="track" x=${left} y="3" width=${x(1)} height="18" rx="4" />
+      <rect class="bar" x=${left} y="3" width=${Math.max(1, x(p))} height="18" rx=${Math.min(4, x(p) / 2)} />
+      <text x=${left + x(1) + 10} y="12" class="amount">${percent(p)}</text>
+    </g>`)}
+  </svg>`;
+}
+
+function Lens({ t }) {
+  const { lens, target } = inspection.value;
+  const [left, cell, pitch, top] = [58, 84, 30, 30];
+  const layers = lens.length;
+  const width = left + target.length * cell + 8;
+  return html`<svg class="figure lens" style="width:${width}px" viewBox="0 0 ${width} ${top + layers * pitch + 10}" role="img"
+    aria-label="The most probable next token of each of ${layers} decoder layers at each of ${target.length} steps">
+    ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (layers - 1 - l + 0.5) * pitch} class="tick end">layer ${l + 1}</text>`)}
+    ${target.map((id, n) => {
+      const here = { side: "target", position: n };
+      return html`<g key=${n} class="column ${samePosition(highlight.value.query, here) ? "highlighted" : ""}" onClick=${() => (step.value = n)}>
+        <text x=${left + (n + 0.5) * cell} y="16" class="token small target middle">${shorten(label(inspection.value, id), 10)}</text>
+        ${lens.map(({ token, log_prob }, l) => {
+          const best = token[n][0];
+          return html`<g key=${l} class=${best === id ? "prediction correct" : "prediction"}
+            ...${highlightOnHover({ query: here, key: here }, html`<${LensTooltip} l=${l} n=${n} />`)}>
+            <rect x=${left + n * cell + 2} y=${top + (layers - 1 - l) * pitch + 2} width=${cell - 4} height=${pitch - 4} rx="5"
+              fill=${plainColour()} fill-opacity=${0.5 * strength(Math.exp(log_prob[n][0]))} />
+            <text x=${left + (n + 0.5) * cell} y=${top + (layers - 1 - l + 0.5) * pitch} class="middle">${shorten(label(inspection.value, best), 10)}</text>
+          </g>`;
+        })}
+      </g>`;
+    })}
+    <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + layers * pitch} rx="6" />
+  </svg>`;
+}
+
+function LensTooltip({ l, n }) {
+  const { lens, target } = inspection.value;
+  const { token, log_prob, written } = lens[l];
+  return html`<span>layer ${l + 1}</span>
+    <dl>
+      ${token[n].map((id, i) => html`<dt class=${id === target[n] ? "target" : ""}>${label(inspection.value, id)}</dt><dd>${percent(Math.exp(log_prob[n][i]))}</dd>`)}
+      ${!token[n].includes(target[n]) && html`<dt class="target">${label(inspection.value, target[n])}</dt><dd>${percent(Math.exp(written[n]))}</dd>`}
+    </dl>`;
+}

@@ -1,0 +1,39 @@
+// Keyboard shortcuts, except while the user types.
+
+import { clearHighlight, inspection, layer, shownLayer, shownStep, shownView, specialTokens, stack, step, tooltip, view } from "./state.js";
+import { COMBINED, sizes } from "./weights.js";
+
+const moveLayer = (by) => (layer.value = Math.max(1, shownLayer.value + by));
+const moveHead = (by) => {
+  const heads = inspection.value.model.num_heads;
+  view.value = shownView.value in COMBINED ? (by > 0 ? 1 : heads) : ((shownView.value - 1 + by + heads) % heads) + 1;
+};
+const moveStep = (by) => (step.value = Math.max(0, Math.min(inspection.value.target.length - 1, shownStep.value + by)));
+
+const SHORTCUTS = {
+  e: () => (stack.value = "encoder"),
+  d: () => (stack.value = "decoder"),
+  c: () => (stack.value = "cross"),
+  "[": () => moveLayer(-1),
+  "]": () => shownLayer.value < sizes(inspection.value, stack.value).layers && moveLayer(1),
+  ",": () => moveHead(-1),
+  ".": () => moveHead(1),
+  m: () => (view.value = "mean"),
+  x: () => (view.value = "max"),
+  r: () => (view.value = "rollout"),
+  s: () => (specialTokens.value = !specialTokens.value),
+  j: () => moveStep(-1),
+  k: () => moveStep(1),
+};
+
+export function addShortcuts() {
+  addEventListener("scroll", () => (tooltip.value = null), { capture: true, passive: true });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") return clearHighlight();
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea, select")) return;
+    if (event.key === "/") document.getElementById("text").focus();
+    else if (inspection.value && event.key in SHORTCUTS) SHORTCUTS[event.key]();
+    else return;
+    event.preventDefault();
+  });
+}
