@@ -8,10 +8,10 @@ __all__ = [
     "Comparison",
     "ConfigError",
     "DataError",
-    "EncoderDecoder",
     "Engine",
     "Hypothesis",
     "Job",
+    "Model",
     "ModelError",
     "Outcome",
     "RunError",
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transduce.engines.engine import Engine, Job
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.evaluation.scores import Comparison, Score, compare, score
-    from transduce.models.encoder_decoder import EncoderDecoder
+    from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
     from transduce.search.options import SearchConfig, SearchOptions
     from transduce.text.tokenizer import Tokenizer
@@ -43,7 +43,7 @@ else:
         "transduce.engines.engine": ["Engine", "Job"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],
-        "transduce.models.encoder_decoder": ["EncoderDecoder"],
+        "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
         "transduce.search.options": ["SearchConfig", "SearchOptions"],
         "transduce.text.tokenizer": ["Tokenizer"],

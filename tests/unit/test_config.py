@@ -264,7 +264,7 @@ def test_presets_load_with_their_sizes(preset: str, d_model: int, num_heads: int
 def test_an_unknown_preset_suggests_the_nearest_and_lists_all() -> None:
     with pytest.raises(ConfigError) as caught:
         read_preset("smal")
-    assert "no preset smal (did you mean small?); there are base, big, small, tiny" in str(caught.value)
+    assert "no preset smal (did you mean small?); use base, big, small, tiny" in str(caught.value)
 
 
 def test_the_order_of_precedence_is_preset_file_flags_sets(tmp_path: Path) -> None:

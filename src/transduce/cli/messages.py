@@ -14,7 +14,6 @@ def log(line: str) -> None:
 
 def describe_engine(translator: "Translator") -> str:
     """The engine that runs the translator's search and, if it is not the chosen one, the reason."""
-    runs = translator.engine_for(translator.config)
-    if runs is translator.engine:
-        return runs.description
-    return f"{runs.description}, because {translator.engine.name} does not support these search options"
+    reason = translator.engine.supports(translator.model, translator.config)
+    description = translator.engine_for(translator.config).description
+    return f"{description}, because {translator.engine.name} has {reason}" if reason else description

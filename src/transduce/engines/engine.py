@@ -67,13 +67,13 @@ class Engine(Protocol):
 def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
     """What `supports` of the fast engines returns: they run the encoder-decoder with greedy and beam search."""
     if not isinstance(model, EncoderDecoder):
-        return f"it does not run the architecture {model.config.architecture}"
+        return f"no models of the architecture {model.config.architecture}"
     if options.sample:
-        return "it does not sample"
+        return "no sampling"
     if options.no_repeat:
-        return "it does not block repeated n-grams"
+        return "no blocking of repeated n-grams"
     if options.beam > _WIDEST_BEAM:
-        return f"its beam is at most {_WIDEST_BEAM}"
+        return f"no beam above {_WIDEST_BEAM}"
     return None
 
 

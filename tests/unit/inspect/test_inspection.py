@@ -231,12 +231,12 @@ def test_a_head_that_is_off_has_no_effect(make: Make, norm: str, name: str) -> N
     (head,) = parse_heads([name], translator.model.config)
     ablated = sharing_copy(translator.model)
 
-    def zero_head(_: Any, __: Any, o_NW: Tensor) -> Tensor:
+    def zero_head(_: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
         keep = torch.ones(4, 5)
         keep[head.head] = 0
-        return o_NW * keep.flatten()
+        return (inputs[0] * keep.flatten(),)
 
-    ablated.get_submodule(head.module).register_forward_hook(zero_head)
+    ablated.get_submodule(f"{head.module}.out").register_forward_pre_hook(zero_head)
     assert inspection.best.log_prob == pytest.approx(
         total_log_prob(ablated, inspection.source, inspection.best.tokens, True), abs=1e-3
     )
