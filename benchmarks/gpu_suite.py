@@ -29,13 +29,15 @@ TESTS = {
     "tests/reference/test_attention_engines.py": [],
     "tests/unit/training/test_steps.py": [],
     "tests/unit/nn/test_r_drop.py": [],
-    "tests/system/test_benchmarks.py": ["-k", "train_gpu or decode"],
+    "tests/system/test_benchmarks.py": ["-k", "gpu_suite or decode"],
 }
 """Test files, the slowest first, and further arguments of pytest."""
 BENCHMARKS = {
     "train_gpu": ["base", "big", "--alone", "--rounds", "3", "--steps", "50"],
     "decode": ["gpu", "--alone", "--rounds", "5"],
 }
+SMOKE_TESTS = {"tests/unit/nn/test_r_drop.py": []}
+SMOKE_BENCHMARKS = {"train_gpu": ["--smoke"], "decode": ["gpu", "--smoke"]}
 AT_ONCE = 4
 TIME_LIMIT = 470
 """Seconds after which everything that still runs is stopped."""
@@ -58,13 +60,14 @@ class Finished:
 def main() -> None:
     """Run the tests and the benchmarks, print a summary, exit with 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="only check that it works: one test file, tiny benchmarks")
     parser.add_argument("--out", type=Path, help="write the summary here, as JSON")
     options = parser.parse_args()
     start = time.monotonic()
     deadline = start + TIME_LIMIT
     with tempfile.TemporaryDirectory() as folder:
-        tests = run_tests(Path(folder), deadline)
-        benchmarks = run_benchmarks(Path(folder), deadline)
+        tests = run_tests(SMOKE_TESTS if options.smoke else TESTS, Path(folder), deadline)
+        benchmarks = run_benchmarks(SMOKE_BENCHMARKS if options.smoke else BENCHMARKS, Path(folder), deadline)
     summary = {"tests": tests, "benchmarks": benchmarks, "seconds": round(time.monotonic() - start, 1)}
     print_summary(summary)
     if options.out:
@@ -72,12 +75,12 @@ def main() -> None:
     sys.exit(any(part["outcome"] != "ok" for part in (*tests.values(), *benchmarks.values())))
 
 
-def run_tests(folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
+def run_tests(tests: dict[str, list[str]], folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
     """Run every test file in a process of its own; returns the counts of each."""
 
     def run_file(name: str) -> dict[str, Any]:
         report = folder / (Path(name).stem + ".xml")
-        arguments = ["-m", "pytest", "-rs", "--tb=short", f"--junitxml={report}", name, *TESTS[name]]
+        arguments = ["-m", "pytest", "-rs", "--tb=short", f"--junitxml={report}", name, *tests[name]]
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             finished = run(arguments, deadline, output)
             output.seek(0)
@@ -88,7 +91,7 @@ def run_tests(folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
             print(printed, flush=True)
         return {"outcome": finished.outcome, **counts, "seconds": round(finished.seconds, 1)}
 
-    names = [name for name in TESTS if (ROOT / name).exists()]
+    names = [name for name in tests if (ROOT / name).exists()]
     progress(f"tests: {len(names)} files, {AT_ONCE} at a time")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(names, pool.map(run_file, names), strict=True))
@@ -101,10 +104,10 @@ def read_counts(report: Path) -> dict[str, int]:
     return {"passed": total - errors - failed - skipped, "failed": errors + failed, "skipped": skipped}
 
 
-def run_benchmarks(folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
+def run_benchmarks(benchmarks: dict[str, list[str]], folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
     """Run the benchmarks one after the other; returns the figures of each."""
     summary = {}
-    for name, arguments in BENCHMARKS.items():
+    for name, arguments in benchmarks.items():
         progress(f"{name}.py {' '.join(arguments)}")
         results = folder / f"{name}.json"
         finished = run([f"benchmarks/{name}.py", *arguments, "--out", str(results)], deadline)
@@ -125,7 +128,8 @@ def read_figures(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, floa
 def run(arguments: Sequence[str], deadline: float, output: IO[str] | None = None) -> Finished:
     """Run this Python with these arguments, until the deadline at most; prints to `output`, or as we do."""
     command, start = [sys.executable, *arguments], time.monotonic()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             code = process.wait(max(deadline - start, 1))

@@ -23,11 +23,11 @@ from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
 
 sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="the page is tested through playwright: pip install playwright"
+    "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
-    pytest.skip("the page is tested in chromium: apt-get install chromium", allow_module_level=True)
+    pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 
 TEXT = "dedu babo gigo babo"
@@ -450,7 +450,7 @@ def test_one_file_works_offline(
 def test_everyone_can_use_it(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
     """axe-core finds nothing to mend, and nothing sticks out of the window."""
     if not AXE.exists():
-        pytest.skip("axe-core is not there: npm ci in web/")
+        pytest.skip("axe-core is not installed: npm ci in web/")
     page = open_page(f"{address}#text={TEXT}&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window)
     sync_api.expect(page.locator(".without")).to_be_visible()
     page.evaluate(AXE.read_text(encoding="utf-8"))
