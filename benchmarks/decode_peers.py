@@ -1,4 +1,4 @@
-"""The peers of the decoding benchmark, with our weights in them: Hugging Face generate and CTranslate2."""
+"""The peers of the decoding benchmark, with our weights: Hugging Face generate and CTranslate2."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.text.tokenizer import BOS, EOS
 
 Decode = Callable[[Sequence[list[int]], int], list[list[int]]]
-"""Sources without markers and a beam, to outputs of as many tokens as the sources have with their end marker."""
+"""Takes sources without markers and a beam; returns outputs as long as the sources with their end marker."""
 
 
 def hugging_face(model: EncoderDecoder, device: str, dtype: torch.dtype) -> Decode:
@@ -102,9 +102,9 @@ def save_for_ctranslate2(model: EncoderDecoder, folder: Path, quantization: str 
             fill(layer.ffn.linear_1, f"{prefix}.feed_forward.outer")
             norm(layer.ffn.layer_norm, f"{prefix}.residuals.{2 if side == 'decoder' else 1}")
     spec.decoder.projection.weight = ours["embedding.weight_VD"]
-    words = [str(word) for word in range(model.vocab_size)]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
+    tokens = [str(token) for token in range(model.vocab_size)]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
     spec.config.bos_token, spec.config.eos_token, spec.config.decoder_start_token = str(BOS), str(EOS), str(BOS)
     spec.config.add_source_eos, spec.config.unk_token = False, "1"
     spec.validate()
