@@ -36,7 +36,7 @@ BENCHMARKS = {
     "train_gpu": ["base", "big", "--alone", "--rounds", "3", "--steps", "50"],
     "decode": ["gpu", "--alone", "--rounds", "5"],
 }
-SMOKE_TESTS = {"tests/unit/nn/test_r_drop.py": []}
+SMOKE_TESTS = {"tests/unit/data/test_packing.py": []}
 SMOKE_BENCHMARKS = {"train_gpu": ["--smoke"], "decode": ["gpu", "--smoke"]}
 AT_ONCE = 4
 TEST_SECONDS, ALL_SECONDS = 290, 470
@@ -91,10 +91,9 @@ def run_tests(tests: dict[str, list[str]], folder: Path, deadline: float) -> dic
             print(printed, flush=True)
         return {"outcome": finished.outcome, **counts, "seconds": round(finished.seconds, 1)}
 
-    names = [name for name in tests if (ROOT / name).exists()]
-    progress(f"tests: {len(names)} files, {AT_ONCE} at a time")
+    progress(f"tests: {len(tests)} files, {AT_ONCE} at a time")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(names, pool.map(run_file, names), strict=True))
+        return dict(zip(tests, pool.map(run_file, tests), strict=True))
 
 
 def read_counts(report: Path) -> dict[str, int]:
