@@ -4,15 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults format bench settings web clean
+.PHONY: demo test check docs faults format bench gpu settings web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
 
-test: $(READY)          ## the whole test suite
-	$(BIN)/python -m pytest -n auto
+test: $(READY)          ## the complete test suite; lists the tests that are skipped, with the reason
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -rs
 
-check: $(READY) docs    ## what CI checks beside the tests
+check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -22,17 +22,20 @@ check: $(READY) docs    ## what CI checks beside the tests
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
-faults: $(READY)        ## every fault as often as is promised: more than an hour
+faults: $(READY)        ## every fault as often as the docs promise: more than an hour
 	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
 	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
 
-format: $(READY)        ## put the code into shape
+format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)         ## training speed on this CPU, beside its peers
+bench: $(READY)         ## training throughput on this CPU, compared with its peers
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/train_cpu.py
+
+gpu:                    ## GPU tests and GPU benchmarks on a CUDA machine, in 8 minutes; OUT=file writes the summary as JSON
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu_suite.py $(if $(OUT),--out $(OUT))
 
 settings: $(READY)      ## write docs/settings.md from the code
 	$(BIN)/python docs/settings.py
@@ -43,7 +46,7 @@ web:                    ## build the page of `transduce inspect` from web/ (need
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch comes first and alone: the constraint names the build that needs no GPU libraries.
+# torch is installed first and separately: the constraint names the build without GPU libraries.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch

@@ -1,4 +1,4 @@
-"""`pip-audit` over what is installed; skipped with a word where known vulnerabilities cannot be looked up."""
+"""Run `pip-audit` over the installed packages; skipped, with a message, if vulnerabilities cannot be looked up."""
 
 import json
 import subprocess
@@ -6,24 +6,24 @@ import sys
 
 
 def main() -> None:
-    """Exit with an error where an installed package has a known vulnerability."""
+    """Exit with an error if an installed package has a known vulnerability."""
     command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--skip-editable"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        packages = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError):
-        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        reason = (result.stderr.strip().splitlines() or ["no answer"])[-1]
         print(f"pip-audit: skipped, nothing could be looked up ({reason})")
         return
     looked_up = [package for package in packages if "vulns" in package]
     if not looked_up:
         print("pip-audit: skipped, no package could be looked up (offline?)")
         return
-    found = [(package["name"], package["version"], flaw["id"]) for package in looked_up for flaw in package["vulns"]]
-    for name, version, flaw in found:
+    flaws = [(package["name"], package["version"], flaw["id"]) for package in looked_up for flaw in package["vulns"]]
+    for name, version, flaw in flaws:
         print(f"pip-audit: {name} {version}: {flaw}")
-    print(f"pip-audit: {len(looked_up)} of {len(packages)} packages looked up, {len(found)} vulnerabilities")
-    sys.exit(bool(found))
+    print(f"pip-audit: {len(looked_up)} of {len(packages)} packages looked up, {len(flaws)} vulnerabilities")
+    sys.exit(bool(flaws))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,31 @@
-"""How much of what is wrong `transduce data check` finds: errors are planted into a corpus, and counted.
+"""Recall and precision of `transduce data check` on errors that are planted into a corpus.
 
     python benchmarks/data_check.py train.en-de.tsv.xz --foreign train.en-fr.tsv.xz [--pairs 100000]
 
-Three pairs in a thousand are spoilt in each way. "found" is the share of these that --output leaves out, "named" the
-share that is reported under its own name. What is found in pairs that nobody spoilt is not always a false alarm: look
-at the examples that the command itself shows. Then the corpus is made to slip, once early and once near its end.
+Each kind of error is planted into three pairs in a thousand. "found" is the share of these pairs that --output leaves
+out, "named" the share that is reported under its own name. A finding in a pair without a planted error is not always a
+false alarm: see the examples that the command itself prints. Finally, one target is removed, early and near the end,
+which misaligns every line after it.
 """
 
-import argparse
 import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from setting import SEED, make_parser, print_setting
 
 from transduce.corpora.check.check import examine
 from transduce.corpora.check.issues import ERRORS, ISSUES
 from transduce.corpora.check.report import CheckResults
+from transduce.corpora.demo import demo_corpus
 from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 RATE = 0.003
 
-# How to spoil a pair, given another pair of the corpus and one of which the target is in a third language.
-SPOIL: dict[str, Callable[[Pair, Pair, Pair], Pair]] = {
+# How to plant an error into a pair, given another pair of the corpus and one whose target is in a third language.
+PLANT: dict[str, Callable[[Pair, Pair, Pair], Pair]] = {
     "unrelated": lambda pair, other, foreign: (pair[0], other[1]),
     "length": lambda pair, other, foreign: (pair[0], pair[1][: len(pair[1]) // 3]),
     "swapped": lambda pair, other, foreign: (pair[1], pair[0]),
@@ -36,42 +38,48 @@ SPOIL: dict[str, Callable[[Pair, Pair, Pair], Pair]] = {
 
 
 def main() -> None:
-    """Plant, look, count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus")
-    parser.add_argument("--foreign", required=True, help="pairs with the same source language and another target")
+    """Plant errors, check the corpus, count what is found."""
+    parser = make_parser(__doc__)
+    parser.add_argument("corpus", nargs="?")
+    parser.add_argument("--foreign", help="pairs with the same source language and another target language")
     parser.add_argument("--pairs", type=int, default=100_000)
     options = parser.parse_args()
-
-    chance = random.Random(1)
-    pairs = list(read_pairs([(options.corpus,)], ReadReport()))
+    if options.smoke:
+        pairs = demo_corpus(SEED, train=2000, valid=0, test=0).train
+        foreign = [(source, target[::-1]) for source, target in pairs]
+    elif options.corpus and options.foreign:
+        pairs, foreign = (list(read_pairs([(name,)], ReadReport())) for name in (options.corpus, options.foreign))
+    else:
+        parser.error("give a corpus and --foreign, or --smoke")
+    chance = random.Random(SEED)
     pairs = chance.sample(pairs, min(options.pairs, len(pairs)))
-    foreign = list(read_pairs([(options.foreign,)], ReadReport()))
+    print_setting(corpus=options.corpus or "demo", pairs=len(pairs), planted=f"{RATE:.1%} of each kind", seed=SEED)
+
     clean = _flags(pairs)
     sources, targets = zip(*pairs, strict=True)
-    print(f"{options.corpus}: {len(pairs):,} pairs; flagged before anything is planted:")
+    print("flagged before any error is planted:")
     for issue in ISSUES:
         if issue.left_out and clean[issue.name].any():
             print(f"  {issue.name:<28}{clean[issue.name].sum():6,}  {clean[issue.name].mean():.4%}")
 
     planted = [""] * len(pairs)
-    for name, spoil in SPOIL.items():
+    for name, plant in PLANT.items():
         for n in chance.sample(range(len(pairs)), round(RATE * len(pairs))):
             if not planted[n]:
-                planted[n], pairs[n] = name, spoil(pairs[n], chance.choice(pairs), chance.choice(foreign))
+                planted[n], pairs[n] = name, plant(pairs[n], chance.choice(pairs), chance.choice(foreign))
     flags = _flags(pairs)
     left_out = np.any([flags[issue.name] for issue in ISSUES if issue.left_out], axis=0)
     print("planted                       pairs   found   named")
-    for name in SPOIL:
-        spoilt = np.array([one == name for one in planted])
-        print(f"  {name:<28}{spoilt.sum():6,}  {left_out[spoilt].mean():6.1%}  {flags[name][spoilt].mean():6.1%}")
+    for name in PLANT:
+        harmed = np.array([one == name for one in planted])
+        print(f"  {name:<28}{harmed.sum():6,}  {left_out[harmed].mean():6.1%}  {flags[name][harmed].mean():6.1%}")
     wrong = np.any([flags[issue.name] for issue in ERRORS], axis=0)
     untouched = np.array([not one for one in planted])
-    print(f"  found wrong though not spoilt{wrong[untouched].sum():6,}  {wrong[untouched].mean():.4%}")
-    for lost in (len(pairs) // 3, len(pairs) * 97 // 100):
-        slipped = [*targets[:lost], *targets[lost + 1 :], targets[lost]]
-        slips = _examined(list(zip(sources, slipped, strict=True))).shifts
-        print(f"  target {lost:,} lost: {', '.join(f'{one.first:,} to {one.end:,} by {one.offset}' for one in slips)}")
+    print(f"  flagged without a planted error{wrong[untouched].sum():6,}  {wrong[untouched].mean():.4%}")
+    for removed in (len(pairs) // 3, len(pairs) * 97 // 100):
+        misaligned = [*targets[:removed], *targets[removed + 1 :], targets[removed]]
+        shifts = _examined(list(zip(sources, misaligned, strict=True))).shifts
+        print(f"  target {removed:,} removed: {', '.join(f'{s.first:,} to {s.end:,} by {s.offset}' for s in shifts)}")
 
 
 def _flags(pairs: list[Pair]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The peers of the decoding benchmark, with our weights in them: Hugging Face generate and CTranslate2."""
+"""The peers of the decoding benchmark, with our weights: Hugging Face generate and CTranslate2."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.text.tokenizer import BOS, EOS
 
 Decode = Callable[[Sequence[list[int]], int], list[list[int]]]
-"""Sources without markers and a beam, to outputs of as many tokens as the sources have with their end marker."""
+"""Takes sources without markers and a beam; returns outputs as long as the sources with their end marker."""
 
 
 def hugging_face(model: EncoderDecoder, device: str, dtype: torch.dtype) -> Decode:
@@ -24,27 +24,27 @@ def hugging_face(model: EncoderDecoder, device: str, dtype: torch.dtype) -> Deco
         src_BS = torch.tensor([[*source, EOS] for source in sources], device=device)
         length = src_BS.shape[1]
         with torch.inference_mode():
-            found = marian.model.generate(
+            result = marian.model.generate(
                 src_BS, attention_mask=torch.ones_like(src_BS), num_beams=beam, do_sample=False,
                 min_new_tokens=length, max_new_tokens=length, bad_words_ids=None,
             )  # fmt: skip
-        return found[:, 1:].tolist()
+        return result[:, 1:].tolist()
 
     return decode
 
 
 def _marian_weights(model: EncoderDecoder, theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     ours = {name: weight.detach() for name, weight in model.state_dict().items()}
-    found: dict[str, torch.Tensor] = {}
+    result: dict[str, torch.Tensor] = {}
 
     def take(name: str, weight: str, rows: slice = slice(None)) -> None:
         for kind in ("weight", "bias"):
-            found[f"model.model.{name}.{kind}"] = ours[f"{weight}.{kind}"][rows]
+            result[f"model.model.{name}.{kind}"] = ours[f"{weight}.{kind}"][rows]
 
     D = model.config.d_model
     for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
-        found[f"model.model.{side}.embed_tokens.weight"] = ours["embedding.weight_VD"]
-        found[f"model.model.{side}.embed_positions.weight"] = model.embedding.positions.table_TD[:1024]
+        result[f"model.model.{side}.embed_tokens.weight"] = ours["embedding.weight_VD"]
+        result[f"model.model.{side}.embed_positions.weight"] = model.embedding.positions.table_TD[:1024]
         for i in range(layers):
             layer = f"{side}.layers.{i}"
             for n, part in enumerate(("q_proj", "k_proj", "v_proj")):
@@ -61,9 +61,9 @@ def _marian_weights(model: EncoderDecoder, theirs: dict[str, torch.Tensor]) -> d
             take(f"{layer}.fc2", f"{side}.{i}.feed_forward.outer")
             for n, norm in enumerate(norms):
                 take(f"{layer}.{norm}", f"{side}.{i}.residuals.{n}.norm")
-    found["model.model.shared.weight"] = found["model.lm_head.weight"] = ours["embedding.weight_VD"]
-    found["model.final_logits_bias"] = torch.zeros_like(theirs["model.final_logits_bias"])
-    return {name: weight.clone() for name, weight in found.items()}
+    result["model.model.shared.weight"] = result["model.lm_head.weight"] = ours["embedding.weight_VD"]
+    result["model.final_logits_bias"] = torch.zeros_like(theirs["model.final_logits_bias"])
+    return {name: weight.clone() for name, weight in result.items()}
 
 
 def save_for_ctranslate2(model: EncoderDecoder, folder: Path, quantization: str | None) -> Path:
@@ -102,9 +102,9 @@ def save_for_ctranslate2(model: EncoderDecoder, folder: Path, quantization: str 
             fill(layer.ffn.linear_1, f"{prefix}.feed_forward.outer")
             norm(layer.ffn.layer_norm, f"{prefix}.residuals.{2 if side == 'decoder' else 1}")
     spec.decoder.projection.weight = ours["embedding.weight_VD"]
-    words = [str(word) for word in range(model.vocab_size)]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
+    tokens = [str(token) for token in range(model.vocab_size)]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
     spec.config.bos_token, spec.config.eos_token, spec.config.decoder_start_token = str(BOS), str(EOS), str(BOS)
     spec.config.add_source_eos, spec.config.unk_token = False, "1"
     spec.validate()
@@ -123,10 +123,10 @@ def ctranslate2(model: EncoderDecoder, folder: Path, device: str, compute_type: 
 
     def decode(sources: Sequence[list[int]], beam: int) -> list[list[int]]:
         length = len(sources[0]) + 1
-        found = translator.translate_batch(
+        result = translator.translate_batch(
             [[str(token) for token in (*source, EOS)] for source in sources], beam_size=beam, length_penalty=0.6,
             max_decoding_length=length, min_decoding_length=length, return_scores=True,
         )  # fmt: skip
-        return [[int(token) for token in one.hypotheses[0]] for one in found]
+        return [[int(token) for token in one.hypotheses[0]] for one in result]
 
     return decode

@@ -1,22 +1,53 @@
-"""The peers of the training benchmarks: the same Transformer, as others build it, on padded batches."""
+"""The peers of the training benchmarks: the same Transformer as others implement it, on padded batches."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import torch
+from setting import SEED, Ints
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.data.batch import Batch
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.nn.positions import sinusoids
-from transduce.nn.segments import PaddedLayout
 from transduce.text.tokenizer import BOS, EOS, PAD
+
+POOL_BATCHES = 64
+"""Batches whose sentences are sorted by length together."""
+Pair = tuple[list[int], list[int]]
+
+
+def random_pairs(lengths: Ints, vocabulary: int) -> list[Pair]:
+    """Pairs of random token ids, without markers, with these lengths."""
+    random = np.random.default_rng(SEED)
+    return [(*(random.integers(EOS + 1, vocabulary, size=n).tolist() for n in pair),) for pair in lengths.tolist()]
+
+
+def batches_by_length(pairs: Sequence[Pair], batch_tokens: int, count: int) -> list[list[Pair]]:
+    """Batches of pairs of similar lengths, of at most `batch_tokens` tokens a side with padding, in random order."""
+    random = np.random.default_rng(SEED)
+    widths = [max(map(len, pair)) + 1 for pair in pairs]
+    batches: list[list[Pair]] = []
+    pool_pairs = int(POOL_BATCHES * batch_tokens / (sum(widths) / len(widths)))
+    for start in range(0, len(pairs), pool_pairs):
+        numbers = range(start, min(start + pool_pairs, len(pairs)))
+        pool: list[list[Pair]] = [[]]
+        for n in sorted(numbers, key=lambda n: (widths[n], len(pairs[n][0]))):
+            if (len(pool[-1]) + 1) * widths[n] > batch_tokens:
+                pool.append([])
+            pool[-1].append(pairs[n])
+        batches += [pool[n] for n in random.permutation(max(len(pool) - 1, 1))]  # the last one is seldom full
+        if len(batches) >= count:
+            break
+    return batches[:count]
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """The sentences of a packed batch as peers want them."""
+    """A batch of sentences, one a row, filled up with PAD."""
 
     src_BS: Tensor
     tgt_BT: Tensor
@@ -24,20 +55,24 @@ class PaddedBatch:
     target_tokens: int
 
 
-def padded(batch: Batch) -> PaddedBatch:
-    """The same sentences, one a row, filled up with PAD."""
+def padded(pairs: Sequence[Pair], device: torch.device | str = "cpu") -> PaddedBatch:
+    """The batch of these pairs."""
 
-    def grid(x_N: Tensor, layout: PaddedLayout) -> Tensor:
-        return (
-            x_N.new_full((layout.real_BT.numel(),), PAD).index_copy(0, layout.cell_of_token_N, x_N).view(layout.shape)
-        )
+    def grid(sentences: list[list[int]]) -> Tensor:
+        return nn.utils.rnn.pad_sequence(
+            [torch.tensor(sentence) for sentence in sentences], batch_first=True, padding_value=PAD
+        ).to(device)
 
-    src, tgt = batch.src_segments.layout, batch.tgt_segments.layout
-    return PaddedBatch(grid(batch.src_N, src), grid(batch.tgt_M, tgt), grid(batch.labels_M, tgt), batch.target_tokens)
+    return PaddedBatch(
+        grid([[*src, EOS] for src, _ in pairs]),
+        grid([[BOS, *tgt] for _, tgt in pairs]),
+        grid([[*tgt, EOS] for _, tgt in pairs]),
+        sum(len(tgt) + 1 for _, tgt in pairs),
+    )
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer with the paper's embeddings around it."""
+    """torch.nn.Transformer with the paper's embeddings."""
 
     def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
@@ -96,9 +131,9 @@ class HuggingFaceMarian(nn.Module):
         )
 
     def train(self, mode: bool = True) -> Self:
-        """Train the layers, but without LayerDrop and its toss of a coin for each layer.
+        """Set the layers to training, but without LayerDrop, which draws a random number for each layer.
 
-        The flag that says so also switches off dropout on the embeddings, which is to the peer's advantage.
+        The flag that disables it also disables dropout on the embeddings, which is to the peer's advantage.
         """
         super().train(mode)
         for stack in (self.model.model.encoder, self.model.model.decoder):
@@ -117,12 +152,12 @@ class HuggingFaceMarian(nn.Module):
         ).last_hidden_state
 
     def project(self, hidden_BTD: Tensor) -> Tensor:
-        """Logits (B, T, V) of it."""
+        """Logits (B, T, V) of these hidden vectors."""
         return self.model.lm_head(hidden_BTD) + self.model.final_logits_bias
 
     @property
     def layers(self) -> list[nn.Module]:
-        """Of encoder and decoder."""
+        """The layers of encoder and decoder."""
         return [*self.model.model.encoder.layers, *self.model.model.decoder.layers]
 
 

@@ -1,143 +1,135 @@
-"""A server beside the bare Translator: requests/s, latency and output tokens/s with 1, 8 and 64 clients.
+"""A server compared with the Translator itself: requests/s, latency and output tokens/s with 1, 8 and 64 clients.
 
     python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out results.json]
     python benchmarks/serve.py --model runs/demo --sentences 2000
 
 Without `--model`: the paper's base model with random weights that never end a sentence before its limit, so that
-outputs have as many tokens as sources with their end markers; sentences of 28 tokens in the mean. With it: that model
-on test sentences of the demo corpus. A request is a sentence, beam 4. The server is a process of its own; clients share
-this one. In every round the Translator, in this process, first translates the same sentences all at once.
+outputs have as many tokens as their sources; sentences of 28 tokens on average. With it: that model on test sentences
+of the demo corpus. A request is a sentence, with beam 4. The server is a process of its own; all clients run in this
+one. In every round the Translator, in this process, first translates the same sentences all at once.
 """
 
-import argparse
 import asyncio
 import json
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from setting import describe
+from setting import (
+    SEED,
+    SMOKE_MODEL,
+    SMOKE_VOCABULARY,
+    make_parser,
+    news_lengths,
+    print_setting,
+    save_random_model,
+    write_results,
+)
 
 from transduce.corpora.demo import demo_corpus
-from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.saved import save_model
-from transduce.text.tokenizer import EOS, Tokenizer, TokenizerConfig
+from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
-
-CLIENTS, SEED = (1, 8, 64), 1
-Pairs = list[tuple[str, str]]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    setting: dict[str, Any] = describe() | {
-        "model": str(options.model or "base, random weights"),
-        "sentences": options.sentences,
-        "rounds": options.rounds,
-        "threads": torch.get_num_threads(),
-    }
-    for key, value in setting.items():
-        print(f"{key}: {value}")
-    pairs = demo_corpus(train=5000, test=max(options.sentences, 1000)).test
+    config, vocabulary, clients = EncoderDecoderConfig(), 8000, (1, 8, 64)
+    if options.smoke:
+        config, vocabulary, clients, options.sentences, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, (1, 2), 8, 1
+    setting = print_setting(
+        model=str(options.model or f"random weights, {config}"), sentences=options.sentences, clients=list(clients),
+        rounds=options.rounds, threads=torch.get_num_threads(), seed=SEED,
+    )  # fmt: skip
+    pairs = demo_corpus(SEED, train=5000, valid=0, test=max(options.sentences, 1000)).test
     with tempfile.TemporaryDirectory() as folder:
-        model = options.model or random_base_model(Path(folder), pairs)
-        texts = [text for text, _ in pairs] if options.model else long_texts(model, pairs)
-        results = measure(model, texts[: options.sentences], options.rounds)
-    if options.out:
-        options.out.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
+        if options.model:
+            model, texts = options.model, [text for text, _ in pairs]
+        else:
+            model = save_random_model(Path(folder), config, vocabulary, (text for pair in pairs for text in pair))
+            texts = long_texts(model, [text for text, _ in pairs])
+        results = measure(model, texts[: options.sentences], clients, options.rounds)
+    write_results(options.out, setting, results)
 
 
-def random_base_model(folder: Path, pairs: Pairs) -> Path:
-    """A model folder."""
-    torch.manual_seed(SEED)
-    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), TokenizerConfig())
-    model = EncoderDecoder(EncoderDecoderConfig(), tokenizer.vocab_size).eval()
-    with torch.no_grad():
-        model.embedding.weight_VD[EOS] = 0.0
-    save_model(folder, model, tokenizer, {"search": {"max_extra": 0}})
-    return folder
-
-
-def long_texts(model: Path, pairs: Pairs) -> list[str]:
-    """Demo sentences put together, cut to lengths like those of news text: log-normal, 28 tokens in the mean."""
+def long_texts(model: Path, sentences: list[str]) -> list[str]:
+    """Demo sentences, joined and cut to the lengths of news text."""
     tokenizer = Tokenizer.load(model / "tokenizer.model")
-    random = np.random.default_rng(SEED)
-    lengths = np.clip(np.exp(random.normal(3.15, 0.55, size=len(pairs))), 1, 200).astype(int)
-    many = [" ".join(pairs[(n + k) % len(pairs)][0] for k in range(20)) for n in range(len(pairs))]
-    return [tokenizer.decode(tokenizer.encode(text)[:n]) for text, n in zip(many, lengths, strict=True)]
+    joined = [" ".join((sentences * 2)[n : n + 20]) for n in range(len(sentences))]
+    lengths = news_lengths(len(sentences), 200)[:, 0]
+    return [tokenizer.decode(tokenizer.encode(text)[:n]) for text, n in zip(joined, lengths, strict=True)]
 
 
-def measure(model: Path, texts: list[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Figures of each number of clients, and of the Translator alone, in turns; the first round warms up."""
+def measure(model: Path, texts: list[str], client_counts: Sequence[int], rounds: int) -> dict[str, dict[str, float]]:
+    """Medians for each number of clients and for the Translator, in turns; the first round is a warm-up."""
     translator = Translator.load(model)
     print(f"engine: {translator.engine.name}")
-    found: dict[str, list[dict[str, float]]] = {}
+    measured: dict[str, list[dict[str, float]]] = {}
     with server(model) as port:
         for turn in range(-1, rounds):
-            figures = {"Translator alone": alone(translator, texts)}
-            for clients in CLIENTS:
+            figures = {"Translator": without_server(translator, texts)}
+            for clients in client_counts:
                 some = texts if clients > 1 else texts[: len(texts) // 4]
-                figures[f"{clients} clients"] = asyncio.run(clients_at_work(port, some, clients))
+                figures[f"{clients} clients"] = asyncio.run(with_clients(port, some, clients))
             if turn >= 0:
                 for name, facts in figures.items():
-                    facts["share of the Translator's"] = facts["tokens/s"] / figures["Translator alone"]["tokens/s"]
-                    found.setdefault(name, []).append(facts)
-    middle = {
-        name: {key: statistics.median(one[key] for one in some) for key in some[0]} for name, some in found.items()
+                    facts["share of the Translator's"] = facts["tokens/s"] / figures["Translator"]["tokens/s"]
+                    measured.setdefault(name, []).append(facts)
+    medians = {
+        name: {key: statistics.median(one[key] for one in some) for key in some[0]} for name, some in measured.items()
     }
-    for name, facts in middle.items():
+    for name, facts in medians.items():
         print(f"\n{name}")
         for key, value in facts.items():
-            lowest, highest = (pick(one[key] for one in found[name]) for pick in (min, max))
-            print(f"  {key:26} {value:10,.3f}   ({lowest:,.3f} to {highest:,.3f})")
-    return middle
+            values = [one[key] for one in measured[name]]
+            print(f"  {key:26} {value:10,.3f}   ({min(values):,.3f} to {max(values):,.3f})")
+    return medians
 
 
-def alone(translator: Translator, texts: list[str]) -> dict[str, float]:
-    """All sentences at once, without a server."""
-    began = time.perf_counter()
+def without_server(translator: Translator, texts: list[str]) -> dict[str, float]:
+    """Translate all sentences at once."""
+    start = time.perf_counter()
     outputs = translator.hypotheses(texts)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     return {"sentences/s": len(texts) / seconds, "tokens/s": sum(len(best[0].tokens) for best in outputs) / seconds}
 
 
-async def clients_at_work(port: int, texts: list[str], clients: int) -> dict[str, float]:
-    """Clients that take the next sentence as soon as they have an answer."""
-    waiting = iter(texts)
+async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, float]:
+    """Translate with clients that send the next sentence as soon as they have an answer."""
+    unsent = iter(texts)
     latencies: list[float] = []
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for text in waiting:
+        for text in unsent:
             body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
             head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-            began = time.perf_counter()
+            start = time.perf_counter()
             writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(answer.split(b"content-length: ")[1].split(b"\r\n")[0])
             await reader.readexactly(length)
             assert answer.startswith(b"http/1.1 200"), answer
-            latencies.append(time.perf_counter() - began)
+            latencies.append(time.perf_counter() - start)
         writer.close()
 
-    before, began = output_tokens(port), time.perf_counter()
+    before, start = output_tokens(port), time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     cuts = statistics.quantiles(latencies, n=100)
     return {
         "requests/s": len(texts) / seconds,
@@ -148,7 +140,7 @@ async def clients_at_work(port: int, texts: list[str], clients: int) -> dict[str
 
 
 def output_tokens(port: int) -> float:
-    """As the server counts them."""
+    """The output tokens that the server has counted so far."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("transduce_output_tokens_total "))
@@ -156,16 +148,20 @@ def output_tokens(port: int) -> float:
 
 @contextmanager
 def server(model: Path) -> Iterator[int]:
-    """The port of a server process."""
+    """Start a server process; yields its port."""
     command = [sys.executable, "-m", "transduce", "serve", "-m", f"en-de={model}", "--port", "0"]
-    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as process:
-        line = ""
-        while not line.endswith("\n"):
+    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stderr=log) as process:
+        printed = ""
+        while not (ready := re.search(r" on http://\S+:(\d+)\n", printed)):
+            if process.poll() is not None:
+                sys.exit(f"the server ended with code {process.returncode}:\n{printed}")
             time.sleep(0.2)
-            said.seek(0)
-            line = said.readline()
-        yield int(line.rpartition(":")[2])
-        process.terminate()
+            log.seek(0)
+            printed = log.read()
+        try:
+            yield int(ready[1])
+        finally:
+            process.terminate()
 
 
 if __name__ == "__main__":

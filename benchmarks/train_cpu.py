@@ -1,99 +1,112 @@
-"""Training speed on a CPU: ours, torch.nn.Transformer and Hugging Face Marian, same sizes, same sentences.
+"""Training throughput on a CPU: ours, torch.nn.Transformer and Hugging Face Marian, same sizes, same sentences.
 
-    python benchmarks/train_cpu.py [--rounds 5] [--out results.json]
+    python benchmarks/train_cpu.py [--rounds 8] [--out results.json]
 
-All three take turns, one batch each, in one process, so that a busy machine slows all of them alike. Only real target
-tokens count. Everybody gets dropout, label smoothing and fused Adam; and batches once of sentences of similar lengths,
-the best case for those who pad, once of sentences in no order.
+All systems take turns, one batch each, in one process, so that other load on the machine slows all of them equally.
+Only real target tokens count. All have dropout, label smoothing and fused Adam; batches hold sentences of similar
+lengths, the best case for padding, and then the same sentences in random order. Peers that are not installed are left
+out.
 """
 
-import argparse
-import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
-from peers import HuggingFaceMarian, TorchTransformer, padded, peer_loss
-from setting import describe, wmt_like_corpus
+from peers import (
+    HuggingFaceMarian,
+    PaddedBatch,
+    TorchTransformer,
+    batches_by_length,
+    padded,
+    peer_loss,
+    random_pairs,
+)
+from setting import SEED, make_parser, news_lengths, print_setting, write_results
 from torch import nn
 
-from transduce.data.plan import BatchPlan
+from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn.loss import smoothed_cross_entropy
 from transduce.runs.recipe import Recipe, load_recipe
 from transduce.tasks.translate import Translate
-from transduce.training.loader import Batch, to_device
+
+Sentences = tuple[Batch, PaddedBatch]
+"""The same sentences for us and for the peers."""
+Step = Callable[[Sentences], None]
+SMOKE = ["tokenizer.vocab_size=350", "train.batch_tokens=256", "model.d_model=16", "model.d_ff=32"]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--preset", default="small")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    pairs = 20_000
+    if options.smoke:
+        options.preset, options.rounds, pairs = "tiny", 1, 100
 
-    recipe = load_recipe(None, options.preset, {}, [])
-    V = recipe.tokenizer.vocab_size
-    setting = describe() | {
-        "model": options.preset, "vocabulary": V, "batch tokens": recipe.train.batch_tokens, "rounds": options.rounds,
-        "threads": torch.get_num_threads(), "seed": 1,
-    }  # fmt: skip
-    for key, value in setting.items():
-        print(f"{key}: {value}")
-
-    with tempfile.TemporaryDirectory() as folder:
-        shards = wmt_like_corpus(Path(folder), 20_000, V, max_length=120)
-        plan = BatchPlan(shards, recipe.train.batch_tokens, seed=1)
-        similar = [plan.batch(number) for number in range(options.rounds + 1)]
-        shuffled = np.array_split(np.random.default_rng(1).permutation(np.concatenate(similar)), len(similar))
-        orders = {
-            name: [to_device(Translate().pack(shards.pairs(numbers)), torch.device("cpu")) for numbers in batches]
-            for name, batches in (("similar lengths", similar), ("mixed lengths", shuffled))
-        }
+    recipe = load_recipe(None, options.preset, {}, SMOKE if options.smoke else [])
+    vocabulary, batch_tokens = recipe.tokenizer.vocab_size, recipe.train.batch_tokens
+    setting = print_setting(**{
+        "model": options.preset, "vocabulary": vocabulary, "batch tokens": batch_tokens, "rounds": options.rounds,
+        "threads": torch.get_num_threads(), "seed": SEED,
+    })  # fmt: skip
+    corpus = random_pairs(news_lengths(pairs, 120), vocabulary)
+    similar = batches_by_length(corpus, batch_tokens, options.rounds + 1)
+    shuffled = [pair for batch in similar for pair in batch]
+    np.random.default_rng(SEED).shuffle(shuffled)
+    per_batch = -(-len(shuffled) // len(similar))
+    mixed = [shuffled[start : start + per_batch] for start in range(0, len(shuffled), per_batch)]
+    orders = {
+        name: [(to_device(Translate().pack(batch), torch.device("cpu")), padded(batch)) for batch in batches]
+        for name, batches in (("similar lengths", similar), ("mixed lengths", mixed))
+    }
     steps = training_steps(recipe)
     results = {name: measure(steps, batches) for name, batches in orders.items()}
     for name, rows in results.items():
         print(f"\n{'batches of ' + name:<28}{'real target tokens/s':>22}{'ours is faster by':>20}")
         for system, row in rows.items():
             print(f"{system:<28}{row['tokens_per_second']:>22,.0f}{row['ours_is_faster_by']:>19.2f}x")
-    if options.out:
-        options.out.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
+    write_results(options.out, setting, results)
 
 
-def training_steps(recipe: Recipe) -> dict[str, Callable[[Batch], None]]:
-    """For each system, a function that learns from one batch."""
-    V, smoothing = recipe.tokenizer.vocab_size, recipe.train.label_smoothing
-    torch.manual_seed(1)
-    ours = EncoderDecoder(recipe.model, V)
+def training_steps(recipe: Recipe) -> dict[str, Step]:
+    """For each system, a function that takes one training step."""
+    vocabulary, smoothing = recipe.tokenizer.vocab_size, recipe.train.label_smoothing
+    torch.manual_seed(SEED)
+    ours, task = EncoderDecoder(recipe.model, vocabulary), Translate()
 
-    def our_loss(batch: Batch) -> torch.Tensor:
-        hidden_MD = ours(batch)
-        loss, _ = smoothed_cross_entropy(hidden_MD, batch.labels_L, ours.embedding.weight_VD, smoothing)
-        return loss / batch.count
+    def our_loss(batch: Sentences) -> torch.Tensor:
+        packed = batch[0]
+        loss, _ = task.loss(ours, ours(packed), packed, smoothing)
+        return loss / packed.count
 
     steps = {"transduce": training_step(ours, our_loss)}
-    for name, peer_class in (("torch.nn.Transformer", TorchTransformer), ("Hugging Face Marian", HuggingFaceMarian)):
-        peer = peer_class(recipe.model, V).train()
+    peers = {"torch.nn.Transformer": TorchTransformer}
+    if find_spec("transformers"):
+        peers["Hugging Face Marian"] = HuggingFaceMarian
+    for name, peer_class in peers.items():
+        peer = peer_class(recipe.model, vocabulary).train()
         steps[name] = training_step(
-            peer, lambda batch, peer=peer: peer_loss(peer(p := padded(batch)), p.labels_BT, smoothing)
+            peer, lambda batch, peer=peer: peer_loss(peer(batch[1]), batch[1].labels_BT, smoothing)
         )
     return steps
 
 
-def measure(steps: dict[str, Callable[[Batch], None]], batches: list[Batch]) -> dict[str, dict[str, float]]:
-    """Speed of each system, and how much faster ours is, batch by batch; the first batch warms up."""
+def measure(steps: dict[str, Step], batches: list[Sentences]) -> dict[str, dict[str, float]]:
+    """Throughput of each system and our speed-up over it, batch by batch; the first batch is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for batch in batches:
         for name, step in steps.items():
-            began = time.perf_counter()
+            start = time.perf_counter()
             step(batch)
-            seconds[name].append(time.perf_counter() - began)
-    tokens = sum(batch.count for batch in batches[1:])
+            seconds[name].append(time.perf_counter() - start)
+    tokens = sum(padded_batch.target_tokens for _, padded_batch in batches[1:])
     return {
         name: {
             "tokens_per_second": tokens / sum(times[1:]),
@@ -105,11 +118,11 @@ def measure(steps: dict[str, Callable[[Batch], None]], batches: list[Batch]) -> 
     }
 
 
-def training_step(model: nn.Module, loss: Callable[[Batch], torch.Tensor]) -> Callable[[Batch], None]:
-    """One update of the weights."""
+def training_step(model: nn.Module, loss: Callable[[Sentences], torch.Tensor]) -> Step:
+    """A function that updates the weights once."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def step(batch: Batch) -> None:
+    def step(batch: Sentences) -> None:
         loss(batch).backward()
         optimizer.step()
         optimizer.zero_grad()

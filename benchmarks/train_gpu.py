@@ -1,85 +1,116 @@
-"""Training speed on a GPU: ours and Hugging Face Marian, same sizes, same sentences, in turns in one process.
+"""Training throughput on a GPU: ours and Hugging Face Marian, same sizes and lengths, one after the other.
 
-    python benchmarks/train_gpu.py [base] [big] [--rounds 5] [--steps 20] [--out results.json]
+    python benchmarks/train_gpu.py [base] [big] [--rounds 5] [--steps 50] [--out results.json]
 
-Ours is the real step: shards, batch plan, loader, `Steps`, dropout, label smoothing, fused Adam, gradient norm, a line
-of metrics every 50 steps. The peer gets its best: batches that lie on the GPU already, sorted by length over pools of
-64 batches; scaled dot-product attention, torch.compile of layers and loss, bfloat16 autocast, fused Adam, no gradient
-norm. Only real (not padding) target tokens count.
+Ours is `transduce.train` on a text file, as a user runs it: its figures come from the run's `metrics.jsonl`, one line
+per round. The peer has its best case: batches that are already on the GPU, sorted by length over pools of 64 batches;
+scaled dot-product attention, torch.compile of layers and loss, bfloat16 autocast, fused Adam, no gradient norm. Only
+real target tokens count, not padding.
 
-First, the loss and the gradients of one batch are held against the `reference` engine in float32.
+First, the loss and the gradients of one step in bfloat16 are compared with those in float32.
 """
 
-import argparse
-import copy
+import gc
 import json
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import torch
-from peers import HuggingFaceMarian, PaddedBatch, peer_loss
-from setting import describe, wmt_like_corpus
+from peers import HuggingFaceMarian, PaddedBatch, batches_by_length, padded, peer_loss, random_pairs
+from safetensors.torch import load_file
+from setting import SEED, make_parser, news_lengths, print_setting, write_news_like_text, write_results
 
-from transduce.data.batch import to_device
-from transduce.data.packing import fill
-from transduce.data.plan import BatchPlan
-from transduce.data.shards import TokenShards
-from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn import kernels
-from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
-from transduce.runs.metrics import Metrics
+from transduce import train
 from transduce.runs.recipe import Recipe, load_recipe
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import BOS, EOS, PAD
-from transduce.training.learner import Learner
-from transduce.training.steps import Steps
 
-V, BATCH_TOKENS, MAX_LENGTH, PAIRS, SEED, LOG_EVERY = 32_768, 25_600, 120, 400_000, 1, 50
-POOL_BATCHES = 64
-GPU = torch.device("cuda")
+OURS, PEERS = "transduce, real target tokens/s", "Hugging Face Marian, real target tokens/s"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+TINIEST = tuple(  # few CPUs are fast in bfloat16
+    f"model.{name}={value}"
+    for name, value in {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 1}.items()
+)
+MAX_ERROR = 0.02
+"""Relative error of the gradients in bfloat16 above which something must be wrong: 0.004 is usual."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The corpus, and the settings of the runs on it."""
+
+    folder: Path
+    pairs: int = 400_000
+    words: int = 110
+    """The greatest length of a sentence; nearly every word is one token."""
+    vocabulary: int = 32_768
+    batch_tokens: int = 25_600
+    model: tuple[str, ...] = ()
+    """Assignments that change the preset's sizes."""
+
+    @property
+    def text(self) -> Path:
+        """The training text, a .tsv file."""
+        return self.folder / "train.tsv"
+
+    def settings(self, *more: str) -> list[str]:
+        """Assignments for `train`, followed by the given ones."""
+        return [
+            *(f"tokenizer.vocab_size={self.vocabulary}", "tokenizer.sample_pairs=20000", "data.max_length=120"),
+            *(f"train.batch_tokens={self.batch_tokens}", "train.precision=bfloat16", f"train.seed={SEED}"),
+            *(*self.model, *more),
+        ]
+
+    def recipe(self, preset: str) -> Recipe:
+        """The recipe of a preset with these settings."""
+        return load_recipe(None, preset, {}, self.settings())
 
 
 def main() -> None:
-    """Check, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Compare the gradients, measure and print."""
+    parser = make_parser(__doc__)
     parser.add_argument("presets", nargs="*", default=["base", "big"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=50, help="of each system in each round")
-    parser.add_argument("--alone", action="store_true", help="leave the peer out")
+    parser.add_argument("--steps", type=int, default=50, help="steps of each system in each round")
+    parser.add_argument("--alone", action="store_true", help="leave out the peer")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-
-    setting = describe() | {
-        "vocabulary": V, "batch tokens": BATCH_TOKENS, "pairs": PAIRS, "seed": SEED,
-        "rounds": options.rounds, "steps a round": options.steps, "8192-cubed bf16 product, TFLOP/s": ceiling(),
-    }  # fmt: skip
-    for key, value in setting.items():
-        print(f"{key}: {value}")
+    if DEVICE.type == "cpu" and not options.smoke:
+        parser.error("there is no CUDA GPU; --smoke runs the same steps on the CPU")
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        shards = wmt_like_corpus(Path(folder) / "corpus", PAIRS, V, MAX_LENGTH, SEED)
+        os.environ["TRANSDUCE_CACHE"] = f"{folder}/cache"  # the corpus is prepared once, and not kept
+        workload = Workload(Path(folder))
+        if options.smoke:
+            model = () if DEVICE.type == "cuda" else TINIEST
+            workload = Workload(Path(folder), pairs=100, words=4, vocabulary=350, batch_tokens=128, model=model)
+            options.presets, options.rounds, options.steps = ["tiny"], 1, 1
+        sizes = {"vocabulary": workload.vocabulary, "batch tokens": workload.batch_tokens, "pairs": workload.pairs}
+        length = {"rounds": options.rounds, "steps a round": options.steps}
+        ceiling = {"8192-cubed bf16 product, TFLOP/s": matrix_product_speed()} if DEVICE.type == "cuda" else {}
+        setting = print_setting(**sizes, **length, seed=SEED, **ceiling)
+        write_news_like_text(workload.text, news_lengths(workload.pairs, workload.words))
         for preset in options.presets:
-            sets = [f"train.batch_tokens={BATCH_TOKENS}", f"data.max_length={MAX_LENGTH}", f"train.seed={SEED}"]
-            recipe = load_recipe(None, preset, {}, sets)
-            print(f"\n{preset}: {recipe.model}")
-            results[preset] = {"agreement": agreement(recipe, shards)}
-            results[preset] |= measure(recipe, shards, Path(folder), options.rounds, options.steps, options.alone)
-            torch.cuda.empty_cache()
-            if options.out:
-                options.out.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
+            print(f"\n{preset}: {workload.recipe(preset).model}")
+            results[preset] = {"agreement": agreement(workload, preset)}
+            results[preset] |= measure(workload, preset, options.rounds, options.steps)
+            if find_spec("transformers") and not options.alone:
+                results[preset] |= measure_peer(workload, preset, options.rounds, options.steps, fast=not options.smoke)
+                ratio = results[preset][OURS] / results[preset][PEERS]
+                results[preset]["ours is faster by"] = ratio
+                print(f"  ours is faster by: {ratio:.2f}")
+            write_results(options.out, setting, results)
 
 
-def ceiling() -> float:
-    """What the GPU's matrix products reach, on a large square one."""
-    a, b = (torch.randn(8192, 8192, device=GPU, dtype=torch.bfloat16) for _ in range(2))
+def matrix_product_speed() -> float:
+    """TFLOP/s of a large matrix product, which no model exceeds."""
+    a, b = (torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(3):
         a @ b
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -91,199 +122,142 @@ def ceiling() -> float:
     return round(20 * 2 * 8192**3 / start.elapsed_time(end) / 1e9)
 
 
-def agreement(recipe: Recipe, shards: TokenShards) -> dict[str, float]:
-    """How far loss and gradients in bfloat16 are from the `reference` engine in float32, on one batch, no dropout."""
-    plan = BatchPlan(shards, BATCH_TOKENS // 4, SEED)
-    batch = to_device(
-        fill(Translate().pack(shards.pairs(plan.batch(0))), BATCH_TOKENS // 4, plan.max_pairs, MAX_LENGTH + 1),
-        GPU,
-        MAX_LENGTH + 1,
-    )
-    torch.manual_seed(SEED)
-    model = EncoderDecoder(replace(recipe.model, dropout=0.0), V).to(GPU)
-
-    def computed(engine: str, *, half: bool, fused: bool) -> tuple[float, list[torch.Tensor]]:
-        student = copy.deepcopy(model)
-        for module in student.modules():
-            if isinstance(module, SelfAttention | CrossAttention):
-                module.engine = engine
-        smoothing, optimizer = recipe.train.label_smoothing, torch.optim.Adam(student.parameters())
-        learner = Learner(student, optimizer, label_smoothing=smoothing, clip_norm=0.0, half=half, capture=fused)
-        with mock.patch.object(kernels, "fit", kernels.fit if fused else lambda _: False):
-            sums = learner.gradients([batch])
-        computing = learner._worker.parameters()
-        gradients = [weight.grad.float() / batch.count for weight in computing if weight.grad is not None]
-        return sums[0].item() / batch.count, gradients
-
-    truth, true_gradients = computed("reference", half=False, fused=False)
-    plain, plain_gradients = computed("padded", half=True, fused=False)
-    ours, our_gradients = computed("auto", half=True, fused=True)
-
-    def distance(gradients: list[torch.Tensor]) -> dict[str, float]:
-        each = [
-            (ours - true).norm().item() / max(true.norm().item(), 1e-12)
-            for ours, true in zip(gradients, true_gradients, strict=True)
-            if true.norm() > 1e-6  # the bias of keys has no gradient: softmax does not see it
-        ]
-        flat, true = (torch.cat([g.flatten() for g in x]) for x in (gradients, true_gradients))
-        return {"all": ((flat - true).norm() / true.norm()).item(), "median tensor": statistics.median(each)}
-
-    found = {
-        "reference loss, float32": truth,
-        "our loss": ours,
-        "loss of torch's own operations in bfloat16": plain,
-        **{f"our gradients, relative error, {k}": v for k, v in distance(our_gradients).items()},
-        **{f"gradients of those, relative error, {k}": v for k, v in distance(plain_gradients).items()},
+def agreement(workload: Workload, preset: str) -> dict[str, float]:
+    """Compare loss and gradients of the first step in bfloat16 with those in float32, without dropout."""
+    losses, gradients = {}, {}
+    for precision in ("float32", "bfloat16"):
+        with tempfile.TemporaryDirectory(dir=workload.folder) as out:
+            sets = workload.settings(
+                "train.steps=1", "model.dropout=0", f"train.precision={precision}",
+                f"train.batch_tokens={workload.batch_tokens // 4}",
+            )  # fmt: skip
+            train(f"{out}/run", train=workload.text, preset=preset, sets=sets)
+            losses[precision] = training_records(Path(out, "run"))[0]["loss"]
+            moments = load_file(Path(out, "run/checkpoints/step-1/optimizer.safetensors"))
+            # After one step, Adam's first moment is the gradient times 1 - beta1.
+            gradients[precision] = {name: x for name, x in moments.items() if name.startswith("exp_avg.")}
+    pairs = [(gradients["bfloat16"][name].double(), true.double()) for name, true in gradients["float32"].items()]
+    errors = [(ours - true).norm().item() for ours, true in pairs]
+    norms = [true.norm().item() for _, true in pairs]
+    total = torch.tensor(errors).norm().item() / torch.tensor(norms).norm().item()
+    # The bias of the keys has no gradient, as softmax does not change with it.
+    each = [error / norm for error, norm in zip(errors, norms, strict=True) if norm > 1e-5 * max(norms)]
+    facts = {
+        "loss, float32": losses["float32"],
+        "loss, bfloat16": losses["bfloat16"],
+        "gradients, relative error": total,
+        "gradients, relative error, median tensor": statistics.median(each),
     }
-    for name, value in found.items():
-        print(f"  {name}: {value:.5g}")
-    return found
-
-
-def measure(
-    recipe: Recipe, shards: TokenShards, folder: Path, rounds: int, steps: int, alone: bool
-) -> dict[str, float]:
-    """Tokens per second of both, in turns, and how much faster ours is."""
-    torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    ours = our_steps(recipe, shards, folder / "metrics.jsonl")
-    systems: dict[str, Iterator[int]] = {"transduce": ours}
-    next(ours)
-    torch.cuda.synchronize()
-    facts = {"first step, s": time.perf_counter() - began}
-    for _ in range(20):  # the pool of batches and the memory settle
-        next(ours)
-    torch.cuda.synchronize()
-    facts["peak memory, GB"] = torch.cuda.max_memory_allocated() / 1e9
-    if not alone:
-        began = time.perf_counter()
-        systems["Hugging Face Marian"] = peer_steps(recipe, shards)
-        for _ in range(12):
-            next(systems["Hugging Face Marian"])
-        torch.cuda.synchronize()
-        facts["Marian: first 12 steps, s"] = time.perf_counter() - began
-
-    speeds: dict[str, list[float]] = {name: [] for name in systems}
-    for _ in range(rounds):
-        for name, system in systems.items():
-            began = time.perf_counter()
-            tokens = sum(next(system) for _ in range(steps))
-            torch.cuda.synchronize()
-            speeds[name].append(tokens / (time.perf_counter() - began))
-    for name, values in speeds.items():
-        facts[f"{name}, real target tokens/s"] = statistics.median(values)
-        facts[f"{name}, lowest and highest"] = [round(min(values)), round(max(values))]
-    if not alone:
-        ratios = [a / b for a, b in zip(speeds["transduce"], speeds["Hugging Face Marian"], strict=True)]
-        facts["ours is faster by"] = statistics.median(ratios)
-    flops = flops_per_token(recipe)
-    facts["model FLOPs per target token (and its source token)"] = flops
-    facts["TFLOP/s of the model"] = flops * facts["transduce, real target tokens/s"] / 1e12
-    for name, value in facts.items():
-        print(f"  {name}: {value if isinstance(value, list) else f'{value:,.4g}' if value < 1000 else f'{value:,.0f}'}")
+    print_facts(facts)
+    assert total < MAX_ERROR, f"the gradients in bfloat16 differ from those in float32 by {total:.1%}"
     return facts
 
 
+def measure(workload: Workload, preset: str, rounds: int, steps: int) -> dict[str, Any]:
+    """Train, and read the throughput of each round from the run's metrics; the first round is a warm-up."""
+    gc.collect()  # the graphs of the runs before
+    if DEVICE.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    total = (rounds + 1) * steps
+    sets = workload.settings(f"train.steps={total}", f"train.save_every={total}", f"train.log_every={steps}")
+    with tempfile.TemporaryDirectory(dir=workload.folder) as out:
+        train(f"{out}/run", train=workload.text, preset=preset, sets=sets)
+        records = training_records(Path(out, "run"))[1:]
+    facts = speed_facts(OURS, [record["tokens_per_second"] for record in records])
+    facts["peak memory, GB"] = records[-1]["memory_gb"]
+    flops = flops_per_token(workload.recipe(preset))
+    facts["model FLOPs per target token (and its source token)"] = flops
+    facts["TFLOP/s of the model"] = flops * facts[OURS] / 1e12
+    print_facts(facts)
+    return facts
+
+
+def training_records(run: Path) -> list[dict[str, Any]]:
+    """The measurements of a run, one per `train.log_every` steps."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in records if record["kind"] == "train"]
+
+
+def speed_facts(name: str, speeds: Sequence[float]) -> dict[str, Any]:
+    """The median of the rounds, and their range."""
+    range_name = name.replace("real target tokens/s", "lowest and highest")
+    return {name: statistics.median(speeds), range_name: [round(min(speeds)), round(max(speeds))]}
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    """Print each fact on a line."""
+    for name, value in facts.items():
+        print(f"  {name}: {value if isinstance(value, list) else f'{value:,.4g}' if value < 1000 else f'{value:,.0f}'}")
+
+
 def flops_per_token(recipe: Recipe) -> float:
-    """Forward and backward, matrix products alone: 6 for each weight that meets a token, on both sides."""
+    """Forward and backward, only matrix products: 6 for each weight that is applied to a token, on both sides."""
     m = recipe.model
     attention, feed_forward = 4 * m.d_model**2, 2 * m.d_model * m.d_ff
     encoder = m.encoder_layers * (attention + feed_forward)
     decoder = m.decoder_layers * (2 * attention + feed_forward)
-    return 6.0 * (encoder + decoder + V * m.d_model)
+    return 6.0 * (encoder + decoder + recipe.tokenizer.vocab_size * m.d_model)
 
 
-def our_steps(recipe: Recipe, shards: TokenShards, metrics_file: Path) -> Iterator[int]:
-    """Train; yields the target tokens of each step."""
-    torch.manual_seed(SEED)
-    model = EncoderDecoder(recipe.model, V).to(GPU)
-    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
-    plan = BatchPlan(shards, BATCH_TOKENS, SEED)
-    metrics = Metrics(metrics_file)
-    metrics_file.unlink(missing_ok=True)
-    no_tokenizer: Any = None  # the corpus is random tokens
-    with Steps(recipe, plan, no_tokenizer, model, optimizer, print) as steps:
-        before = 0
-        for step in count():
-            rate, norm = steps.take(step)
-            tokens, before = steps.meter.tokens - before, steps.meter.tokens
-            if (step + 1) % LOG_EVERY == 0:
-                metrics.add("train", step=step + 1, **steps.meter.read(), learning_rate=rate, grad_norm=norm.item())
-                before = 0
-            yield tokens
+def measure_peer(workload: Workload, preset: str, rounds: int, steps: int, *, fast: bool) -> dict[str, Any]:
+    """Train Marian on batches of the same lengths; compiled, if `fast`."""
+    start = time.perf_counter()
+    peer = peer_steps(workload, workload.recipe(preset), fast=fast)
+    for _ in range(12 if fast else 1):
+        next(peer)
+    synchronize()
+    facts: dict[str, Any] = {"Marian: first steps, s": time.perf_counter() - start}
+    speeds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        tokens = sum(next(peer) for _ in range(steps))
+        synchronize()
+        speeds.append(tokens / (time.perf_counter() - start))
+    facts |= speed_facts(PEERS, speeds)
+    print_facts(facts)
+    return facts
 
 
-def peer_steps(recipe: Recipe, shards: TokenShards) -> Iterator[int]:
+def synchronize() -> None:
+    """Wait for the GPU, if there is one."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def peer_steps(workload: Workload, recipe: Recipe, *, fast: bool) -> Iterator[int]:
     """Train Marian; yields the target tokens of each step."""
     torch.manual_seed(SEED)
-    peer = HuggingFaceMarian(recipe.model, V).to(GPU).train()
+    peer = HuggingFaceMarian(recipe.model, workload.vocabulary).to(DEVICE).train()
     optimizer = torch.optim.Adam(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    loss = compiled_loss(peer, recipe.train.label_smoothing)
-    batches = peer_batches(shards, 128)
-    real = sum(batch.count for batch in batches) / sum(batch.labels_BT.numel() for batch in batches)
+    pairs = random_pairs(news_lengths(min(workload.pairs, 150_000), workload.words), workload.vocabulary)
+    batches = [padded(batch, DEVICE) for batch in batches_by_length(pairs, workload.batch_tokens, 128)]
+    real = sum(batch.target_tokens for batch in batches) / sum(batch.labels_BT.numel() for batch in batches)
     print(f"  Marian's batches hold {real:.1%} real target tokens")
-    for step in count():
-        batch = batches[step % len(batches)]
-        with torch.autocast("cuda", torch.bfloat16):
+    loss = make_loss(peer, recipe.train.label_smoothing, fast=fast)
+    for batch in cycle(batches):
+        with torch.autocast(DEVICE.type, torch.bfloat16):
             value = loss(batch)
         value.backward()
         optimizer.step()
         optimizer.zero_grad()
-        yield batch.count
+        yield batch.target_tokens
 
 
-def compiled_loss(peer: HuggingFaceMarian, smoothing: float) -> Callable[[PaddedBatch], torch.Tensor]:
-    """The layers, and the projection with the loss, compiled for any shape.
+def make_loss(peer: HuggingFaceMarian, smoothing: float, *, fast: bool) -> Callable[[PaddedBatch], torch.Tensor]:
+    """The peer's loss; if `fast`, the layers, and the projection with the loss, are compiled for any shape.
 
-    Compiled as one graph for any shape, it had not taken its first step after five minutes.
+    Compiled as one graph for any shape, the peer had not taken its first step after five minutes.
     """
-    for layer in peer.layers:
-        layer.compile(dynamic=True, fullgraph=True)
 
-    @torch.compile(dynamic=True, fullgraph=True)
     def head(hidden_BTD: torch.Tensor, labels_BT: torch.Tensor) -> torch.Tensor:
         return peer_loss(peer.project(hidden_BTD), labels_BT, smoothing)
 
+    if fast:
+        head = torch.compile(head, dynamic=True, fullgraph=True)
+        for layer in peer.layers:
+            layer.compile(dynamic=True, fullgraph=True)
     return lambda batch: head(peer.hidden(batch), batch.labels_BT)
-
-
-def peer_batches(shards: TokenShards, batches: int) -> list[PaddedBatch]:
-    """Padded batches of at most BATCH_TOKENS cells a side, from pools sorted by length."""
-    random = np.random.default_rng(SEED)
-    order = random.permutation(len(shards))
-    found: list[PaddedBatch] = []
-    pool_pairs = int(POOL_BATCHES * BATCH_TOKENS / (max(shards.mean_lengths) + 1))
-    for start in range(0, len(order), pool_pairs):
-        pairs = shards.pairs(order[start : start + pool_pairs])
-        pairs.sort(key=lambda pair: (max(map(len, pair)), len(pair[0])))
-        pool: list[list[Any]] = [[]]
-        widest = 0
-        for pair in pairs:
-            widest = max(widest, len(pair[0]) + 1, len(pair[1]) + 1)
-            if (len(pool[-1]) + 1) * widest > BATCH_TOKENS:
-                pool.append([])
-                widest = max(len(pair[0]), len(pair[1])) + 1
-            pool[-1].append(pair)
-        found += [_padded(pool[number]) for number in random.permutation(len(pool) - 1)]
-        if len(found) >= batches:
-            break
-    return found[:batches]
-
-
-def _padded(pairs: list[Any]) -> PaddedBatch:
-    def grid(sentences: list[list[int]]) -> torch.Tensor:
-        cells = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
-        for row, sentence in zip(cells, sentences, strict=True):
-            row[: len(sentence)] = sentence
-        return torch.from_numpy(cells).to(GPU)
-
-    targets = [list(tgt) for _, tgt in pairs]
-    return PaddedBatch(
-        grid([[*src, EOS] for src, _ in pairs]),
-        grid([[BOS, *tgt] for tgt in targets]),
-        grid([[*tgt, EOS] for tgt in targets]),
-        sum(len(tgt) + 1 for tgt in targets),
-    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What tests share: a toy language, a tiny tokenizer and model, and the command line as processes.
+"""Shared by the tests: a toy language, a tiny tokenizer and model, and the command line as processes.
 
-Run as a script, this file is the server behind `CommandLine` (see there).
+Run as a script, this file is the server behind `CommandLine`.
 """
 
 import gc
@@ -14,29 +14,29 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from hypothesis import settings
 
 if not Path("/dev/nvidiactl").exists():  # without a GPU, Triton's kernels are interpreted
     os.environ["TRITON_INTERPRET"] = "1"
 
 PATIENCE = 120
-"""Seconds after which a command counts as hanging."""
+"""Seconds after which a command is considered to hang."""
 
 
 def serve() -> None:
-    """Import torch once; then fork for each request, and let the child become `python -m transduce`."""
-    import torch._dynamo  # noqa: F401  # an optimizer would load it
+    """Import torch once; then fork for each request, and run `python -m transduce` in the child."""
+    import torch._dynamo  # noqa: F401  # an optimizer would import it
 
     import transduce.evaluation.scores
     import transduce.training.api  # noqa: F401
 
     gc.collect()
-    gc.freeze()  # or the first collection of a child would copy all of the memory it shares with us
+    gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
 
     def answer(number: int) -> None:
         os.write(1, f"{number}\n".encode())
@@ -50,7 +50,7 @@ def serve() -> None:
 
 
 def start_child(request: dict[str, Any], rank: int) -> int:
-    """Fork; the child becomes one of the processes that were asked for."""
+    """Fork; the child becomes one of the requested processes."""
     if child := os.fork():
         return child
     os.chdir(request["cwd"])
@@ -66,7 +66,7 @@ def start_child(request: dict[str, Any], rank: int) -> int:
 
 
 def become_transduce() -> int:
-    """Run the program in this process; its exit code. Taking torch down in an orderly way would take a second."""
+    """Run the program in this process; returns its exit code. An orderly shutdown of torch would take a second."""
     code = 1
     try:
         runpy.run_module("transduce", run_name="__main__", alter_sys=True)
@@ -80,15 +80,18 @@ def become_transduce() -> int:
     return code
 
 
-settings.register_profile("transduce", deadline=None, derandomize=True, max_examples=60)
-settings.load_profile("transduce")
+with suppress(ModuleNotFoundError):  # a machine for `make gpu` need not have it
+    from hypothesis import settings
+
+    settings.register_profile("transduce", deadline=None, derandomize=True, max_examples=60)
+    settings.load_profile("transduce")
 
 Pairs = list[tuple[str, str]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Prepared corpora go to a folder of this test run, never to the user's cache."""
+    """Keep prepared corpora in a folder of this test run instead of the user's cache."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSDUCE_CACHE", str(folder))
@@ -96,7 +99,7 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def make_toy_pairs(count: int, seed: int) -> Pairs:
-    """A language of nine words whose translation is the same words backwards."""
+    """Pairs of a language of nine words, whose translation is the same words in reverse order."""
     chance = random.Random(seed)
     words = [first + second for first in ("ba", "de", "gi") for second in ("bo", "du", "go")]
     pairs = []
@@ -114,7 +117,7 @@ def toy_pairs() -> Pairs:
 
 @pytest.fixture(scope="session")
 def toy_tokenizer(toy_pairs: Pairs) -> Any:
-    """A vocabulary of the toy language."""
+    """A tokenizer of the toy language."""
     from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
     return Tokenizer.train((text for pair in toy_pairs for text in pair), TokenizerConfig(vocab_size=350))
@@ -122,7 +125,7 @@ def toy_tokenizer(toy_pairs: Pairs) -> Any:
 
 @pytest.fixture(scope="session")
 def make_shards(toy_tokenizer: Any) -> Callable[..., Any]:
-    """A function that writes pairs of text as token shards, `shard_pairs` to a shard."""
+    """A function that writes pairs of text as token shards with `shard_pairs` pairs each."""
 
     def make(folder: Path, pairs: Pairs, shard_pairs: int = 100, tokenizer: Any = toy_tokenizer) -> Any:
         from transduce.data.shards import TokenShards, write_index, write_shard
@@ -139,12 +142,12 @@ def make_shards(toy_tokenizer: Any) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def untrained_model(toy_tokenizer: Any) -> Any:
-    """A tiny model with random weights, for what does not depend on what it says."""
+    """A tiny model with random weights, for tests that do not depend on its outputs."""
     import torch
 
     from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 
-    torch.set_num_threads(1)  # of a model this small, more would only wait for each other
+    torch.set_num_threads(1)  # for a model of this size, more threads are slower
     torch.manual_seed(1)
     config = EncoderDecoderConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
     return EncoderDecoder(config, toy_tokenizer.vocab_size).eval()
@@ -152,7 +155,7 @@ def untrained_model(toy_tokenizer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -160,7 +163,7 @@ class Finished:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -169,8 +172,8 @@ def free_port() -> int:
 class CommandLine:
     """Runs `python -m transduce WORDS`, each time in a process of its own.
 
-    Importing torch takes seconds, so the processes are forked from a server that has it imported already; `fresh`
-    starts a new interpreter instead. The server computes nothing itself, so a child finds the state of a new one.
+    Importing torch takes seconds, so the processes are forked from a server that has already imported it; `fresh`
+    starts a new interpreter instead. The server itself computes nothing, so a child starts in the state of a new one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -180,14 +183,14 @@ class CommandLine:
         self._server: subprocess.Popen[bytes] | None = None
 
     def __call__(self, *words: str | Path, cwd: Path, **options: Any) -> Finished:
-        """Run a command to its end; options as for `begin`."""
+        """Run a command and wait for it; options as for `begin`."""
         self.begin(*words, cwd=cwd, **options)
         return self.end()
 
     def begin(
         self, *words: str | Path, cwd: Path, stdin: str | bytes = "", before: str = "", processes: int = 1
     ) -> None:
-        """Start a command as so many processes; each first runs the Python of `before`, which knows its `rank`."""
+        """Start a command as this many processes; each first runs the Python code `before`, which can read `rank`."""
         for file, content in zip(
             self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
         ):
@@ -206,7 +209,7 @@ class CommandLine:
         server.stdin.flush()
 
     def end(self) -> Finished:
-        """Wait for the command that was begun."""
+        """Wait for the command that was started."""
         code = self._answer(self._start())
         return Finished(code, *(file.read_bytes().decode("utf-8", "replace") for file in self._files[1:]))
 
@@ -247,7 +250,7 @@ def transduce(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
     command_line.close()
 
 
-# Small enough that training takes two seconds, large enough that every part of the model is there.
+# Small enough that training takes two seconds, large enough to have every part of the model.
 TINY = {
     "tokenizer.vocab_size": 350,
     "model.encoder_layers": 1,
@@ -266,19 +269,19 @@ TINY = {
 
 
 def as_sets(values: dict[str, Any]) -> list[str]:
-    """Settings in the words of the command line."""
+    """Settings as arguments of the command line."""
     return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A finished run of the toy language, not to be changed: copy what you change."""
+    """A finished run of the toy language. Tests must not change it: copy it first."""
 
     folder: Path
-    """Where the command was given: it holds train.src, train.tgt, valid.src, valid.tgt and the run."""
+    """The folder in which the command ran: it holds train.src, train.tgt, valid.src, valid.tgt and the run."""
     outcome: Finished
     words: Sequence[str]
-    """Of the command that trained it, without --out."""
+    """The arguments of the command that trained it, without --out."""
 
     @property
     def run(self) -> Path:
@@ -287,14 +290,14 @@ class TrainedRun:
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> Path:
-    """Lines to a file."""
+    """Write lines to a file."""
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="session")
 def trained(transduce: CommandLine, toy_pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
-    """The toy language, learnt through the command line from two files."""
+    """A model of the toy language, trained through the command line from two files."""
     folder = tmp_path_factory.mktemp("trained")
     for name, pairs in (("train", toy_pairs), ("valid", make_toy_pairs(20, seed=2))):
         for side, lines in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):

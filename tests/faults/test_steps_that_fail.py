@@ -148,7 +148,7 @@ def test_a_run_resumed_at_any_step_takes_the_batches_it_would_have_taken(
     train(tmp_path / "whole", **files, settings=settings)
     uninterrupted = taken.copy()
     assert len({str(batch) for batch in uninterrupted}) == 51
-    for step in range(1, 51, times(7, 1)):
+    for step in range(1, 51, times(16, 1)):
         run = tmp_path / f"resumed-{step}"
         (run / "checkpoints").mkdir(parents=True)
         for name in ("config.toml", "tokenizer.model", "metrics.jsonl", f"checkpoints/step-{step}"):

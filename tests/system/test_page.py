@@ -23,11 +23,11 @@ from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
 
 sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="the page is tested through playwright: pip install playwright"
+    "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
-    pytest.skip("the page is tested in chromium: apt-get install chromium", allow_module_level=True)
+    pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 
 TEXT = "dedu babo gigo babo"

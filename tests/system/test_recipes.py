@@ -4,6 +4,7 @@ import lzma
 import os
 import re
 import runpy
+import select
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE
 
 from transduce.runs.recipe import load_recipe
 
@@ -59,7 +59,36 @@ def small(recipe: str) -> str:
     return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
 
 
-def test_the_bundled_model_is_made_by_one_command(tmp_path: Path, toy_pairs: Any) -> None:
+# Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time.
+STAND_IN = """#!/bin/sh
+printf '%s\\0' "$@" > asked
+read code < answered
+exit "$code"
+"""
+
+
+def run_script(script: Path, transduce: Any) -> int:
+    """Run a shell script, with the command line of the tests for its `transduce`; returns its exit code."""
+    folder = script.parents[2]
+    for name in ("asked", "answered"):
+        os.mkfifo(folder / name)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "transduce").write_text(STAND_IN)
+    (folder / "bin" / "transduce").chmod(0o755)
+    path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    asked = os.open(folder / "asked", os.O_RDWR)
+    with subprocess.Popen(["sh", script], cwd=folder, env={**os.environ, "PATH": path}) as process:
+        while process.poll() is None:
+            if select.select([asked], [], [], 0.1)[0]:
+                words = os.read(asked, 4096).decode().split("\0")[:-1]
+                outcome = transduce(*words, cwd=folder)
+                sys.stderr.write(outcome.err)
+                (folder / "answered").write_text(f"{outcome.code}\n")
+    os.close(asked)
+    return process.returncode
+
+
+def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path, toy_pairs: Any) -> None:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     for path in (tmp_path / "recipes").rglob("*.toml"):
         path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
@@ -74,12 +103,7 @@ def test_the_bundled_model_is_made_by_one_command(tmp_path: Path, toy_pairs: Any
         rows = [f"{source} {number}\t{target} {number}\n" for source, target in toy_pairs[:40]]
         path.write_bytes(lzma.compress("".join(rows).encode()))
 
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRANSDUCE_CACHE": str(tmp_path / "cache")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    made = subprocess.run(
-        ["sh", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert made.returncode == 0, made.stderr
+    assert run_script(script, transduce) == 0
     sources = (tmp_path / "data/bundled/sources.en").read_text(encoding="utf-8").splitlines()
     assert len(sources) == len(set(sources)) > 0
     assert len((tmp_path / "data/bundled/distilled.de").read_text(encoding="utf-8").splitlines()) == len(sources)

@@ -27,9 +27,10 @@ from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 from transduce.translator import Translator
 
 FULL = os.environ.get("FAULTS") == "full"
-CASES = 10_000 if FULL else 300
+CASES = 10_000 if FULL else 120
 DISCONNECTS = 200 if FULL else 20
 OVERLOAD_SECONDS = 60 if FULL else 3
+LINES = 1000 if FULL else 400
 CHECKED = (
     "not_a_server_error",
     "status_code_conformance",
@@ -246,7 +247,7 @@ def wait_until(condition: Any) -> None:
 
 def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained: Any, tmp_path: Path) -> None:
     arguments = ["-m", f"toy={trained.run}", "--limit", "seconds=600", "--limit", "characters=1000000"]
-    text = "\n".join(["babo dego gibo dedu gigo"] * 1000)
+    text = "\n".join(["babo dego gibo dedu gigo"] * LINES)
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
         body = {"text": text, "beam": 16}
         with ThreadPoolExecutor(8) as pool:
@@ -284,7 +285,7 @@ def test_an_idle_server_stops_immediately_and_a_second_signal_does_not_wait(
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(TIMEOUT) == 0
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
-        body = json.dumps({"text": "\n".join(["babo dego gibo dedu gigo"] * 1000), "beam": 16}).encode()
+        body = json.dumps({"text": "\n".join(["babo dego gibo dedu gigo"] * LINES), "beam": 16}).encode()
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head("/v1/translate", len(body)) + body)

@@ -74,7 +74,9 @@ def test_the_engine_is_named_if_the_chosen_one_does_not_support_the_options(tran
     assert transduce(*words, cwd=trained.folder).err == ""
     outcome = transduce(*words, "--engine", "native", "--no-repeat", "2", cwd=trained.folder)
     assert outcome.code == 0
-    assert outcome.err.startswith("transduce: engine plain (cpu, float32), because native has no blocking of repeated n-grams")
+    assert outcome.err.startswith(
+        "transduce: engine plain (cpu, float32), because native has no blocking of repeated n-grams"
+    )
     assert transduce(*words, "--engine", "plain", "--no-repeat", "2", cwd=trained.folder).err == ""
 
 
