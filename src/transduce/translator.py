@@ -73,6 +73,8 @@ class Translator:
         by_sentence: bool = False,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
+        if reason := PlainEngine.supports(model, config or SearchConfig()):
+            raise ModelError(reason)
         self._plain = PlainEngine(model)
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""

@@ -269,7 +269,7 @@ def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained:
                 response = future.result()
                 assert response.status_code == 200
                 if n % 2 == 0:
-                    assert response.text.count("event: sentence") == 1000
+                    assert response.text.count("event: sentence") == LINES
                     assert response.text.endswith("event: done\ndata: {}\n\n")
                 else:
                     assert response.json()["translations"][0]["outputs"][0]["text"].count("\n") == 999

@@ -13,6 +13,7 @@ from transduce.errors import ConfigError, RunError
 from transduce.models.model import Model
 from transduce.runs.recipe import Recipe
 from transduce.tasks.registry import TASKS
+from transduce.text.readers import READERS
 from transduce.training.learner import Learner
 from transduce.training.steps import release_memory
 
@@ -74,5 +75,5 @@ def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
     length, task = recipe.data.max_length + 1, TASKS[recipe.task]()
     random = np.random.default_rng(0)
     sentences = [random.integers(4, model.vocab_size, length - 1) for _ in range(max(1, tokens // length))]
-    packed = task.pack([(sentence, sentence) for sentence in sentences], seed=0)
+    packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
     return to_device(fill(packed, tokens, tokens // SHORTEST_MEAN, length), model.device, length)

@@ -80,7 +80,7 @@ def _train(
         recipe = taken_over(recipe, run, display.say)
         require_text(recipe)
         with processes.first_before_others():
-            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say)
+            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say, TASKS[recipe.task].reader)
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = settle_batch_tokens(recipe, model, prepared, display, processes)

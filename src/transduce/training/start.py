@@ -25,6 +25,8 @@ from transduce.training.budget import largest_batch
 from transduce.training.display import Display
 from transduce.training.precision import use_bfloat16
 
+_STREAM_NAMES = {"src": "source", "tgt": "target"}
+
 
 def taken_over(recipe: Recipe, run: RunFolder, say: Callable[[str], None]) -> Recipe:
     """The recipe with the tokenizer settings of the model that training starts from."""
@@ -121,7 +123,7 @@ def warn(recipe: Recipe, say: Callable[[str], None]) -> None:
 
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
-    src_tokens, tgt_tokens = prepared.train.index["tokens"]
+    tokens = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True)
     return {
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
@@ -131,8 +133,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "data": {
             "train": [list(files) for files in recipe.data.train],
             "pairs": len(prepared.train),
-            "source_tokens": src_tokens,
-            "target_tokens": tgt_tokens,
+            **{f"{_STREAM_NAMES.get(stream, stream)}_tokens": count for stream, count in tokens},
             "valid_pairs": len(prepared.valid),
         },
     }
