@@ -23,7 +23,7 @@ from transduce.search.options import SearchConfig
 pytest.importorskip("triton")
 from transduce.engines.gpu import engine as gpu
 from transduce.engines.gpu.beam import SlotBeam
-from transduce.engines.native import native
+from transduce.engines.native import engine as native
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
 from transduce.engines.native.weights import Memory
