@@ -30,9 +30,7 @@ def find_model(path: Path | None) -> Path:
     """
     if path is None:
         if not BUNDLED.exists():
-            raise ModelError(
-                "no model named, and this installation has no bundled model; name a run or a model (-m)"
-            )
+            raise ModelError("no model named, and this installation has no bundled model; name a run or a model (-m)")
         return BUNDLED
     if (path / CARD).exists():
         return path

@@ -8,8 +8,6 @@
 
 #include "search.h"
 
-enum { ENCODED_AT_ONCE = 128 }; /* tokens of short sources */
-
 /* ---- encoder: sentences laid end to end ---- */
 
 static void encode_some(Team team, const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,

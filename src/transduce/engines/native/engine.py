@@ -3,7 +3,7 @@
 import ctypes
 from collections import deque
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_float, c_int32, c_void_p, pointer
+from ctypes import POINTER, byref, c_float, c_void_p, pointer, sizeof
 from itertools import accumulate, chain
 from typing import Any
 
@@ -11,34 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
-from transduce.engines.native.weights import Model, Weights
+from transduce.engines.native import structs
+from transduce.engines.native.structs import BLOCK, ENCODED_AT_ONCE, PANEL, Candidate, Model, Row, Rows
+from transduce.engines.native.weights import Weights
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 128
-_ENCODED_AT_ONCE, _BLOCK = 128, 32 * 16
-"""Tokens read together (as in decoder.c); words whose logits exist at the same time (as in search.h)."""
-
-assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)  # as in search.h
-
-
-class _Job(ctypes.Structure):
-    _fields_ = (
-        *((name, c_int32) for name in ("beam", "places", "source", "limit", "position", "ended_count", "done")),
-        *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "said", "forced", "ended", "ended_length",
-            "alive", "ended_log_prob", "ended_score",
-        )),
-    )  # fmt: skip
-
-
-class _Rows(ctypes.Structure):
-    _fields_ = (
-        ("rows", c_int32),
-        *((name, c_void_p) for name in ("which", "x", "y", "wide", "scale", "logits", "q", "top", "total", "best")),
-    )
 
 
 class _Running:
@@ -65,7 +46,7 @@ class _Running:
             "ended_score": np.full(beam, -np.inf, np.float32),
         }
         memory = {name: array.ctypes.data for name, array in self.arrays.items()}
-        self.struct = _Job(beam=beam, places=places, source=source, limit=limit, **memory)
+        self.struct = structs.Job(beam=beam, places=places, source=source, limit=limit, **memory)
 
     def hypotheses(self, nbest: int) -> list[Hypothesis]:
         """What has ended, best first."""
@@ -169,7 +150,7 @@ class NativeSession:
         lengths = [len(source) for source in sources]
         if engine.longest is None:
             engine.weights.reach(max(max(lengths), max(running.struct.places for running in new)))
-        self._make_room(max(_ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam))
+        self._make_room(max(ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam))
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
         offsets = np.array([0, *accumulate(lengths)], np.int32)
         engine.library.encode(
@@ -191,14 +172,14 @@ class NativeSession:
         most = 2 * self._config.beam
         width = max(sizes.d_model, sizes.num_heads * d_v)
         bytes_of = {
-            "which": rows * 16, "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "scale": rows * 4, "logits": threads * rows * _BLOCK * 4, "q": rows * (max(wide, width) + 16),
-            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * 8,
+            "which": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
+            "scale": rows * 4, "logits": threads * rows * BLOCK * PANEL * 4, "q": rows * (max(wide, width) + 16),
+            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
-        self._rows = _Rows(**{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
+        self._rows = Rows(**{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
         self._room = rows
 
 
 def _pointers(jobs: list[_Running]) -> Any:
-    return (POINTER(_Job) * len(jobs))(*(pointer(running.struct) for running in jobs))
+    return (POINTER(structs.Job) * len(jobs))(*(pointer(running.struct) for running in jobs))

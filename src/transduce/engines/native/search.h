@@ -1,9 +1,6 @@
 /* From next words to whole sentences: what `search/beam.py` says in Python. */
 #include "parts.h"
 
-enum { BOS = 2, EOS = 3 }; /* EOS is said; the markers below it never are */
-enum { BLOCK = 32 };       /* panels of words whose logits exist at the same time */
-
 /* Keep the best `most` candidates, best first. */
 static void consider(Candidate *best, int most, float log_prob, int token) {
     if (log_prob <= best[most - 1].log_prob) return;
