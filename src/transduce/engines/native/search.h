@@ -40,7 +40,7 @@ static void next_words(Team team, const Model *model, Rows *rows, int most) {
     meet(team);
 }
 
-static float penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
+float length_penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
 
 static void finish(Job *job, int row, float log_prob, float score) {
     int place = job->ended_count, t = job->position;
@@ -82,7 +82,7 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
     int token[W], parent[W], kept = 0;
     for (int c = 0; c < most && found[c].log_prob > -INFINITY; c++) {
         int word = found[c].token / W, row = from[found[c].token % W];
-        if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / penalty(t + 1, alpha));
+        if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / length_penalty(t + 1, alpha));
         else if (kept < W) alive[kept] = found[c].log_prob, token[kept] = word, parent[kept++] = row;
     }
     uint8_t history[W][t + 1];
@@ -95,7 +95,7 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
     }
     for (int w = kept; w < W; w++) job->alive[w] = -INFINITY;
     /* Log-probabilities only fall: a live hypothesis can at best keep its own and end at the kindest length. */
-    float bound = kept ? alive[0] / penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
+    float bound = kept ? alive[0] / length_penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
     int final = 0;
     for (int i = 0; i < job->ended_count; i++) final += job->ended_score[i] >= bound;
     job->done = final >= nbest || !kept;
