@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from transduce.engines.engine import Job, is_narrow_beam_search, output_limit
 from transduce.engines.native import structs
-from transduce.engines.native.structs import BLOCK, ENCODED_AT_ONCE, PANEL, Candidate, Model, Row, Rows
+from transduce.engines.native.structs import BLOCK, ENCODED_AT_ONCE, MAX_BEAM, PANEL, Candidate, Model, Row, Rows
 from transduce.engines.native.weights import Weights
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
@@ -87,10 +87,12 @@ class NativeSession:
     """Keeps up to MOST_ROWS rows busy; a job that is done makes room for the next."""
 
     def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
+        assert config.beam <= MAX_BEAM
         self._engine, self._config = engine, config
         self._waiting: deque[tuple[int, Job]] = deque()
         self._running: list[_Running] = []
-        self._room = 0
+        self._room = (0, 0)
+        """Rows of the buffers, and places of the longest text that they hold."""
         self._pointers: Any = None
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
@@ -145,13 +147,15 @@ class NativeSession:
     def _enter(self, jobs: list[tuple[int, Job]]) -> None:
         engine, config = self._engine, self._config
         model = engine.weights.model
-        new = [_Running(key, job, output_limit(job, config, engine.longest), config.beam, model) for key, job in jobs]
+        limits = [output_limit(job, config, engine.longest) for _, job in jobs]
         sources = [[*job.tokens, EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
-        if engine.longest is None:
-            engine.weights.reach(max(max(lengths), max(running.struct.places for running in new)))
-        self._make_room(max(ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam))
+        longest = max(*lengths, *(limit + 1 for limit in limits))
+        engine.weights.reach(longest)
+        new = [_Running(key, job, limit, config.beam, model) for (key, job), limit in zip(jobs, limits, strict=True)]
+        self._make_room(max(ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
+        assert 0 <= tokens.min() <= tokens.max() < model.vocabulary
         offsets = np.array([0, *accumulate(lengths)], np.int32)
         engine.library.encode(
             byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),
@@ -163,10 +167,11 @@ class NativeSession:
         self._running = running
         self._pointers = _pointers(running)
 
-    def _make_room(self, rows: int) -> None:
-        """Buffers for so many rows."""
-        if rows <= self._room:
+    def _make_room(self, rows: int, longest: int) -> None:
+        """Buffers for this many rows, and texts of this length."""
+        if rows <= self._room[0] and longest <= self._room[1]:
             return
+        self._room = rows, longest = max(rows, self._room[0]), max(longest, self._room[1])
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         most = 2 * self._config.beam
@@ -174,11 +179,11 @@ class NativeSession:
         bytes_of = {
             "which": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
             "scale": rows * 4, "logits": threads * rows * BLOCK * PANEL * 4, "q": rows * (max(wide, width) + 16),
+            "scores": threads * longest * 4,
             "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
-        self._rows = Rows(**{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
-        self._room = rows
+        self._rows = Rows(longest=longest, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
 
 
 def _pointers(jobs: list[_Running]) -> Any:

@@ -46,13 +46,13 @@ static void normalise(const Norm *norm, const float *x, float *y) {
 /* Around a sub-layer: x becomes what it is after `y` was added (unless NULL), and `next` finds its input in rows->q. */
 static void residual(Team team, Rows *rows, const float *y, const Norm *after, const Norm *before, const Linear *next) {
     int first, last, D = next->width_in;
-    float normed[D];
     share(team, rows->rows, &first, &last);
     for (int r = first; r < last; r++) {
         float *x = rows->x + (size_t)r * D;
         if (y)
             for (int d = 0; d < D; d++) x[d] += y[(size_t)r * D + d];
         if (y && after) normalise(after, x, x);
+        float *normed = rows->y + (size_t)r * D; /* no longer needed there */
         if (before) normalise(before, x, normed);
         rows->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, rows->q + (size_t)r * next->padded_in);
     }
@@ -80,10 +80,12 @@ static float softmax(float *scores, int n) {
     return 1 / total;
 }
 
-/* One head of one query over n places; `line` finds the keys of a place, its values lie `apart` behind them. */
-#define ATTEND(q, o, n, line, apart)                                                     \
+/* One head of one query over n places; `line` finds the keys of a place, its values lie `apart` behind them; `scores`
+ * has room for n.
+ */
+#define ATTEND(q, o, n, line, apart, scores)                                             \
     do {                                                                                 \
-        float scores[n], scale = 1 / sqrtf(d_k);                                         \
+        float scale = 1 / sqrtf(d_k);                                                    \
         for (int p = 0; p < (n); p++) scores[p] = dot(q, line, d_k) * scale;             \
         float share_of = softmax(scores, n);                                             \
         for (int i = 0; i < d_v; i++) (o)[i] = 0;                                        \

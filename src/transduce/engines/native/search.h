@@ -1,6 +1,8 @@
 /* From next words to whole sentences: what `search/beam.py` says in Python. */
 #include "parts.h"
 
+enum { CHUNK = 64 }; /* places whose ancestors are moved at once */
+
 /* Keep the best `most` candidates, best first. */
 static void consider(Candidate *best, int most, float log_prob, int token) {
     if (log_prob <= best[most - 1].log_prob) return;
@@ -58,8 +60,8 @@ static void finish(Job *job, int row, float log_prob, float score) {
 /* Extend a job's hypotheses by their best next words; its live rows are r, r + 1, ... of the batch. */
 static void advance(Job *job, int r, const Rows *rows, int threads, int most, float alpha, int nbest) {
     int W = job->beam, P = job->places, t = job->position, R = rows->rows, live = 0;
-    float gain[W];
-    int from[W];
+    float gain[MAX_BEAM];
+    int from[MAX_BEAM];
     for (int w = 0; w < W; w++)
         if (job->alive[w] > -INFINITY) {
             float top = -INFINITY, total = 0;
@@ -70,7 +72,7 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
             gain[live] = job->alive[w] - top - logf(total);
             from[live++] = w;
         }
-    Candidate found[most]; /* its token is the word, times W, plus the live row */
+    Candidate found[2 * MAX_BEAM]; /* its token is the word, times W, plus the live row */
     for (int c = 0; c < most; c++) found[c] = (Candidate){-INFINITY, 0};
     for (int i = 0; i < threads; i++)
         for (int w = 0; w < live; w++)
@@ -78,17 +80,20 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
                 const Candidate *one = rows->best + ((size_t)i * R + r + w) * most + c;
                 if (one->log_prob > -INFINITY) consider(found, most, one->log_prob + gain[w], one->token * W + w);
             }
-    float alive[W];
-    int token[W], parent[W], kept = 0;
+    float alive[MAX_BEAM];
+    int token[MAX_BEAM], parent[MAX_BEAM], kept = 0;
     for (int c = 0; c < most && found[c].log_prob > -INFINITY; c++) {
         int word = found[c].token / W, row = from[found[c].token % W];
         if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / length_penalty(t + 1, alpha));
         else if (kept < W) alive[kept] = found[c].log_prob, token[kept] = word, parent[kept++] = row;
     }
-    uint8_t history[W][t + 1];
-    for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P, t + 1);
+    for (int p = 0; p <= t; p += CHUNK) {
+        uint8_t history[MAX_BEAM][CHUNK];
+        int some = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
+        for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P + p, some);
+        for (int w = 0; w < kept; w++) memcpy(job->ancestor + w * P + p, history[w], some);
+    }
     for (int w = 0; w < kept; w++) {
-        memcpy(job->ancestor + w * P, history[w], t + 1);
         job->ancestor[w * P + t + 1] = w;
         job->said[w * P + t] = token[w];
         job->alive[w] = alive[w];

@@ -6,6 +6,7 @@ enum {
     PANEL = 16,            /* output channels side by side */
     BLOCK = 32,            /* panels of words whose logits exist at the same time */
     ENCODED_AT_ONCE = 128, /* tokens of short sources */
+    MAX_BEAM = 16,
     BOS = 2, EOS = 3,      /* EOS is said; the markers below it never are */
 };
 
@@ -46,9 +47,10 @@ typedef struct { Job *job; int32_t row; } Row;
 
 /* Buffers for the rows that are worked on together. */
 typedef struct {
-    int32_t rows;
+    int32_t rows, longest; /* longest: of sources and of places */
     Row *which; /* in a step */
     float *x, *y, *wide, *scale, *logits;
+    float *scores; /* [thread][longest] */
     int8_t *q;
     float *top, *total; /* [thread][row]: of the softmax over the words a thread has seen */
     Candidate *best;    /* [thread][row][2 beam] */
@@ -87,9 +89,10 @@ static const Entry entries[] = {
     STRUCT, F(log_prob), F(token),
 #undef T
 #define T Rows
-    STRUCT, F(rows), F(which), F(x), F(y), F(wide), F(scale), F(logits), F(q), F(top), F(total), F(best),
+    STRUCT, F(rows), F(longest), F(which), F(x), F(y), F(wide), F(scale), F(logits), F(scores), F(q), F(top), F(total),
+    F(best),
 #undef T
-    C(PANEL), C(BLOCK), C(ENCODED_AT_ONCE), C(BOS), C(EOS), {NULL, 0, 0},
+    C(PANEL), C(BLOCK), C(ENCODED_AT_ONCE), C(MAX_BEAM), C(BOS), C(EOS), {NULL, 0, 0},
 };
 #undef F
 #undef C

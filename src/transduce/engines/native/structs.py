@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 from transduce.text.tokenizer import BOS, EOS
 
-PANEL, BLOCK, ENCODED_AT_ONCE = 16, 32, 128
+PANEL, BLOCK, ENCODED_AT_ONCE, MAX_BEAM = 16, 32, 128, 16
 
 
 class Linear(ctypes.Structure):
@@ -73,9 +73,11 @@ class Rows(ctypes.Structure):
     """Buffers for the rows that are worked on together."""
 
     _fields_ = (
-        ("rows", c_int32),
-        *((name, c_void_p) for name in ("which", "x", "y", "wide", "scale", "logits", "q", "top", "total", "best")),
-    )
+        ("rows", c_int32), ("longest", c_int32),
+        *((name, c_void_p) for name in (
+            "which", "x", "y", "wide", "scale", "logits", "scores", "q", "top", "total", "best",
+        )),
+    )  # fmt: skip
 
 
 class _Entry(ctypes.Structure):
@@ -89,7 +91,9 @@ def check_layout(library: ctypes.CDLL) -> None:
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
-    constants = {"PANEL": PANEL, "BLOCK": BLOCK, "ENCODED_AT_ONCE": ENCODED_AT_ONCE, "BOS": BOS, "EOS": EOS}
+    constants = {
+        "PANEL": PANEL, "BLOCK": BLOCK, "ENCODED_AT_ONCE": ENCODED_AT_ONCE, "MAX_BEAM": MAX_BEAM, "BOS": BOS, "EOS": EOS
+    }  # fmt: skip
     ours += [(name, value, 0) for name, value in constants.items()]
     library.layout.restype = POINTER(_Entry)
     entries = takewhile(lambda entry: entry.name, map(library.layout().__getitem__, count()))
