@@ -158,8 +158,8 @@ def _finished(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:
 
     Log-probabilities only fall, so a live hypothesis can at best keep its own and end at the kindest length.
     """
-    kindest = 5 + (beams.limit_B + 1 if alpha >= 0 else torch.full_like(beams.limit_B, t + 2))
-    bound_B = beams.alive_log_prob_BW[:, 0] / (kindest / 6) ** alpha
+    kindest_B = beams.limit_B + 1 if alpha >= 0 else torch.full_like(beams.limit_B, t + 2)
+    bound_B = beams.alive_log_prob_BW[:, 0] / length_penalty(kindest_B, alpha)
     return (beams.ended_score_BW[:, nbest - 1] >= bound_B).tolist()
 
 

@@ -1,7 +1,7 @@
 """The three calls between search and whatever it searches with."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
 NEVER_SAID = [PAD, UNK, BOS]
 """Markers that no output holds."""
+
+Length = TypeVar("Length", float, Tensor)
 
 
 @runtime_checkable
@@ -46,6 +48,6 @@ def forbid_repeats(log_prob_RV: Tensor, said_RT: Tensor, t: int, length: int) ->
         log_prob_RV[row, [token for token in repeats if token != EOS]] = -torch.inf
 
 
-def length_penalty(length: int, alpha: float) -> float:
+def length_penalty(length: Length, alpha: float) -> Length:
     """((5 + length) / 6)^alpha of the paper's reference [38]; the end marker counts as a token."""
-    return float(((5 + length) / 6) ** alpha)
+    return ((5 + length) / 6) ** alpha

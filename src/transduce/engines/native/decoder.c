@@ -8,14 +8,13 @@
 
 #include "search.h"
 
-enum { ENCODED_AT_ONCE = 128 }; /* tokens of short sources */
-
 /* ---- encoder: sentences laid end to end ---- */
 
 static void encode_some(Team team, const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
                         Rows *rows) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, D = model->width, first, last;
     int qkv_width = H * (2 * d_k + d_v), base = offsets[0];
+    float *scores = rows->scores + (size_t)team.id * rows->longest;
     const Layer *layers = model->encoder;
     share(team, count, &first, &last);
     for (int b = first; b < last; b++)
@@ -33,7 +32,8 @@ static void encode_some(Team team, const Model *model, Job **jobs, int count, co
             for (int t = 0; t < length; t++) {
                 const float *q = own + (size_t)t * qkv_width + h * d_k;
                 float *o = rows->y + (size_t)(start + t) * H * d_v + h * d_v;
-                ATTEND(q, o, length, own + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v);
+                ATTEND(q, o, length, own + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v,
+                       scores);
             }
         }
         meet(team);
@@ -84,6 +84,7 @@ void encode(const Model *model, Job **jobs, int count, const int32_t *tokens, co
 static void attend_self(Team team, const Model *model, int l, Rows *rows) {
     const Row *which = rows->which;
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, line = H * (d_k + d_v), first, last;
+    float *scores = rows->scores + (size_t)team.id * rows->longest;
     share(team, rows->rows * H, &first, &last);
     for (int i = first; i < last; i++) {
         int h = i % H;
@@ -97,7 +98,7 @@ static void attend_self(Team team, const Model *model, int l, Rows *rows) {
         memcpy(now + apart, qkv + 2 * H * d_k + h * d_v, d_v * sizeof(float));
         const uint8_t *ancestor = job->ancestor + own * job->places; /* at place t it says `own` */
         float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->places + p) * line, apart);
+        ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->places + p) * line, apart, scores);
     }
     meet(team);
 }
@@ -105,6 +106,7 @@ static void attend_self(Team team, const Model *model, int l, Rows *rows) {
 static void attend_cross(Team team, const Model *model, int l, Rows *rows) {
     const Row *which = rows->which;
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, line = H * (d_k + d_v), first, last;
+    float *scores = rows->scores + (size_t)team.id * rows->longest;
     share(team, rows->rows * H, &first, &last);
     for (int i = first; i < last; i++) {
         int h = i % H;
@@ -112,7 +114,7 @@ static void attend_cross(Team team, const Model *model, int l, Rows *rows) {
         const float *q = rows->wide + (size_t)(i / H) * H * d_k + h * d_k;
         const float *cache = job->cross_kv + (size_t)l * job->source * line + h * d_k;
         float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, job->source, cache + (size_t)p * line, H * d_k - h * d_k + h * d_v);
+        ATTEND(q, o, job->source, cache + (size_t)p * line, H * d_k - h * d_k + h * d_v, scores);
     }
     meet(team);
 }
@@ -170,11 +172,12 @@ void step(const Model *model, Job **jobs, int count, Rows *rows, float alpha, in
     together(threads, write_words, &all);
 }
 
-/* Weights to whole numbers in panels: `packed` has room for all panels, `scale` and `sum` for all their channels. */
-void pack_weights(const float *weight, int width_out, int width_in, int padded_in, int8_t *packed, float *scale,
-                  int32_t *sum) {
+/* Weights to whole numbers in panels: `packed` has room for all panels, `scale` and `sum` for all their channels, `row` for
+ * padded_in numbers.
+ */
+void pack_weights(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
+                  float *scale, int32_t *sum) {
     for (int n = 0; n < width_out; n++) {
-        int8_t row[padded_in];
         scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, row);
         int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
         for (int k = 0; k < padded_in; k++) {
@@ -188,9 +191,9 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
 void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
     int8_t *q = malloc((size_t)rows * layer->padded_in);
     float *scale = malloc(rows * sizeof(float));
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; q && scale && r < rows; r++)
         scale[r] = quantise_row(x + (size_t)r * layer->width_in, layer->width_in, layer->padded_in, q + (size_t)r * layer->padded_in);
-    multiply_panels(layer, 0, layer->panels, q, scale, rows, y, layer->width_out, 0);
+    if (q && scale) multiply_panels(layer, 0, layer->panels, q, scale, rows, y, layer->width_out, 0);
     free(q);
     free(scale);
 }

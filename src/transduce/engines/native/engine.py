@@ -3,7 +3,7 @@
 import ctypes
 from collections import deque
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_float, c_int32, c_void_p, pointer
+from ctypes import POINTER, byref, c_float, c_void_p, pointer, sizeof
 from itertools import accumulate, chain
 from typing import Any
 
@@ -11,35 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.engines.engine import Job, fast_engine_limits, output_limit
-from transduce.engines.native.weights import Model, Weights
+from transduce.engines.native import structs
+from transduce.engines.native.structs import BLOCK, ENCODED_AT_ONCE, MAX_BEAM, PANEL, Candidate, Model, Row, Rows
+from transduce.engines.native.weights import Weights
 from transduce.models import model as models
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 128
-_ENCODED_AT_ONCE, _BLOCK = 128, 32 * 16
-"""Tokens read together (as in decoder.c); words whose logits exist at the same time (as in search.h)."""
-
-assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)  # as in search.h
-
-
-class _Job(ctypes.Structure):
-    _fields_ = (
-        *((name, c_int32) for name in ("beam", "places", "source", "limit", "position", "ended_count", "done")),
-        *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "said", "forced", "ended", "ended_length",
-            "alive", "ended_log_prob", "ended_score",
-        )),
-    )  # fmt: skip
-
-
-class _Rows(ctypes.Structure):
-    _fields_ = (
-        ("rows", c_int32),
-        *((name, c_void_p) for name in ("which", "x", "y", "wide", "scale", "logits", "q", "top", "total", "best")),
-    )
 
 
 class _Running:
@@ -66,7 +47,7 @@ class _Running:
             "ended_score": np.full(beam, -np.inf, np.float32),
         }
         memory = {name: array.ctypes.data for name, array in self.arrays.items()}
-        self.struct = _Job(beam=beam, places=places, source=source, limit=limit, **memory)
+        self.struct = structs.Job(beam=beam, places=places, source=source, limit=limit, **memory)
 
     def hypotheses(self, nbest: int) -> list[Hypothesis]:
         """What has ended, best first."""
@@ -108,10 +89,12 @@ class NativeSession:
     """Keeps up to MOST_ROWS rows busy; a job that is done makes room for the next."""
 
     def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
+        assert config.beam <= MAX_BEAM
         self._engine, self._config = engine, config
         self._waiting: deque[tuple[int, Job]] = deque()
         self._running: list[_Running] = []
-        self._room = 0
+        self._room = (0, 0)
+        """Rows of the buffers, and places of the longest text that they hold."""
         self._pointers: Any = None
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
@@ -166,13 +149,15 @@ class NativeSession:
     def _enter(self, jobs: list[tuple[int, Job]]) -> None:
         engine, config = self._engine, self._config
         model = engine.weights.model
-        new = [_Running(key, job, output_limit(job, config, engine.longest), config.beam, model) for key, job in jobs]
+        limits = [output_limit(job, config, engine.longest) for _, job in jobs]
         sources = [[*job.tokens, EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
-        if engine.longest is None:
-            engine.weights.reach(max(max(lengths), max(running.struct.places for running in new)))
-        self._make_room(max(_ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam))
+        longest = max(*lengths, *(limit + 1 for limit in limits))
+        engine.weights.reach(longest)
+        new = [_Running(key, job, limit, config.beam, model) for (key, job), limit in zip(jobs, limits, strict=True)]
+        self._make_room(max(ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
+        assert 0 <= tokens.min() <= tokens.max() < model.vocabulary
         offsets = np.array([0, *accumulate(lengths)], np.int32)
         engine.library.encode(
             byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),
@@ -184,23 +169,24 @@ class NativeSession:
         self._running = running
         self._pointers = _pointers(running)
 
-    def _make_room(self, rows: int) -> None:
-        """Buffers for so many rows."""
-        if rows <= self._room:
+    def _make_room(self, rows: int, longest: int) -> None:
+        """Buffers for this many rows, and texts of this length."""
+        if rows <= self._room[0] and longest <= self._room[1]:
             return
+        self._room = rows, longest = max(rows, self._room[0]), max(longest, self._room[1])
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         most = 2 * self._config.beam
         width = max(sizes.d_model, sizes.num_heads * d_v)
         bytes_of = {
-            "which": rows * 16, "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "scale": rows * 4, "logits": threads * rows * _BLOCK * 4, "q": rows * (max(wide, width) + 16),
-            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * 8,
+            "which": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
+            "scale": rows * 4, "logits": threads * rows * BLOCK * PANEL * 4, "q": rows * (max(wide, width) + 16),
+            "scores": threads * longest * 4,
+            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
-        self._rows = _Rows(**{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
-        self._room = rows
+        self._rows = Rows(longest=longest, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
 
 
 def _pointers(jobs: list[_Running]) -> Any:
-    return (POINTER(_Job) * len(jobs))(*(pointer(running.struct) for running in jobs))
+    return (POINTER(structs.Job) * len(jobs))(*(pointer(running.struct) for running in jobs))

@@ -5,8 +5,9 @@
  * instructions want them: panel[k / 4][channel][k % 4].
  */
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
+
+#include "structs.h"
 
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
@@ -14,15 +15,7 @@
 #include <immintrin.h>
 #endif
 
-#define PANEL 16
-#define ROWS 4 /* that share one pass over a panel */
-
-typedef struct {
-    int32_t width_in, padded_in, width_out, panels;
-    const int8_t *weight;
-    const float *scale, *bias; /* of every output channel, up to a whole panel */
-    const int32_t *sum;        /* of every output channel's weights */
-} Linear;
+enum { ROWS = 4 }; /* that share one pass over a panel */
 
 /* The sums of products of `rows` rows with one panel. The loops over rows and channels are unrolled by the compiler. */
 static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int stride, const int rows, const int8_t *panel,

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from transduce.cache_folder import cache_folder
+from transduce.engines.native.structs import check_layout
 
 _HERE = Path(__file__).parent
-_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "parts.h", "team.h", "int8.h")]
+_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "parts.h", "team.h", "int8.h", "structs.h")]
 # Sums may be taken in another order, so that loops become vector instructions; infinities keep their meaning.
 _FLAGS = [
     *("-O3", "-shared", "-fPIC", "-pthread"),
@@ -39,6 +40,7 @@ def load_library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(path))
     except OSError:
         return None
+    check_layout(library)
     library.instructions.restype = ctypes.c_char_p
     return library if _multiplies(library) else None
 

@@ -1,46 +1,8 @@
-/* What a model is made of, and its parts: norms, products, attention. Functions that take a `Team` are run by all its threads
+/* The parts of a model: norms, products, attention. Functions that take a `Team` are run by all its threads
  * at once, each doing its share.
  */
 #include "int8.h"
 #include "team.h"
-
-typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
-
-typedef struct {
-    Linear qkv, out, q, kv, cross_out, inner, outer;
-    Norm norms[3]; /* around self-attention, cross-attention (decoder) and feed-forward */
-} Layer;
-
-typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
-    const float *positions;
-    const Layer *encoder, *decoder;
-    Norm encoder_norm, decoder_norm; /* used where the norm comes first */
-    Linear projection; /* and embedding: one matrix (section 3.4) */
-} Model;
-
-typedef struct { float log_prob; int32_t token; } Candidate;
-
-typedef struct {
-    int32_t beam, places, source, limit, position, ended_count, done;
-    float *self_kv, *cross_kv;          /* [layer][row][place][keys, values], [layer][place][keys, values] */
-    uint8_t *ancestor;                  /* [row][place] */
-    int32_t *said, *forced, *ended;     /* [row][place], [place], [row][place] */
-    int32_t *ended_length;
-    float *alive, *ended_log_prob, *ended_score; /* [row] */
-} Job;
-
-typedef struct { Job *job; int32_t row; } Row;
-
-/* Buffers for the rows that are worked on together. */
-typedef struct {
-    int32_t rows;
-    Row *which; /* in a step */
-    float *x, *y, *wide, *scale, *logits;
-    int8_t *q;
-    float *top, *total; /* [thread][row]: of the softmax over the words a thread has seen */
-    Candidate *best;    /* [thread][row][2 beam] */
-} Rows;
 
 static void share(Team team, int all, int *first, int *last) {
     *first = (int)((int64_t)all * team.id / team.size);
@@ -84,13 +46,13 @@ static void normalise(const Norm *norm, const float *x, float *y) {
 /* Around a sub-layer: x becomes what it is after `y` was added (unless NULL), and `next` finds its input in rows->q. */
 static void residual(Team team, Rows *rows, const float *y, const Norm *after, const Norm *before, const Linear *next) {
     int first, last, D = next->width_in;
-    float normed[D];
     share(team, rows->rows, &first, &last);
     for (int r = first; r < last; r++) {
         float *x = rows->x + (size_t)r * D;
         if (y)
             for (int d = 0; d < D; d++) x[d] += y[(size_t)r * D + d];
         if (y && after) normalise(after, x, x);
+        float *normed = rows->y + (size_t)r * D; /* no longer needed there */
         if (before) normalise(before, x, normed);
         rows->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, rows->q + (size_t)r * next->padded_in);
     }
@@ -118,10 +80,12 @@ static float softmax(float *scores, int n) {
     return 1 / total;
 }
 
-/* One head of one query over n places; `line` finds the keys of a place, its values lie `apart` behind them. */
-#define ATTEND(q, o, n, line, apart)                                                     \
+/* One head of one query over n places; `line` finds the keys of a place, its values lie `apart` behind them; `scores`
+ * has room for n.
+ */
+#define ATTEND(q, o, n, line, apart, scores)                                             \
     do {                                                                                 \
-        float scores[n], scale = 1 / sqrtf(d_k);                                         \
+        float scale = 1 / sqrtf(d_k);                                                    \
         for (int p = 0; p < (n); p++) scores[p] = dot(q, line, d_k) * scale;             \
         float share_of = softmax(scores, n);                                             \
         for (int i = 0; i < d_v; i++) (o)[i] = 0;                                        \

@@ -1,8 +1,7 @@
 /* From next words to whole sentences: what `search/beam.py` says in Python. */
 #include "parts.h"
 
-enum { BOS = 2, EOS = 3 }; /* EOS is said; the markers below it never are */
-enum { BLOCK = 32 };       /* panels of words whose logits exist at the same time */
+enum { CHUNK = 64 }; /* places whose ancestors are moved at once */
 
 /* Keep the best `most` candidates, best first. */
 static void consider(Candidate *best, int most, float log_prob, int token) {
@@ -43,7 +42,7 @@ static void next_words(Team team, const Model *model, Rows *rows, int most) {
     meet(team);
 }
 
-static float penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
+float length_penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
 
 static void finish(Job *job, int row, float log_prob, float score) {
     int place = job->ended_count, t = job->position;
@@ -61,8 +60,8 @@ static void finish(Job *job, int row, float log_prob, float score) {
 /* Extend a job's hypotheses by their best next words; its live rows are r, r + 1, ... of the batch. */
 static void advance(Job *job, int r, const Rows *rows, int threads, int most, float alpha, int nbest) {
     int W = job->beam, P = job->places, t = job->position, R = rows->rows, live = 0;
-    float gain[W];
-    int from[W];
+    float gain[MAX_BEAM];
+    int from[MAX_BEAM];
     for (int w = 0; w < W; w++)
         if (job->alive[w] > -INFINITY) {
             float top = -INFINITY, total = 0;
@@ -73,7 +72,7 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
             gain[live] = job->alive[w] - top - logf(total);
             from[live++] = w;
         }
-    Candidate found[most]; /* its token is the word, times W, plus the live row */
+    Candidate found[2 * MAX_BEAM]; /* its token is the word, times W, plus the live row */
     for (int c = 0; c < most; c++) found[c] = (Candidate){-INFINITY, 0};
     for (int i = 0; i < threads; i++)
         for (int w = 0; w < live; w++)
@@ -81,24 +80,27 @@ static void advance(Job *job, int r, const Rows *rows, int threads, int most, fl
                 const Candidate *one = rows->best + ((size_t)i * R + r + w) * most + c;
                 if (one->log_prob > -INFINITY) consider(found, most, one->log_prob + gain[w], one->token * W + w);
             }
-    float alive[W];
-    int token[W], parent[W], kept = 0;
+    float alive[MAX_BEAM];
+    int token[MAX_BEAM], parent[MAX_BEAM], kept = 0;
     for (int c = 0; c < most && found[c].log_prob > -INFINITY; c++) {
         int word = found[c].token / W, row = from[found[c].token % W];
-        if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / penalty(t + 1, alpha));
+        if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / length_penalty(t + 1, alpha));
         else if (kept < W) alive[kept] = found[c].log_prob, token[kept] = word, parent[kept++] = row;
     }
-    uint8_t history[W][t + 1];
-    for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P, t + 1);
+    for (int p = 0; p <= t; p += CHUNK) {
+        uint8_t history[MAX_BEAM][CHUNK];
+        int some = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
+        for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P + p, some);
+        for (int w = 0; w < kept; w++) memcpy(job->ancestor + w * P + p, history[w], some);
+    }
     for (int w = 0; w < kept; w++) {
-        memcpy(job->ancestor + w * P, history[w], t + 1);
         job->ancestor[w * P + t + 1] = w;
         job->said[w * P + t] = token[w];
         job->alive[w] = alive[w];
     }
     for (int w = kept; w < W; w++) job->alive[w] = -INFINITY;
     /* Log-probabilities only fall: a live hypothesis can at best keep its own and end at the kindest length. */
-    float bound = kept ? alive[0] / penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
+    float bound = kept ? alive[0] / length_penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
     int final = 0;
     for (int i = 0; i < job->ended_count; i++) final += job->ended_score[i] >= bound;
     job->done = final >= nbest || !kept;

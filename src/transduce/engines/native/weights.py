@@ -1,53 +1,22 @@
-"""A model's weights as decoder.c wants them: its structures, field by field, over memory that numpy owns."""
+"""A model's weights as decoder.c wants them: structures over memory that numpy owns."""
 
 import ctypes
-from ctypes import POINTER, c_float, c_int32, c_void_p
+import threading
+from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from transduce.engines.native.structs import PANEL, Layer, Linear, Model, Norm
+from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 
-_PANEL, _INPUTS = 16, 16
-"""Output channels side by side; inputs are filled up to a multiple of so many."""
-
-
-class Linear(ctypes.Structure):
-    """x W^T + b in 8-bit whole numbers."""
-
-    _fields_ = (
-        ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
-        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("sum", c_void_p),
-    )  # fmt: skip
-
-
-class Norm(ctypes.Structure):
-    """Layer norm."""
-
-    _fields_ = (("width", c_int32), ("epsilon", c_float), ("gain", c_void_p), ("shift", c_void_p))
-
-
-class Layer(ctypes.Structure):
-    """Of the encoder or the decoder; the encoder's has no cross-attention."""
-
-    _fields_ = (
-        *((name, Linear) for name in ("qkv", "out", "q", "kv", "cross_out", "inner", "outer")),
-        ("norms", Norm * 3),
-    )  # fmt: skip
-
-
-class Model(ctypes.Structure):
-    """All of it."""
-
-    _fields_ = (
-        *((name, c_int32) for name in (
-            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
-        )),
-        ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
-        ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
-    )  # fmt: skip
+_INPUTS = 16
+"""Inputs are padded to a multiple of this."""
+MAX_SIZE = 2**24
+"""Inputs or outputs of a layer, and tokens of a text: with these, no index in decoder.c exceeds 32 bits."""
 
 
 class Memory:
@@ -65,14 +34,17 @@ class Memory:
     def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
         """Weights in whole numbers, packed into panels."""
         width_out, width_in = weight.shape
-        panels, padded_in = -(-width_out // _PANEL), -(-width_in // _INPUTS) * _INPUTS
-        packed = np.zeros(panels * _PANEL * padded_in, np.int8)
-        scale, padded_bias = (np.zeros(panels * _PANEL, np.float32) for _ in range(2))
+        _require_size(max(width_out, width_in), "inputs or outputs of a layer")
+        panels, padded_in = -(-width_out // PANEL), -(-width_in // _INPUTS) * _INPUTS
+        packed = np.zeros(panels * PANEL * padded_in, np.int8)
+        scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
         padded_bias[:width_out] = bias
-        total = np.zeros(panels * _PANEL, np.int32)
+        total = np.zeros(panels * PANEL, np.int32)
         memory = [self.keep(x) for x in (packed, scale, total)]
+        row = np.empty(padded_in, np.int8)
         dense = np.ascontiguousarray(weight)  # has a name, or a copy would be gone before it is read
-        self._library.pack_weights(c_void_p(dense.ctypes.data), width_out, width_in, padded_in, *map(c_void_p, memory))
+        addresses = map(c_void_p, (row.ctypes.data, *memory))
+        self._library.pack_weights(c_void_p(dense.ctypes.data), width_out, width_in, padded_in, *addresses)
         return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
 
 
@@ -91,14 +63,20 @@ class Weights(Memory):
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))
-        self._positions = model.embedding.positions
+        self._positions, self._reach, self._lock = model.embedding.positions, 0, threading.Lock()
         self.reach(1)
 
     def reach(self, length: int) -> None:
-        """Make sure that there are positions up to so many places."""
-        self._positions.require(length)
-        self._table_TD = _array(self._positions.table_TD)
-        self.model.positions = self._table_TD.ctypes.data
+        """Make sure that the table of positions has this length; it grows if they are sinusoids.
+
+        Another thread may be in a call that reads the table: all earlier tables stay in memory.
+        """
+        _require_size(length, "tokens of a text")
+        with self._lock:
+            while self._reach < length:
+                self._positions.require(length)
+                table_TD = _array(self._positions.table_TD)
+                self.model.positions, self._reach = self.keep(table_TD), len(table_TD)
 
     def _stack(self, layers: nn.ModuleList) -> Any:
         found = (Layer * len(layers))()
@@ -121,6 +99,11 @@ class Weights(Memory):
     def _norm(self, norm: Any) -> Norm:
         gain, shift = (self.keep(_array(x)) for x in (norm.weight, norm.bias))
         return Norm(len(norm.weight), norm.eps, gain, shift)
+
+
+def _require_size(size: int, what: str) -> None:
+    if size > MAX_SIZE:
+        raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")
 
 
 def _array(x: Tensor) -> npt.NDArray[np.float32]:

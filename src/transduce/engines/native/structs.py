@@ -1,0 +1,102 @@
+"""The structures and constants of structs.h."""
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
+from itertools import count, takewhile
+
+from transduce.text.tokenizer import BOS, EOS
+
+PANEL, BLOCK, ENCODED_AT_ONCE, MAX_BEAM = 16, 32, 128, 16
+
+
+class Linear(ctypes.Structure):
+    """x W^T + b in 8-bit whole numbers."""
+
+    _fields_ = (
+        ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
+        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("sum", c_void_p),
+    )  # fmt: skip
+
+
+class Norm(ctypes.Structure):
+    """Layer norm."""
+
+    _fields_ = (("width", c_int32), ("epsilon", c_float), ("gain", c_void_p), ("shift", c_void_p))
+
+
+class Layer(ctypes.Structure):
+    """Of the encoder or the decoder; the encoder's has no cross-attention."""
+
+    _fields_ = (
+        *((name, Linear) for name in ("qkv", "out", "q", "kv", "cross_out", "inner", "outer")),
+        ("norms", Norm * 3),
+    )  # fmt: skip
+
+
+class Model(ctypes.Structure):
+    """All of it."""
+
+    _fields_ = (
+        *((name, c_int32) for name in (
+            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
+        )),
+        ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
+        ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
+    )  # fmt: skip
+
+
+class Job(ctypes.Structure):
+    """A sentence and its hypotheses."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("beam", "places", "source", "limit", "position", "ended_count", "done")),
+        *((name, c_void_p) for name in (
+            "self_kv", "cross_kv", "ancestor", "said", "forced", "ended", "ended_length",
+            "alive", "ended_log_prob", "ended_score",
+        )),
+    )  # fmt: skip
+
+
+class Row(ctypes.Structure):
+    """A hypothesis of a job."""
+
+    _fields_ = (("job", c_void_p), ("row", c_int32))
+
+
+class Candidate(ctypes.Structure):
+    """A next word."""
+
+    _fields_ = (("log_prob", c_float), ("token", c_int32))
+
+
+class Rows(ctypes.Structure):
+    """Buffers for the rows that are worked on together."""
+
+    _fields_ = (
+        ("rows", c_int32), ("longest", c_int32),
+        *((name, c_void_p) for name in (
+            "which", "x", "y", "wide", "scale", "logits", "scores", "q", "top", "total", "best",
+        )),
+    )  # fmt: skip
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("offset", c_int32), ("size", c_int32))
+
+
+def check_layout(library: ctypes.CDLL) -> None:
+    """Compare all of the above with what the library was compiled from; any difference is a mistake in one of them."""
+    ours: list[tuple[str, int, int]] = []
+    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Rows):
+        ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
+        fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
+        ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
+    constants = {
+        "PANEL": PANEL, "BLOCK": BLOCK, "ENCODED_AT_ONCE": ENCODED_AT_ONCE, "MAX_BEAM": MAX_BEAM, "BOS": BOS, "EOS": EOS
+    }  # fmt: skip
+    ours += [(name, value, 0) for name, value in constants.items()]
+    library.layout.restype = POINTER(_Entry)
+    entries = takewhile(lambda entry: entry.name, map(library.layout().__getitem__, count()))
+    theirs = [(entry.name.decode(), entry.offset, entry.size) for entry in entries]
+    if differences := sorted(set(ours) ^ set(theirs)):
+        raise AssertionError(f"structs.py and structs.h differ in (name, offset, size): {differences}")

@@ -1,0 +1,123 @@
+"""The fast engines, and the plain engine that each must agree with."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from transduce.engines.engine import Engine, Job, search_all
+from transduce.engines.native.engine import NativeEngine
+from transduce.engines.native.library import load_library
+from transduce.engines.plain import PlainEngine
+from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
+from transduce.nn import kernels
+from transduce.nn.linear import Linear
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on a CPU, through Triton's interpreter
+TOLERANCE = 1e-3
+"""Log-probabilities and scores differ by less than this."""
+TIE = 1e-5
+"""Hypotheses whose scores differ by less than this may come in either order."""
+ROUNDING_TIES = (3e-5, 1e-4, 3e-4)
+"""Activations this close to a half, with 127 as the largest of their row, may be rounded either way."""
+ATTEMPTS = 20
+
+
+def gpu_engine(model: EncoderDecoder) -> Engine:
+    if not kernels.HAS_TRITON:
+        pytest.skip("no Triton")
+    from transduce.engines.gpu.engine import GpuEngine
+
+    return GpuEngine(copy.deepcopy(model).to(DEVICE), torch.float32)
+
+
+def native_engine(model: EncoderDecoder, threads: int = 2) -> Engine:
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    return NativeEngine(model, library, threads)
+
+
+FAST: dict[str, Callable[[EncoderDecoder], Engine]] = {"gpu": gpu_engine, "native": native_engine}
+
+
+def in_whole_numbers(x_ND: Tensor, noise: float = 0.0) -> Tensor:
+    """Every row rounded to -127..127 of its own scale, then in double precision so that sums of products are exact."""
+    largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
+    q_ND = x_ND * (_127 / largest_N1)
+    if noise:
+        q_ND += noise * (2 * torch.rand_like(q_ND) - 1)
+    return q_ND.round().double() * (largest_N1.double() / 127)
+
+
+_127 = torch.tensor(127.0)  # 127.0 / largest_N1 would be 127 times a reciprocal, rounded twice
+
+
+def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
+    """The same model with every matrix of weights in whole numbers: the definition of `native`."""
+
+    class WholeLinear(Linear):
+        def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
+            y_ND = (in_whole_numbers(x_ND, noise) @ self.whole.T).float() + self.bias
+            return y_ND.relu() if relu else y_ND
+
+    class WholeModel(EncoderDecoder):
+        def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+            hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
+            state.position += 1
+            return (in_whole_numbers(hidden_RD, noise) @ self.whole_VD.T).float(), state
+
+    result = copy.deepcopy(model)
+    result.__class__, result.whole_VD = WholeModel, in_whole_numbers(result.output_weight_VD.data)
+    result.output_weight_VD.data = result.whole_VD.float()
+    result.reserve(1024 if model.longest is None else 1)
+    for module in result.modules():
+        if isinstance(module, Linear):
+            module.__class__, module.whole = WholeLinear, in_whole_numbers(module.weight.data)
+    return result
+
+
+def plain(name: str, model: EncoderDecoder, noise: float = 0.0) -> PlainEngine:
+    """The plain engine that an engine must agree with."""
+    return PlainEngine(quantised(model, noise) if name == "native" else model)
+
+
+def assert_same(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert len(actual) == len(expected)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert same(ours, theirs), f"{ours}\nis not\n{theirs}"
+
+
+def same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> bool:
+    """Whether two n-best lists are equal but for ties."""
+
+    def close(a: Hypothesis, b: Hypothesis) -> bool:
+        return max(abs(a.log_prob - b.log_prob), abs(a.score - b.score)) < TOLERANCE
+
+    def tied(a: Hypothesis, b: Hypothesis) -> bool:
+        return any(a.tokens == other.tokens and abs(other.score - b.score) < TIE for other in theirs)
+
+    return len(ours) == len(theirs) and all(
+        close(a, b) and (a.tokens == b.tokens or tied(a, b)) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def assert_conforms(
+    name: str, model: EncoderDecoder, job: Job, search: SearchConfig, ours: list[Hypothesis], theirs: list[Hypothesis]
+) -> None:
+    """The output of `native` may also be the plain engine's after rounding ties were resolved another way.
+
+    In C, float32 sums are taken in another order, so that in about one job in a hundred an activation is rounded up by
+    one engine and down by the other.
+    """
+    if name == "native" and not same(ours, theirs):
+        torch.manual_seed(0)
+        for noise in ROUNDING_TIES * ATTEMPTS:
+            (other,) = search_all(plain(name, model, noise), [job], search)
+            if same(ours, other):
+                return
+    assert_same([ours], [theirs])

@@ -1,0 +1,130 @@
+"""Every engine finds what the plain one finds, and search finds what enumeration finds, in random cases."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from engines import DEVICE, assert_conforms, gpu_engine, native_engine, plain
+from helpers import FIRST_WORD, small_model
+from table_decoder import EXACT_BEAM, WORDS, TableDecoder, all_outputs, assert_same_outputs, greedy_output, narrow_beam
+
+from transduce.engines.engine import Job, output_limit, search_all
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search.beam import beam_search
+from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.options import SearchConfig
+from transduce.search.sampling import likeliest, roll_out
+
+CASES = 300
+INTERPRETED = 60
+"""Cases of the gpu engine if there is no GPU: Triton's interpreter takes half a second for each, small as they are."""
+TABLES = 120
+
+
+@dataclass
+class Case:
+    model: EncoderDecoder
+    jobs: list[Job]
+    search: SearchConfig
+    most_rows: int
+    """Rows of the batch: few, so that jobs wait for others to finish, or enough for all."""
+    threads: int
+
+
+def draw_case(number: int, small: bool) -> Case:
+    draw = random.Random(f"{small}/{number}")
+    longest, extra = (2, draw.randint(0, 1)) if small else (7, draw.randint(0, 5))
+    vocab_size = draw.choice([5, 12, 40, 150] if small else [5, 12, 40, 150, 700])
+    heads = draw.choice([1, 1, 1, 3] if small else [1, 3])
+    widths = draw.choice([{}, {"d_k": 3, "d_v": 5}, {"d_k": 8, "d_v": 2}])  # few, as Triton compiles kernels for each
+    beam = draw.choice([1, 1, 2, 2, 3, 3, 4, 5, 8] if small else range(1, 9))
+    layers = [1] if small else [1, 2]
+    settings: dict[str, Any] = widths | {
+        "encoder_layers": draw.choice(layers),
+        "decoder_layers": draw.choice(layers),
+        "d_model": draw.randint(8, 36) if widths else 8 * heads,
+        "d_ff": draw.randint(1, 40),
+        "num_heads": heads,
+        "norm": draw.choice(["pre", "post"]),
+        "positions": draw.choice(["sinusoidal", "learned"]),
+        "max_positions": longest + draw.choice([1, 2, 10]),  # sinusoids grow beyond it
+    }
+
+    def words(most: int) -> list[int]:
+        return [draw.randrange(FIRST_WORD, vocab_size) for _ in range(draw.randint(0, most))]
+
+    number_of_jobs = draw.choice([1, 1, 1, 1, 2]) if small else draw.randint(1, 6)
+    search = SearchConfig(
+        beam=beam,
+        nbest=draw.randint(1, beam),
+        length_penalty=draw.choice([-1.0, -0.5, 0.0, 0.6, 1.0, 2.5]),
+        max_extra=extra,
+        max_length=draw.choice([1, 2] if small and beam > 3 else [None, None, 1, 2, 4]),
+    )
+    return Case(
+        small_model(number, vocab_size, **settings).eval(),
+        [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)],
+        search,
+        draw.choice([beam, 2 * beam, 128]),
+        draw.choice([1, 1, 1, 2, 3]),
+    )
+
+
+def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hypothesis]) -> None:
+    """What holds for the output of any engine."""
+    assert 1 <= len(hypotheses) <= search.nbest
+    assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+    assert len({tuple(one.tokens) for one in hypotheses}) == len(hypotheses)
+    for one in hypotheses:
+        assert len(one.tokens) <= limit
+        assert one.tokens[: len(job.prefix)] == job.prefix
+        assert min(one.tokens, default=FIRST_WORD) >= FIRST_WORD
+        assert one.score == pytest.approx(one.log_prob / length_penalty(len(one.tokens) + 1, search.length_penalty))
+
+
+def check(name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"transduce.engines.{name}.engine.MOST_ROWS", case.most_rows)
+    torch.set_num_threads(1)
+    model, jobs, search = case.model, case.jobs, case.search
+    engine = gpu_engine(model) if name == "gpu" else native_engine(model, case.threads)
+    actual, expected = (search_all(one, jobs, search) for one in (engine, plain(name, model)))
+    for job, ours, theirs in zip(jobs, actual, expected, strict=True):
+        limit = output_limit(job, search, model.longest)
+        assert_valid(job, limit, search, theirs)
+        assert_valid(job, limit, search, ours)
+        assert_conforms(name, model, job, search, ours, theirs)
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_native(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check("native", draw_case(number, small=False), monkeypatch)
+
+
+@pytest.mark.parametrize("number", range(CASES if DEVICE == "cuda" else INTERPRETED))
+def test_gpu(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    check("gpu", draw_case(number, small=DEVICE == "cpu"), monkeypatch)
+
+
+@pytest.mark.parametrize("number", range(TABLES))
+def test_search(number: int) -> None:
+    draw = random.Random(number)
+    decoder = TableDecoder(number, end_bonus=draw.choice([-3.0, 0.0, 0.0, 3.0]))
+    alpha, names = draw.choice([-1.0, -0.5, 0.0, 0.6, 1.0, 2.5]), list("abcd")[: draw.randint(1, 4)]
+    limits = [draw.randint(0, 4) for _ in names]
+    prefixes = [tuple(draw.choices(WORDS, k=draw.choice([0, 0, draw.randint(0, limit)]))) for limit in limits]
+    cases = list(zip(names, limits, prefixes, strict=True))
+
+    nbest = draw.choice([1, 4, EXACT_BEAM])
+    exact = beam_search(decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=nbest, prefixes=prefixes)
+    assert_same_outputs(
+        exact, [all_outputs(decoder, name, limit, alpha, prefix)[:nbest] for name, limit, prefix in cases]
+    )
+    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha, prefixes=prefixes)
+    assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case) for case in cases]
+    beam = draw.randint(1, 8)
+    nbest = draw.randint(1, beam)
+    narrow = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=nbest)
+    assert_same_outputs(narrow, [narrow_beam(decoder, *case[:2], beam, alpha)[:nbest] for case in cases])

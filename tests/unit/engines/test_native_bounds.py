@@ -1,0 +1,72 @@
+"""The native engine stays within its memory, whatever the sizes of models and texts."""
+
+import shutil
+import subprocess
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from engines import native_engine
+from helpers import small_model
+
+from transduce.engines.engine import Job, search_all
+from transduce.engines.native import library as native_library
+from transduce.engines.native import weights
+from transduce.errors import ConfigError
+from transduce.search.options import SearchConfig
+
+
+def test_no_array_on_the_stack_has_a_variable_length() -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    command = [compiler, "-Wvla", "-Werror", "-fsyntax-only", native_library._SOURCES[0]]
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize("max_positions", [1, 2, 3])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_texts_beyond_the_learned_positions_are_refused(max_positions: int, beam: int) -> None:
+    engine = native_engine(small_model(positions="learned", max_positions=max_positions))
+    search = SearchConfig(beam=beam)
+    longest = max_positions - 1  # the end marker takes a position, too
+    ((best, *_),) = search_all(engine, [Job([5] * longest, [])], search)
+    assert len(best.tokens) <= longest
+    for job in (Job([5] * max_positions, []), Job([5] * 400, []), Job([], [6] * max_positions)):
+        with pytest.raises(ConfigError, match=r"beyond the \d learn\w+ positions"):
+            search_all(engine, [job], search)
+
+
+@pytest.mark.parametrize("shape", [(1, weights.MAX_SIZE + 1), (weights.MAX_SIZE + 1, 1)])
+def test_layers_that_need_indices_of_more_than_32_bits_are_refused(shape: tuple[int, int]) -> None:
+    engine: Any = native_engine(small_model())
+    with pytest.raises(ConfigError, match="16,777,217 inputs or outputs of a layer are more than the 16,777,216"):
+        engine.weights.linear(np.broadcast_to(np.float32(0), shape), np.zeros(1, np.float32))
+
+
+def test_texts_that_need_indices_of_more_than_32_bits_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1,000,000,002 tokens of a text are more than the 16,777,216"):
+        search_all(native_engine(small_model()), [Job([5], [])], SearchConfig(max_extra=10**9))
+
+
+def test_a_table_of_positions_stays_while_another_thread_may_read_it() -> None:
+    engine: Any = native_engine(small_model(max_positions=4))
+    table = weakref.ref(engine.weights._kept[-1])
+    address = engine.weights.model.positions
+    search_all(engine, [Job([5] * 30, [])], SearchConfig(beam=1, max_extra=0))
+    assert engine.weights.model.positions != address  # it has grown
+    assert table() is not None
+    assert table().ctypes.data == address
+
+
+def test_texts_of_different_lengths_in_several_threads_share_one_engine() -> None:
+    jobs = [Job([5 + n % 9] * n, []) for n in range(1, 60, 4)]
+    search = SearchConfig(beam=2, max_extra=2)
+    own = native_engine(small_model(max_positions=64), threads=1)
+    expected = [search_all(own, [job], search) for job in jobs]
+    for _ in range(10):
+        shared = native_engine(small_model(max_positions=1), threads=1)
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(lambda job, engine=shared: search_all(engine, [job], search), jobs)) == expected
