@@ -23,7 +23,7 @@ from transduce.search.options import SearchConfig
 pytest.importorskip("triton")
 from transduce.engines.gpu import engine as gpu
 from transduce.engines.gpu.beam import SlotBeam
-from transduce.engines.native import native
+from transduce.engines.native import engine as native
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
 from transduce.engines.native.weights import Memory
@@ -188,9 +188,9 @@ def test_scores_that_are_no_numbers_end_the_gpus_search_without_an_output(
 ) -> None:
     """By way of the length penalty: Triton's interpreter cannot rank words none of which has a number."""
 
-    def set_search(board: gpu.SlotBatch, config: SearchConfig) -> None:
-        board.beam.alpha_1.fill_(torch.nan)
-        board.beam.nbest_1.fill_(config.nbest)
+    def set_search(slots: gpu.SlotBatch, config: SearchConfig) -> None:
+        slots.beam.alpha_1.fill_(torch.nan)
+        slots.beam.nbest_1.fill_(config.nbest)
 
     monkeypatch.setattr(gpu.SlotBatch, "set_search", set_search)
     search = SearchConfig(beam=beam, max_extra=2)
@@ -229,13 +229,13 @@ def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.Monke
 
 
 def slot_batches_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Slots and beam of every board that is made from now on."""
+    """Slots and beam of every slot batch that is made from now on."""
     made: list[tuple[int, int]] = []
 
     class Noted(gpu.SlotBatch):
-        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *rooms: int) -> None:
+        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *capacities: int) -> None:
             made.append((slots, beam))
-            super().__init__(model, slots, beam, *rooms)
+            super().__init__(model, slots, beam, *capacities)
 
     monkeypatch.setattr(gpu, "SlotBatch", Noted)
     return made
@@ -247,24 +247,24 @@ def test_slots_stay_within_the_tokens_worked_on_at_once(monkeypatch: pytest.Monk
         gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), batch_tokens=60),
     )
     for jobs, beam in [(1, 1), (5, 1), (100, 1), (100, 2), (100, 16)]:
-        engine.slot_batch(jobs, SearchConfig(beam=beam), source_room=10, places=8)
+        engine.slot_batch(jobs, SearchConfig(beam=beam), source_capacity=10, positions=8)
     assert made == [(1, 1), (4, 1), (2, 2), (1, 16)]  # powers of two; with 5 jobs and 100 the same
 
 
 def test_slot_batches_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_MOST_BOARDS", 2)
+    monkeypatch.setattr(gpu, "_MAX_SLOT_BATCHES", 2)
     made, engine = slot_batches_made(monkeypatch), gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE))
     for beam in (1, 2, 1, 3, 1, 2):
-        engine.slot_batch(1, SearchConfig(beam=beam), source_room=8, places=8)
+        engine.slot_batch(1, SearchConfig(beam=beam), source_capacity=8, positions=8)
     assert [beam for _, beam in made] == [1, 2, 3, 2]
 
 
-def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_batch_too_small_is_freed_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), torch.float32)
     session = engine.begin(SearchConfig(beam=1, max_extra=1))
     held: list[gpu.SlotBatch | None] = []
-    board = engine.board
-    monkeypatch.setattr(engine, "board", lambda *sizes: held.append(session._board) or board(*sizes))  # type: ignore[func-returns-value]
+    slot_batch = engine.slot_batch
+    monkeypatch.setattr(engine, "slot_batch", lambda *sizes: held.append(session._slots) or slot_batch(*sizes))  # type: ignore[func-returns-value]
     for length in (3, 20):
         session.add([(length, Job([5] * length, []))])
         while session.busy:
@@ -272,9 +272,9 @@ def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: py
     assert held == [None, None]
 
 
-def test_tickets_begin_again_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (gpu._TICKETS[0], gpu._TICKETS[-1]) == (1, 2**31 - 1)
-    monkeypatch.setattr(gpu, "_TICKETS", range(2**31 - 2, 2**31))
+def test_job_ids_repeat_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (gpu._JOB_IDS[0], gpu._JOB_IDS[-1]) == (1, 2**31 - 1)
+    monkeypatch.setattr(gpu, "_JOB_IDS", range(2**31 - 2, 2**31))
     model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     engine = gpu_engine(model)
     found = [search_all(engine, [job], search)[0] for job in jobs]
