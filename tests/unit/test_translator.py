@@ -14,6 +14,7 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translation, Translator
@@ -273,8 +274,9 @@ def test_a_stream_reads_no_further_ahead_than_two_windows(translator: Translator
 
 def test_plain_runs_if_the_engine_does_not_support_the_options(make: Callable[..., Translator]) -> None:
     class GreedyOnly(PlainEngine):
-        def takes(self, config: SearchConfig) -> bool:
-            return config.beam == 1
+        @staticmethod
+        def supports(model: Model, options: SearchConfig) -> str | None:
+            return None if options.beam == 1 else "its beam is 1"
 
     greedy_only = make(engine=GreedyOnly(make().model))
     assert isinstance(greedy_only.engine_for(SearchConfig(beam=1)), GreedyOnly)
