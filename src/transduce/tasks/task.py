@@ -32,7 +32,7 @@ class Task(ABC):
     reader: ClassVar[str] = "pairs"
     """Name of the reader that turns files into tuples of texts (text/readers.py)."""
     score_name: ClassVar[str] = "score"
-    """Name of what `score` returns, e.g. BLEU; in lower case, it is the key in the metrics of a run."""
+    """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:

@@ -35,7 +35,7 @@ class Entry:
 
 
 class SlotBeam:
-    """S slots of W hypotheses each; every slot is at its own position, of at most P."""
+    """S slots of W hypotheses each, with up to P positions; slots advance independently of each other."""
 
     def __init__(self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device) -> None:
         S, R = slots, slots * beam
