@@ -160,7 +160,7 @@ class Translator:
         """
         window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
-        session = self.engine_for(config).begin(config)
+        session = self.engine_for(config).start_session(config)
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
         line_prefixes = repeat("") if prefixes is None else prefixes

@@ -160,7 +160,7 @@ def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeyp
 @pytest.mark.parametrize("name", FAST)
 def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
     model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
-    session = FAST[name](model).begin(search)
+    session = FAST[name](model).start_session(search)
     session.add(list(enumerate(jobs)))
     done = dict(session.step())
     session.drop([1, 77])
@@ -173,7 +173,7 @@ def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
 
 def search_of_no_numbers(model: EncoderDecoder, jobs: list[Job], search: SearchConfig) -> dict[int, list[Hypothesis]]:
     """What the gpu engine finds in as many steps as it may take."""
-    session = gpu_engine(model).begin(search)
+    session = gpu_engine(model).start_session(search)
     session.add(list(enumerate(jobs)))
     done: dict[int, list[Hypothesis]] = {}
     for _ in range(50):
@@ -261,7 +261,7 @@ def test_slot_batches_that_were_not_used_for_long_are_given_up(monkeypatch: pyte
 
 def test_a_slot_batch_too_small_is_freed_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), torch.float32)
-    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session = engine.start_session(SearchConfig(beam=1, max_extra=1))
     held: list[gpu.SlotBatch | None] = []
     slot_batch = engine.slot_batch
     monkeypatch.setattr(engine, "slot_batch", lambda *sizes: held.append(session._slots) or slot_batch(*sizes))  # type: ignore[func-returns-value]
@@ -304,7 +304,7 @@ def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch:
     for name in ("__init__", "enter", "step", "read"):
         watch(gpu.SlotBatch, name)
     watch(SlotBeam, "leave")
-    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session = engine.start_session(SearchConfig(beam=1, max_extra=1))
     session.add(list(enumerate(some_jobs(2))))
     session.step()
     session.drop([0])

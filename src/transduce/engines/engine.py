@@ -60,7 +60,7 @@ class Engine(Protocol):
     def supports(model: Model, options: SearchConfig) -> str | None:
         """The reason why this engine cannot run this model with these options; None if it can."""
 
-    def begin(self, config: SearchConfig) -> Session:
+    def start_session(self, config: SearchConfig) -> Session:
         """Start a session of jobs that share these options; one session at a time."""
 
 
@@ -79,7 +79,7 @@ def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
 
 def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:
     """The hypotheses of every job, in the order of the jobs."""
-    session = engine.begin(config)
+    session = engine.start_session(config)
     session.add(sorted(enumerate(jobs), key=lambda item: -len(item[1].tokens)))
     results: list[list[Hypothesis]] = [[] for _ in jobs]
     while session.busy:

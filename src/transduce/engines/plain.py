@@ -37,7 +37,7 @@ class PlainEngine:
         """See `Engine`: every option, for models that generate."""
         return None if isinstance(model, Decoder) else f"{model.config.architecture} models do not generate text"
 
-    def begin(self, config: SearchConfig) -> "PlainSession":
+    def start_session(self, config: SearchConfig) -> "PlainSession":
         """See `Engine`."""
         return PlainSession(self, config)
 

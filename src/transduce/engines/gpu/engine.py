@@ -56,7 +56,7 @@ class GpuEngine:
         """See `Engine`."""
         return fast_engine_limits(model, options)
 
-    def begin(self, config: SearchConfig) -> "GpuSession":
+    def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""
         return GpuSession(self, config)
 
