@@ -27,7 +27,7 @@ from transduce.text.tokenizer import Tokenizer
 
 LongInput = Literal["split", "refuse"]
 
-_ALIGNED_AT_ONCE = 64
+_ALIGNMENT_BATCH = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 
@@ -50,13 +50,13 @@ class _Line:
     """A text that is being translated, as one job or several."""
 
     jobs: list[Job]
-    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    """Hypotheses by job."""
+    results: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    """Hypotheses of the finished jobs, by index of the job."""
 
     @property
     def outputs(self) -> list[list[Hypothesis]]:
         """Hypotheses of each job, in order."""
-        return [self.found[part] for part in range(len(self.jobs))]
+        return [self.results[part] for part in range(len(self.jobs))]
 
 
 class Translator:
@@ -82,7 +82,7 @@ class Translator:
         self.max_source_length = min(max_source_length, model.longest or max_source_length)
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         self.by_sentence = by_sentence
-        """Whether the model was trained on single sentences only: a text of several is translated one by one."""
+        """Whether the model was trained on single sentences only: a text is then translated sentence by sentence."""
 
     @classmethod
     def load(
@@ -162,13 +162,13 @@ class Translator:
         """
         window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
-        session = self.engine_for(config).begin(config)
+        session = self.engine_for(config).start_session(config)
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
-        beginnings = repeat("") if prefixes is None else prefixes
-        source = enumerate(zip(texts, beginnings, strict=False), start=first_line)
-        lines: deque[_Line] = deque()  # read but not yet given back
-        place_of: dict[int, tuple[_Line, int]] = {}  # of each job, by its key: its line, and which part of it
+        line_prefixes = repeat("") if prefixes is None else prefixes
+        source = enumerate(zip(texts, line_prefixes, strict=False), start=first_line)
+        lines: deque[_Line] = deque()  # read but not yet yielded
+        origin: dict[int, tuple[_Line, int]] = {}  # the line and the part of each job, by its key
         keys, more = count(first_line), True
         while more or lines:
             if more and session.waiting <= window // 2 and len(lines) <= window:
@@ -180,22 +180,22 @@ class Translator:
                     lines.append(_Line(self._jobs(text, ids, prefix, long, number)))
                     for part, job in enumerate(lines[-1].jobs):
                         key = next(keys)
-                        place_of[key] = (lines[-1], part)
+                        origin[key] = (lines[-1], part)
                         jobs.append((key, job))
                 session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
             for key, hypotheses in session.step() if session.busy else ():
                 if not hypotheses:
                     raise ModelError("the model's scores are not finite numbers; try --engine plain")
-                line, part = place_of.pop(key)
-                line.found[part] = hypotheses
+                line, part = origin.pop(key)
+                line.results[part] = hypotheses
             done = []
-            while lines and len(lines[0].found) == len(lines[0].jobs):
+            while lines and len(lines[0].results) == len(lines[0].jobs):
                 done.append(lines.popleft())
             outputs = self.translations(
                 [job for line in done for job in line.jobs], [best for line in done for best in line.outputs], align
             )
             for line in done:
-                yield _best_with_best(line.jobs, [next(outputs) for _ in line.jobs])
+                yield _join_by_rank(line.jobs, [next(outputs) for _ in line.jobs])
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""
@@ -232,15 +232,17 @@ class Translator:
     def _fits(self, text: str) -> bool:
         return len(self.tokenizer.encode(text)) <= self.max_source_length
 
-    def translations(self, jobs: list[Job], found: list[list[Hypothesis]], align: bool) -> Iterator[list[Translation]]:
+    def translations(
+        self, jobs: list[Job], results: list[list[Hypothesis]], align: bool
+    ) -> Iterator[list[Translation]]:
         """Decode the hypotheses of jobs to text."""
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, found, strict=True) for one in best]
+            pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, results, strict=True) for one in best]
             alignments = self._alignments(pairs)
-        outputs = [one.tokens for best in found for one in best]
+        outputs = [one.tokens for best in results for one in best]
         texts = iter(self.tokenizer.decode_all(outputs, threads=-1) if outputs else [])
-        for best in found:
+        for best in results:
             yield [
                 Translation(next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments))
                 for one in best
@@ -248,10 +250,10 @@ class Translator:
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The index of the source token with the highest weight for each output token, without end markers."""
-        for start in range(0, len(pairs), _ALIGNED_AT_ONCE):
-            some = pairs[start : start + _ALIGNED_AT_ONCE]
-            weights_BTS = cross_attention(self.model, [src for src, _ in some], [out for _, out in some])
-            for weights_TS, (source, output) in zip(weights_BTS, some, strict=True):
+        for start in range(0, len(pairs), _ALIGNMENT_BATCH):
+            chunk = pairs[start : start + _ALIGNMENT_BATCH]
+            weights_BTS = cross_attention(self.model, [src for src, _ in chunk], [out for _, out in chunk])
+            for weights_TS, (source, output) in zip(weights_BTS, chunk, strict=True):
                 yield weights_TS[: len(output), : len(source)].argmax(-1).tolist()
 
     @property
@@ -260,7 +262,7 @@ class Translator:
         return self.model.device
 
 
-def _best_with_best(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:
+def _join_by_rank(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:
     """Join the translations of a line's parts by rank: best with best, second with second."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
@@ -271,7 +273,7 @@ def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Transl
     """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
     starts = accumulate((len(job.tokens) for job in jobs), initial=0)
     aligned = [
-        [start + place for place in part.alignment]
+        [start + index for index in part.alignment]
         for start, part in zip(starts, parts, strict=False)
         if part.alignment is not None
     ]

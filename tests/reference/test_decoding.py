@@ -28,9 +28,9 @@ from transduce.data.batch import Batch
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
-from transduce.search.decoder import Hypothesis, forbid_repeats, length_penalty
+from transduce.search.decoder import Hypothesis, block_repeated_ngrams, length_penalty
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import likeliest, roll_out, sampler
+from transduce.search.sampling import greedy_choice, roll_out, sampler
 from transduce.search.search import search
 
 ALPHAS = [0.0, 0.6, 1.0, -0.5]
@@ -96,7 +96,7 @@ def test_stopping_early_never_changes_the_result(
         early, late = TableDecoder(seed, end_bonus=1.0), TableDecoder(seed, end_bonus=1.0)
         found = beam_search(early, names, limits, **settings)
         with monkeypatch.context() as patch:
-            patch.setattr(beam_module, "_finished", nothing_alive)
+            patch.setattr(beam_module, "_is_final", nothing_alive)
             expected = beam_search(late, names, limits, **settings)
         assert late.steps == max(limits) + 1
         saved_steps += late.steps - early.steps
@@ -124,7 +124,7 @@ def test_outputs_are_as_long_as_their_limit_allows_and_no_longer() -> None:
     decoder, names, limits = TableDecoder(1, end_bonus=-50.0), list("abcde"), [3, 0, 7, 1, 7]
     alpha = 3.0  # the end is as unlikely everywhere, so that the longest output scores best
     searched = beam_search(decoder, names, limits, beam=3, alpha=alpha)
-    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha)
     sampled = roll_out(decoder, names, limits, sampler(1.0, 0, 1.0, 1, "cpu"), alpha=alpha, rows=3)
     for outputs in (searched, greedy, sampled):
         for group, limit in zip(outputs, limits, strict=True):
@@ -140,7 +140,7 @@ def test_markers_are_never_said_however_likely() -> None:
 
     decoder.logits = logits  # type: ignore[method-assign]
     outputs = beam_search(decoder, ["a", "b"], [5, 5], beam=4, alpha=0.6, nbest=4)
-    outputs += roll_out(decoder, ["a", "b"], [5, 5], likeliest, alpha=0.6)
+    outputs += roll_out(decoder, ["a", "b"], [5, 5], greedy_choice, alpha=0.6)
     outputs += roll_out(decoder, ["a", "b"], [5, 5], sampler(1.0, 0, 1.0, 1, "cpu"), alpha=0.6, rows=20)
     said = {token for group in outputs for hypothesis in group for token in hypothesis.tokens}
     assert said <= set(WORDS)
@@ -154,7 +154,7 @@ def test_a_forced_prefix_starts_the_output_and_the_rest_is_the_best_after_it(alp
     found = beam_search(decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=2, prefixes=prefixes)
     assert_same_outputs(found, [all_outputs(decoder, n, limit, alpha, prefix)[:2] for n, limit, prefix in cases])
 
-    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha, prefixes=prefixes)
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes)
     assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case) for case in cases]
     sampled = roll_out(decoder, names, limits, sampler(1.0, 0, 1.0, 1, "cpu"), alpha=alpha, rows=5, prefixes=prefixes)
     for group, prefix in zip(sampled, prefixes, strict=True):
@@ -172,9 +172,9 @@ def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) 
         for name, limit in zip(names, limits, strict=True)
     ]
     assert_same_outputs(together, alone)
-    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha)
     for name, limit, group in zip(names, limits, greedy, strict=True):
-        assert_same_outputs([group], roll_out(decoder, [name], [limit], likeliest, alpha=alpha))
+        assert_same_outputs([group], roll_out(decoder, [name], [limit], greedy_choice, alpha=alpha))
 
 
 # Greedy search
@@ -201,7 +201,7 @@ def test_a_beam_of_one_is_greedy_search_where_the_end_is_certain_or_out_of_the_q
     names, limits = list("abcdefgh"), [5, 0, 7, 3, 8, 8, 8, 4]
     for seed in range(5):
         decoder = TableDecoder(seed, sharp_end=True)
-        greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+        greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha)
         assert_same_outputs(beam_search(decoder, names, limits, beam=1, alpha=alpha), greedy)
 
 
@@ -210,7 +210,7 @@ def test_a_beam_of_one_never_does_worse_than_greedy_search(alpha: float) -> None
     names, limits = list("abcdefgh"), [5, 0, 7, 3, 8, 8, 8, 4]
     for seed in range(5):
         decoder = TableDecoder(seed)
-        greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha)
+        greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha)
         searched = beam_search(decoder, names, limits, beam=1, alpha=alpha)
         for one, other in zip(searched, greedy, strict=True):
             assert one[0].score >= other[0].score - 1e-5
@@ -412,7 +412,7 @@ def test_the_guard_rules_out_exactly_what_would_repeat(length: int) -> None:
     said_RT = torch.randint(4, 7, (20, 12), generator=generator)
     for t in (0, 1, 2, 5, 11):
         log_prob_RV = torch.zeros(20, 9)
-        forbid_repeats(log_prob_RV, said_RT, t, length)
+        block_repeated_ngrams(log_prob_RV, said_RT, t, length)
         for row, said in enumerate(said_RT[:, :t].tolist()):
             runs = {tuple(said[i : i + length]) for i in range(t - length + 1)}
             for token in range(9):

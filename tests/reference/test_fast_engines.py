@@ -67,7 +67,7 @@ def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeyp
 @pytest.mark.parametrize("name", FAST)
 def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
     model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=2, max_extra=3)
-    session = FAST[name](model).begin(search)
+    session = FAST[name](model).start_session(search)
     session.add(list(enumerate(jobs)))
     done = dict(session.step())
     session.drop([1, 77])
@@ -80,7 +80,7 @@ def test_a_dropped_job_is_never_finished_and_harms_no_other(name: str) -> None:
 
 def search_of_no_numbers(model: EncoderDecoder, jobs: list[Job], search: SearchConfig) -> dict[int, list[Hypothesis]]:
     """What the gpu engine finds in as many steps as it may take."""
-    session = gpu_engine(model).begin(search)
+    session = gpu_engine(model).start_session(search)
     session.add(list(enumerate(jobs)))
     done: dict[int, list[Hypothesis]] = {}
     for _ in range(50):
@@ -96,9 +96,9 @@ def test_scores_that_are_no_numbers_end_the_gpus_search_without_an_output(
 ) -> None:
     """By way of the length penalty: Triton's interpreter cannot rank words none of which has a number."""
 
-    def set_search(board: gpu.SlotBatch, config: SearchConfig) -> None:
-        board.beam.alpha_1.fill_(torch.nan)
-        board.beam.nbest_1.fill_(config.nbest)
+    def set_search(slots: gpu.SlotBatch, config: SearchConfig) -> None:
+        slots.beam.alpha_1.fill_(torch.nan)
+        slots.beam.nbest_1.fill_(config.nbest)
 
     monkeypatch.setattr(gpu.SlotBatch, "set_search", set_search)
     search = SearchConfig(beam=beam, max_extra=2)
@@ -139,13 +139,13 @@ def test_where_memory_is_short_the_gpu_has_fewer_slots(monkeypatch: pytest.Monke
 
 
 def slot_batches_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Slots and beam of every board that is made from now on."""
+    """Slots and beam of every slot batch that is made from now on."""
     made: list[tuple[int, int]] = []
 
     class Noted(gpu.SlotBatch):
-        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *rooms: int) -> None:
+        def __init__(self, model: EncoderDecoder, slots: int, beam: int, *capacities: int) -> None:
             made.append((slots, beam))
-            super().__init__(model, slots, beam, *rooms)
+            super().__init__(model, slots, beam, *capacities)
 
     monkeypatch.setattr(gpu, "SlotBatch", Noted)
     return made
@@ -158,26 +158,26 @@ def test_slots_stay_within_the_tokens_worked_on_at_once(monkeypatch: pytest.Monk
         gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), batch_tokens=60),
     )
     for jobs, beam in [(1, 1), (5, 1), (100, 1), (100, 2), (100, 16)]:
-        engine.slot_batch(jobs, SearchConfig(beam=beam), source_room=10, places=8)
+        engine.slot_batch(jobs, SearchConfig(beam=beam), source_capacity=10, positions=8)
     assert made == [(1, 1), (4, 1), (2, 2), (1, 16)]  # powers of two; with 5 jobs and 100 the same
 
 
 @needs_triton
 def test_slot_batches_that_were_not_used_for_long_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_MOST_BOARDS", 2)
+    monkeypatch.setattr(gpu, "_MAX_SLOT_BATCHES", 2)
     made, engine = slot_batches_made(monkeypatch), gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE))
     for beam in (1, 2, 1, 3, 1, 2):
-        engine.slot_batch(1, SearchConfig(beam=beam), source_room=8, places=8)
+        engine.slot_batch(1, SearchConfig(beam=beam), source_capacity=8, positions=8)
     assert [beam for _, beam in made] == [1, 2, 3, 2]
 
 
 @needs_triton
-def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_batch_too_small_is_freed_before_a_larger_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES)).to(DEVICE), torch.float32)
-    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session = engine.start_session(SearchConfig(beam=1, max_extra=1))
     held: list[gpu.SlotBatch | None] = []
-    board = engine.board
-    monkeypatch.setattr(engine, "board", lambda *sizes: held.append(session._board) or board(*sizes))  # type: ignore[func-returns-value]
+    slot_batch = engine.slot_batch
+    monkeypatch.setattr(engine, "slot_batch", lambda *sizes: held.append(session._slots) or slot_batch(*sizes))  # type: ignore[func-returns-value]
     for length in (3, 20):
         session.add([(length, Job([5] * length, []))])
         while session.busy:
@@ -186,9 +186,9 @@ def test_a_board_too_small_is_let_go_before_a_larger_one_is_made(monkeypatch: py
 
 
 @needs_triton
-def test_tickets_begin_again_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (gpu._TICKETS[0], gpu._TICKETS[-1]) == (1, 2**31 - 1)
-    monkeypatch.setattr(gpu, "_TICKETS", range(2**31 - 2, 2**31))
+def test_job_ids_repeat_before_they_outgrow_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (gpu._JOB_IDS[0], gpu._JOB_IDS[-1]) == (1, 2**31 - 1)
+    monkeypatch.setattr(gpu, "_JOB_IDS", range(2**31 - 2, 2**31))
     model, jobs, search = make(EncoderDecoderConfig(**SIZES)), some_jobs(3), SearchConfig(beam=1, max_extra=1)
     engine = gpu_engine(model)
     found = [search_all(engine, [job], search)[0] for job in jobs]
@@ -219,7 +219,7 @@ def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch:
     for name in ("__init__", "enter", "step", "read"):
         watch(gpu.SlotBatch, name)
     watch(SlotBeam, "leave")
-    session = engine.begin(SearchConfig(beam=1, max_extra=1))
+    session = engine.start_session(SearchConfig(beam=1, max_extra=1))
     session.add(list(enumerate(some_jobs(2))))
     session.step()
     session.drop([0])

@@ -19,7 +19,7 @@ from transduce.nn import kernels
 from transduce.nn.attention import attend
 from transduce.nn.heads import split_heads
 from transduce.nn.loss import smoothed_cross_entropy
-from transduce.nn.segments import TILE, Segments, group_segments, most_groups
+from transduce.nn.segments import TILE, Segments, group_segments, max_groups
 from transduce.runs.checkpoint import begin_moments
 from transduce.text.tokenizer import PAD
 
@@ -119,7 +119,7 @@ def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
         assert last > first
         widest = max(side[last] - side[first] for side in offsets)
         assert widest <= TILE or last == first + 1
-    assert len(bounds) - 1 <= most_groups(max(side[-1] for side in offsets))
+    assert len(bounds) - 1 <= max_groups(max(side[-1] for side in offsets))
 
 
 def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:

@@ -258,14 +258,17 @@ def test_a_prefix_longer_than_the_learned_positions_is_rejected(toy_tokenizer: A
 def test_a_failing_device_is_an_internal_error_and_the_server_continues(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    class BrokenSession(type(translator.engine.begin(translator.config))):  # type: ignore[misc]
+    class BrokenSession(type(translator.engine.start_session(translator.config))):  # type: ignore[misc]
         def step(self) -> Any:
             raise RuntimeError("secret")
 
     with serve_in_thread([("toy", translator)]) as (address, _):
         with monkeypatch.context() as patch:
             patch.setattr(
-                translator.engine, "begin", lambda config: BrokenSession(translator.engine, config), raising=False
+                translator.engine,
+                "start_session",
+                lambda config: BrokenSession(translator.engine, config),
+                raising=False,
             )
             response = httpx.post(f"{address}/v1/translate", json={"text": "babo", "stream": stream})
         if stream:

@@ -286,8 +286,8 @@ def test_plain_runs_if_the_engine_does_not_support_the_options(make: Callable[..
 
 def test_scores_that_are_not_finite_are_an_error(make: Callable[..., Translator]) -> None:
     class NotFinite(PlainEngine):
-        def begin(self, config: SearchConfig) -> Any:
-            session = super().begin(config)
+        def start_session(self, config: SearchConfig) -> Any:
+            session = super().start_session(config)
             step = session.step
             session.step = lambda: [(key, []) for key, _ in step()]  # type: ignore[method-assign]
             return session

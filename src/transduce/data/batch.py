@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transduce.data.packing import PackedBatch
 from transduce.nn.device import send
-from transduce.nn.segments import Segments, group_segments, most_groups, pack_tokens
+from transduce.nn.segments import Segments, group_segments, max_groups, pack_tokens
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Batch:
     streams: Mapping[str, Stream]
     labels_L: Tensor
     count: int
-    """Labels that count."""
+    """Number of labels that count."""
     positions_L: Tensor | None = None
+    """The tokens of the last stream at which labels are predicted; None is every token."""
 
     @classmethod
     def of(cls, device: torch.device | str = "cpu", **streams: Sequence[Sequence[int]]) -> "Batch":
@@ -63,12 +64,12 @@ class Batch:
 
 
 def to_device(batch: PackedBatch, device: torch.device, longest: int | None = None) -> Batch:
-    """Copy a batch to the device; with `longest`, segments of every batch have that same upper bound of length."""
+    """Copy a batch to the device; with `longest`, all batches have this upper bound on the length of a segment."""
     offsets = [stream.offsets_B1 for stream in batch.streams.values()]
     groups_G1 = None
     if longest:
-        bounds = group_segments([one.tolist() for one in offsets])
-        unused = [bounds[-1]] * (most_groups(int(offsets[0][-1])) + 1 - len(bounds))
+        bounds = group_segments([x.tolist() for x in offsets])
+        unused = [bounds[-1]] * (max_groups(int(offsets[0][-1])) + 1 - len(bounds))
         groups_G1 = send(np.array(bounds + unused, dtype=np.int32), device)
     streams = {}
     for name, stream in batch.streams.items():

@@ -1,4 +1,4 @@
-"""Packed batches in numpy: the sequences of each stream laid end to end in one array, with the offsets of each."""
+"""Packed batches in numpy: the sequences of each stream concatenated in one array, and their offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ class PackedBatch:
     labels_L: Ids
     """PAD at positions that do not count."""
     count: int
-    """Labels that count."""
+    """Number of labels that count."""
     positions_L: Ids | None = None
     """The tokens of the last stream at which labels are predicted; None is every token."""
 
@@ -61,22 +61,22 @@ def fill(batch: PackedBatch, tokens: int, max_sequences: int, longest: int) -> P
     The filler is cut into segments of at most `longest` tokens, so that every token belongs to a segment; unused
     segments are empty.
     """
-    room = {name: tokens - len(stream.ids_N) for name, stream in batch.streams.items()}
-    assert min(room.values()) >= 0
+    tokens_left = {name: tokens - len(stream.ids_N) for name, stream in batch.streams.items()}
+    assert min(tokens_left.values()) >= 0
     assert all(len(stream.offsets_B1) - 1 <= max_sequences for stream in batch.streams.values())
     segments = max_sequences + -(-tokens // longest)
-    filler_segments = max(-(-tokens_left // longest) for tokens_left in room.values())
+    filler_segments = max(-(-left // longest) for left in tokens_left.values())
 
-    def filled(stream: PackedStream, tokens_left: int) -> PackedStream:
+    def filled(stream: PackedStream, left: int) -> PackedStream:
         real = stream.offsets_B1
-        filler = real[-1] + np.arange(1, filler_segments + 1) * tokens_left // max(filler_segments, 1)
+        filler = real[-1] + np.arange(1, filler_segments + 1) * left // max(filler_segments, 1)
         offsets = np.full(segments + 1, tokens, dtype=np.int32)
         offsets[: len(real)] = real
         offsets[len(real) : len(real) + filler_segments] = filler
         return PackedStream(_padded(stream.ids_N, tokens, PAD), offsets)
 
     return PackedBatch(
-        streams={name: filled(stream, room[name]) for name, stream in batch.streams.items()},
+        streams={name: filled(stream, tokens_left[name]) for name, stream in batch.streams.items()},
         labels_L=_padded(batch.labels_L, tokens, PAD),
         count=batch.count,
         positions_L=None if batch.positions_L is None else _padded(batch.positions_L, tokens, 0),

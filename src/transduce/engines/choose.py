@@ -19,30 +19,30 @@ _NEEDS = {
 
 
 def pick_engine(name: str, model: Model, threads: int | None = None, batch_tokens: int | None = None) -> Engine:
-    """The engine of this name; `auto` is the fastest that can run here."""
+    """The engine of this name; `auto` is the fastest that this machine can run."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
     if threads:
         torch.set_num_threads(threads)
-    given: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    engine = None if name == "plain" else _fast_engine(name, model, given)
+    options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+    engine = None if name == "plain" else _fast_engine(name, model, options)
     if engine is None and name in _NEEDS:
         raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
-    return engine or PlainEngine(model, **given)
+    return engine or PlainEngine(model, **options)
 
 
-def _fast_engine(name: str, model: Model, given: dict[str, Any]) -> Engine | None:
+def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | None:
     if not isinstance(model, EncoderDecoder):
         return None
     if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
         from transduce.engines.gpu.engine import GpuEngine
 
-        return GpuEngine(model, **given)
+        return GpuEngine(model, **options)
     if name in ("auto", "native") and model.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
         if library := load_library():
             from transduce.engines.native.engine import NativeEngine
 
-            return NativeEngine(model, library, torch.get_num_threads(), **given)
+            return NativeEngine(model, library, torch.get_num_threads(), **options)
     return None

@@ -9,7 +9,7 @@ from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
-_WIDEST_BEAM = 16
+_MAX_BEAM = 16
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Job:
     """A sentence to translate, as token ids."""
 
     tokens: list[int]
-    """Without markers."""
+    """Source tokens, without markers."""
     prefix: list[int]
     """Forced prefix: the tokens the output must begin with."""
 
@@ -60,35 +60,35 @@ class Engine(Protocol):
     def supports(model: Model, options: SearchConfig) -> str | None:
         """The reason why this engine cannot run this model with these options; None if it can."""
 
-    def begin(self, config: SearchConfig) -> Session:
+    def start_session(self, config: SearchConfig) -> Session:
         """Start a session of jobs that share these options; one session at a time."""
 
 
 def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
-    """What `supports` of the fast engines returns: they run the encoder-decoder with greedy and beam search."""
+    """The result of `supports` of the fast engines, which run the encoder-decoder with greedy and beam search."""
     if not isinstance(model, EncoderDecoder):
         return f"no models of the architecture {model.config.architecture}"
     if options.sample:
         return "no sampling"
     if options.no_repeat:
         return "no blocking of repeated n-grams"
-    if options.beam > _WIDEST_BEAM:
-        return f"no beam above {_WIDEST_BEAM}"
+    if options.beam > _MAX_BEAM:
+        return f"no beam above {_MAX_BEAM}"
     return None
 
 
 def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:
     """The hypotheses of every job, in the order of the jobs."""
-    session = engine.begin(config)
+    session = engine.start_session(config)
     session.add(sorted(enumerate(jobs), key=lambda item: -len(item[1].tokens)))
-    found: list[list[Hypothesis]] = [[] for _ in jobs]
+    results: list[list[Hypothesis]] = [[] for _ in jobs]
     while session.busy:
         for key, hypotheses in session.step():
-            found[key] = hypotheses
-    return found
+            results[key] = hypotheses
+    return results
 
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:
-    """Upper bound on the tokens of a job's output."""
+    """Maximum number of tokens of a job's output."""
     limits = [len(job.tokens) + config.max_extra, config.max_length, longest]
     return max(min(limit for limit in limits if limit is not None), len(job.prefix))

@@ -1,4 +1,4 @@
-"""The reference engine: `search` over the model itself, batch by batch, in the model's own precision."""
+"""The reference engine: `search` with the model itself, one batch at a time, in the precision of its weights."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class PlainEngine:
         """See `Engine`: every option, for models that generate."""
         return None if isinstance(model, Decoder) else f"{model.config.architecture} models do not generate text"
 
-    def begin(self, config: SearchConfig) -> "PlainSession":
+    def start_session(self, config: SearchConfig) -> "PlainSession":
         """See `Engine`."""
         return PlainSession(self, config)
 
@@ -75,10 +75,10 @@ class PlainSession:
     def _next_batch(self) -> list[tuple[int, Job]]:
         rows = self._config.nbest if self._config.sample else self._config.beam
         batch: list[tuple[int, Job]] = []
-        room = self._engine.batch_tokens
-        while self._waiting and (not batch or (len(self._waiting[0][1].tokens) + 1) * rows <= room):
+        tokens_left = self._engine.batch_tokens
+        while self._waiting and (not batch or (len(self._waiting[0][1].tokens) + 1) * rows <= tokens_left):
             batch.append(self._waiting.popleft())
-            room -= (len(batch[-1][1].tokens) + 1) * rows
+            tokens_left -= (len(batch[-1][1].tokens) + 1) * rows
         return batch
 
     def _translate(self, batch: list[tuple[int, Job]]) -> list[tuple[int, list[Hypothesis]]]:
@@ -87,7 +87,7 @@ class PlainSession:
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
-        # Only here are the tensors of the failed attempt freed: the error's traceback held them.
+        # The tensors of the failed attempt are freed only here: inside the handler, the traceback holds them.
         middle = len(batch) // 2
         self._engine.batch_tokens //= 2
         return self._translate(batch[:middle]) + self._translate(batch[middle:])
@@ -97,7 +97,7 @@ class PlainSession:
         assert isinstance(model, Decoder)
         # The seed of sampling depends on the first job's key, so that batches draw different random numbers.
         config = replace(self._config, seed=(self._config.seed + 1_000_003 * batch[0][0]) % 2**31)
-        found = search(
+        results = search(
             model,
             Stream(*pack_tokens([[*job.tokens, EOS] for job in jobs], model.device)),
             [output_limit(job, config, model.longest) for job in jobs],
@@ -105,4 +105,4 @@ class PlainSession:
             [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
             model.device,
         )
-        return [(key, hypotheses) for (key, _), hypotheses in zip(batch, found, strict=True)]
+        return [(key, hypotheses) for (key, _), hypotheses in zip(batch, results, strict=True)]

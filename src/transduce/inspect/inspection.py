@@ -20,7 +20,7 @@ from transduce.nn.ablate import without_heads
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
-from transduce.search.decoder import NEVER_SAID, Hypothesis
+from transduce.search.decoder import NEVER_GENERATED, Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
@@ -150,7 +150,7 @@ def _search(
         no_repeat=config.no_repeat,
         prefixes=[job.prefix],
         device=device,
-        watch=steps.append if steps is not None else None,
+        on_step=steps.append if steps is not None else None,
     )
     if not hypotheses:
         raise ModelError("the model's scores are not finite numbers")
@@ -199,5 +199,5 @@ def _check_prefix(prefix: list[int], model: EncoderDecoder) -> None:
     for position, token in enumerate(prefix):
         if not 0 <= token < model.vocab_size:
             raise ConfigError(f"prefix: {token} is not a token id; the vocabulary has 0 to {model.vocab_size - 1}")
-        if token in NEVER_SAID or (token == EOS and position < len(prefix) - 1):
+        if token in NEVER_GENERATED or (token == EOS and position < len(prefix) - 1):
             raise ConfigError(f"prefix: token {token} is a special token, which an output cannot contain there")

@@ -1,1 +1,1 @@
-"""Whole models, built from the parts in `nn`."""
+"""Models, built from the parts in `nn`, and the folders that store them."""

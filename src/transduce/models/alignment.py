@@ -12,15 +12,15 @@ from transduce.text.tokenizer import BOS, EOS
 
 @torch.inference_mode()
 def cross_attention(model: Model, sources: list[list[int]], outputs: list[list[int]]) -> Tensor:
-    """The attention weights (B, T, S) of each output token, and the end marker, over the source and its end marker.
+    """The attention weights (B, T, S) of the output tokens and end marker over the source tokens and end marker.
 
     They are the mean over the heads of one layer, `Model.alignment_attention`.
     """
     attention = model.alignment_attention
     if attention is None:
         raise ModelError(f"a model of the architecture {model.config.architecture} has no cross-attention to align by")
-    with observe_attention(attention) as seen:
+    with observe_attention(attention) as recorded:
         sources = [[*source, EOS] for source in sources]
         model(Batch.of(model.device, src=sources, tgt=[[BOS, *output] for output in outputs]))
-    (weights_BHTS,) = seen.values()
+    (weights_BHTS,) = recorded.values()
     return weights_BHTS.mean(dim=1)

@@ -24,7 +24,7 @@ _LONGEST = 1 << 16
 
 
 def find_model(path: Path | None) -> Path:
-    """The folder to load for a run (its finished model, else its newest checkpoint) or a model folder.
+    """The folder to load for a run (its finished model, otherwise its newest checkpoint) or a model folder.
 
     None is the bundled model.
     """
@@ -60,7 +60,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: not a model of format {FORMAT}; was it written by a newer transduce?")
     for name, kind in (("architecture", str), ("vocab_size", int), ("model", dict), ("facts", dict)):
         if not isinstance(card.get(name), kind):
-            raise ModelError(f"{path}: {name} is missing or of the wrong kind")
+            raise ModelError(f"{path}: {name} is missing or has the wrong type")
     if card.setdefault("precision", "float32") not in PRECISIONS:
         raise ModelError(f"{path}: precision must be one of {', '.join(PRECISIONS)}, not {card['precision']!r:.40}")
     facts = card["facts"]
@@ -69,7 +69,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
     for name in ("search", "tokenizer", "data", "scores"):
         if not isinstance(facts.get(name, {}), dict):
-            raise ModelError(f"{path}: facts.{name} is of the wrong kind")
+            raise ModelError(f"{path}: facts.{name} has the wrong type")
     return card
 
 

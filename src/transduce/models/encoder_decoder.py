@@ -64,7 +64,7 @@ class EncoderDecoderConfig(ModelConfig):
         width = self.d_model // self.num_heads
         return self.d_k or width, self.d_v or width
 
-    def fewest_parameters(self, vocab_size: int) -> int:
+    def min_parameters(self, vocab_size: int) -> int:
         """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
         attention = 2 * self.d_model * self.num_heads * sum(self.head_widths)
         feed_forward = 2 * self.d_model * self.d_ff
@@ -72,14 +72,14 @@ class EncoderDecoderConfig(ModelConfig):
         return vocab_size * self.d_model + layers
 
     def sizes(self) -> dict[str, Any]:
-        """See `ModelConfig`; dropout has no part in it."""
+        """See `ModelConfig`; dropout is not included."""
         d_k, d_v = self.head_widths
         return asdict(replace(self, dropout=0.0, d_k=d_k, d_v=d_v))
 
 
 @dataclass
 class DecoderState:
-    """The state of incremental decoding. The rows of one sentence are adjacent, and every sentence has as many."""
+    """The state of incremental decoding. The rows of a sentence are adjacent; all sentences have the same number."""
 
     caches: list[TensorKVCache]
     """One for each decoder layer."""
@@ -139,7 +139,7 @@ class EncoderDecoder(Model):
         return DecoderState(caches, position=0)
 
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Process one token per row; the logits (R, V) of the next token, and the new state."""
+        """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
         self.reserve(state.position + 1)
         hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
         state.position += 1
@@ -165,7 +165,7 @@ class EncoderDecoder(Model):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: learned positions set a bound, one of them for the marker."""
+        """See `Model`: the number of learned positions, less one for the marker."""
         return self.config.max_positions - 1 if self.config.positions == "learned" else None
 
     def reserve(self, length: int) -> None:

@@ -24,7 +24,7 @@ _REAL = ("F16", "BF16", "F32", "F64")
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether this is the matrix of a linear layer or the embedding, and not learned positions, for example."""
+    """Whether this is the matrix of a linear layer or the embedding, in contrast to learned positions, for example."""
     return len(shape) == 2 and name.endswith(("weight", "weight_VD"))
 
 
@@ -47,9 +47,9 @@ def weight_shapes(path: Path, precision: Precision = "float32") -> Shapes:
             slices = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118
             shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
             for name, tensor in slices.items():
-                whole = precision == "int8" and is_matrix(name, shapes[name])
-                if tensor.get_dtype() not in (("I8",) if whole else _REAL):
-                    wanted = "int8" if whole else "real numbers"
+                quantised = precision == "int8" and is_matrix(name, shapes[name])
+                if tensor.get_dtype() not in (("I8",) if quantised else _REAL):
+                    wanted = "int8" if quantised else "real numbers"
                     raise ModelError(f"{path}: {name[:80]} is of type {tensor.get_dtype()}, not of {wanted}")
             return shapes
     except (OSError, SafetensorError) as error:

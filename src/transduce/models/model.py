@@ -1,4 +1,4 @@
-"""The `Model` contract: what the rest of the package may use of a model."""
+"""The `Model` contract: the interface of a model to the rest of the package."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from transduce.data.batch import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The settings that every architecture has; each adds its own."""
+    """The settings of every architecture; each architecture adds its own."""
 
     architecture: str = "encoder_decoder"
     """Name of the architecture in the table of models (models/registry.py)."""
     d_model: int = 512
     """Width of every token's vector."""
 
-    def fewest_parameters(self, vocab_size: int) -> int:
+    def min_parameters(self, vocab_size: int) -> int:
         """A lower bound on the number of parameters, computed before anything is allocated."""
         return vocab_size * self.d_model
 
@@ -40,7 +40,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """The hidden vectors (L, D) at the positions that the batch asks for."""
+        """The hidden vectors (L, D) at the positions of the labels (`Batch.positions_L`)."""
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class Model(nn.Module, ABC):
         """Make sure that sequences of this length can be computed, before the model is copied or recorded."""
 
     def layers(self) -> Iterable[nn.Module]:
-        """The modules that are sharded one by one; none if the model is sharded as a whole."""
+        """The modules that are sharded separately; none if the model is sharded as one unit."""
         return ()
 
     @property

@@ -68,21 +68,22 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
     if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, TOKENIZER), others=False)):
-        raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or train it further")
+        raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
     card = read_card(folder)
     shapes = weight_shapes(folder / WEIGHTS, card["precision"])
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if card["vocab_size"] != tokenizer.vocab_size:
-        there, here = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
-        raise ModelError(f"{folder / CARD}: vocab_size is {there}, but {TOKENIZER} has {here} tokens")
+        stated, actual = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
+        raise ModelError(f"{folder / CARD}: vocab_size is {stated}, but {TOKENIZER} has {actual} tokens")
     try:
         config = build_config(card["architecture"], card["model"], str(folder / CARD))
     except ConfigError as error:
         raise ModelError(str(error)) from None
-    asked, held = config.fewest_parameters(tokenizer.vocab_size), sum(map(math.prod, shapes.values()))
-    if asked > held:
+    required, stored = config.min_parameters(tokenizer.vocab_size), sum(map(math.prod, shapes.values()))
+    if required > stored:
         raise ModelError(
-            f"{folder / WEIGHTS}: does not fit {CARD}: {held:,} numbers there, {_count(asked)} here at least"
+            f"{folder / WEIGHTS}: does not fit {CARD}: it has {stored:,} weights, but at least {_count(required)} "
+            "are expected"
         )
     with SkipInitialization():
         model = create_model(config, tokenizer.vocab_size)
@@ -94,16 +95,16 @@ def read_weights(
     path: Path, expected: Mapping[str, torch.Tensor], precision: Precision = "float32"
 ) -> dict[str, torch.Tensor]:
     """Read the weights of a safetensors file; names and shapes must be as expected, and all values finite."""
-    found = weight_shapes(path, precision)
+    stored = weight_shapes(path, precision)
     wanted = stored_shapes({name: tuple(x.shape) for name, x in expected.items()}, precision)
-    if found != wanted:
-        name = min(set(wanted.items()) ^ set(found.items()))[0]
-        there, here = found.get(name, "missing"), wanted.get(name, "not expected")
-        raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {there} there, {here} here")
+    if stored != wanted:
+        name = min(set(wanted.items()) ^ set(stored.items()))[0]
+        actual, required = stored.get(name, "missing"), wanted.get(name, "absent")
+        raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {actual}, but should be {required}")
     weights = from_int8(load_file(path)) if precision == "int8" else load_file(path)
     for name, x in weights.items():
         if not all(edge.isfinite() for edge in x.aminmax()):
-            raise ModelError(f"{path}: {name} holds values that are not finite numbers")
+            raise ModelError(f"{path}: {name} contains values that are not finite numbers")
     return weights
 
 
@@ -119,4 +120,4 @@ def shrink_model(folder: Path, out: Path) -> None:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}" if abs(number) < 10**15 else "absurdly many"
+    return f"{number:,}" if abs(number) < 10**15 else "more than 10^15"

@@ -1,1 +1,1 @@
-"""The parts of the Transformer, each on flat runs of tokens; positions meet only in attention."""
+"""The parts of the Transformer. They work on packed tokens; only attention combines tokens with each other."""

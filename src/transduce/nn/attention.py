@@ -1,4 +1,4 @@
-"""Attention: the only place where positions interact (section 3.2).
+"""Attention: the only operation that combines tokens with each other (section 3.2).
 
 `attend` is one function with several implementations ("engines"); `reference` is the definition. Every engine takes the
 queries, keys and values of all segments of a batch, packed, and lets the queries of segment b attend only to the keys
@@ -54,7 +54,7 @@ def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segm
 
 
 def _reference(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """The definition, written out; the tests hold the other engines to it."""
+    """The definition, written out; tests compare the other engines with it."""
     weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal)
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
@@ -75,7 +75,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
 
 
 def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """The packed streams as they are, by a kernel for short segments (CUDA, half precision)."""
+    """Packed streams without padding, with a kernel for short segments (CUDA, half precision)."""
     length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)

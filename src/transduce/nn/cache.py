@@ -50,8 +50,8 @@ class TensorKVCache:
         self.self_k_RHTK[:, :, self.length] = k_RHK
         self.self_v_RHTK[:, :, self.length] = v_RHK
         self.length += 1
-        seen_k, seen_v = self.self_k_RHTK[:, :, : self.length], self.self_v_RHTK[:, :, : self.length]
-        return F.scaled_dot_product_attention(q_RHK[:, :, None], seen_k, seen_v)[:, :, 0]
+        keys, values = self.self_k_RHTK[:, :, : self.length], self.self_v_RHTK[:, :, : self.length]
+        return F.scaled_dot_product_attention(q_RHK[:, :, None], keys, values)[:, :, 0]
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """See `KVCache`; the rows of a sentence share its keys and values."""
@@ -67,10 +67,10 @@ class TensorKVCache:
         self.self_k_RHTK = self.self_k_RHTK.index_select(0, row_R)
         self.self_v_RHTK = self.self_v_RHTK.index_select(0, row_R)
         if len(index_BW) < sentences:
-            left_B = index_BW[:, 0] // old_rows
-            self.cross_k_BHSK = self.cross_k_BHSK.index_select(0, left_B)
-            self.cross_v_BHSK = self.cross_v_BHSK.index_select(0, left_B)
-            self.mask_B11S = self.mask_B11S.index_select(0, left_B)
+            remaining_B = index_BW[:, 0] // old_rows
+            self.cross_k_BHSK = self.cross_k_BHSK.index_select(0, remaining_B)
+            self.cross_v_BHSK = self.cross_v_BHSK.index_select(0, remaining_B)
+            self.mask_B11S = self.mask_B11S.index_select(0, remaining_B)
 
 
 def _grow(x_RHTK: Tensor) -> Tensor:

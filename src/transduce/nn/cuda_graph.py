@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 _SPARE = 0.02
-"""Share of the GPU's memory that the warm-up run leaves free, as the recording needs a little more than it."""
+"""Share of the GPU's memory that the warm-up leaves free, because the recording needs slightly more."""
 
 T = TypeVar("T")
 
@@ -16,8 +16,8 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
     """Record the kernels that a function launches; returns a function that replays them.
 
     The function runs twice: in a warm-up, which compiles kernels and shows whether memory suffices, and while it is
-    recorded. Every replay reads the same inputs and overwrites the same output. `after_warm_up` frees what the first
-    run leaves behind. The warm-up draws the same random numbers as the first replay.
+    recorded. Every replay reads the same inputs and overwrites the same output. `after_warm_up` frees
+    memory that the warm-up has left allocated. The warm-up draws the same random numbers as the first replay.
     """
     device = torch.device("cuda", torch.cuda.current_device())
     spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)

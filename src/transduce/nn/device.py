@@ -27,5 +27,5 @@ def pick_device(name: str) -> torch.device:
 
 def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """Copy an array to the device; on a GPU without waiting for the copy."""
-    found = torch.from_numpy(array)
-    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found.to(device)
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -22,7 +22,7 @@ class Dropout(nn.Module):
 
 
 def _keep_mask(x: Tensor, p: float) -> Tensor:
-    """0 with probability p, else 1 / (1 - p).
+    """0 with probability p, otherwise 1 / (1 - p).
 
     torch draws one random number per element, on one core. Here each 64-bit draw serves four elements, which is five
     times as fast and represents p to within 1 / 65536.

@@ -1,7 +1,7 @@
 """Splitting one projection into queries, keys and values, and joining their gradients without a copy.
 
 Autograd's gradient of a split copies the gradients of the parts into one matrix. An attention engine that allocates
-them side by side in the first place (`empty_adjacent`) saves that pass over memory.
+the gradients adjacent in memory (`empty_adjacent`) saves that copy.
 """
 
 from typing import Any
@@ -17,16 +17,16 @@ def split_heads(joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tup
 
 def empty_adjacent(*parts_NHK: Tensor) -> list[Tensor]:
     """Uninitialised gradients of the parts; parts that were split from one projection are adjacent in memory."""
-    room: list[Tensor] = []
+    gradients: list[Tensor] = []
     neighbours: list[Tensor] = []
     for part, following in zip(parts_NHK, [*parts_NHK[1:], None], strict=True):
         neighbours.append(part)
         if following is None or following.untyped_storage().data_ptr() != part.untyped_storage().data_ptr():
             widths = [x.shape[1] * x.shape[2] for x in neighbours]
             columns = part.new_empty(len(part), sum(widths)).split(widths, dim=1)
-            room += [c.view(x.shape) for c, x in zip(columns, neighbours, strict=True)]
+            gradients += [c.view(x.shape) for c, x in zip(columns, neighbours, strict=True)]
             neighbours = []
-    return room
+    return gradients
 
 
 class _SplitHeads(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """Label-smoothed cross-entropy over the vocabulary (section 5.4), fused with the output projection.
 
-The logits of a whole batch would be its largest tensor by far. `chunked` computes them for some rows at a time, and
-while they exist also their gradients. Only if a kernel replaces half-precision logits by their gradients in place may
-those rows be a whole batch.
+The logits of an entire batch would be its largest tensor by far. `chunked` computes logits and their gradients for a
+limited number of rows at a time. The limit is higher for half precision on a GPU, where a kernel overwrites the logits
+with their gradients.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ def smoothed_cross_entropy(
 
     The target distribution is (1 - smoothing) on the label plus smoothing / V on every token, the label included. The
     loss equals F.cross_entropy(hidden_LD @ weight_VD.T, labels_L, ignore_index=PAD, label_smoothing=smoothing,
-    reduction="sum"), whose logits would exist all at once.
+    reduction="sum"), which would allocate all logits at once.
     """
     wants_grad = torch.is_grad_enabled()
     loss, nll = _SmoothedCrossEntropy.apply(hidden_LD, weight_VD, labels_L, smoothing, wants_grad)  # type: ignore[no-untyped-call]
@@ -47,7 +47,7 @@ def chunked(
     project: Callable[[Tensor, Tensor], Tensor] = F.linear,
     wants_grad: bool = True,
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-    """Apply `terms` to the logits of `rows` rows at a time; the sums, and the gradients of hiddens and weight."""
+    """Apply `terms` to the logits of `rows` rows at a time; returns sums, and the gradients of hiddens and weight."""
     grads_LD = [torch.empty_like(hidden_LD) for hidden_LD in hiddens_LD]
     grad_weight_VD: Tensor | None = None
     sums = torch.zeros((), device=weight_VD.device)
@@ -94,8 +94,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def _aligned_logits(hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
     """The logits, with rows padded to aligned addresses, which matrix products and kernels need to be fast."""
     V = len(weight_VD)
-    room = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
-    return torch.mm(hidden_LD, weight_VD.T, out=room)
+    logits_LV = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
+    return torch.mm(hidden_LD, weight_VD.T, out=logits_LV)
 
 
 def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Sequence[Tensor]]:

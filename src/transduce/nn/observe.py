@@ -13,21 +13,21 @@ from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 @contextmanager
 def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Forward passes inside fill the dictionary: module name to attention weights (B, H, T, S)."""
-    seen: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
 
-    def watch(name: str, module: SelfAttention | CrossAttention) -> Any:
+    def register(name: str, module: SelfAttention | CrossAttention) -> Any:
         def hook(_: nn.Module, args: tuple[Any, ...], __: Tensor) -> None:
-            seen[name] = module.weights(*args)
+            recorded[name] = module.weights(*args)
 
         return module.register_forward_hook(hook)
 
     handles = [
-        watch(name, module)
+        register(name, module)
         for name, module in model.named_modules()
         if isinstance(module, SelfAttention | CrossAttention)
     ]
     try:
-        yield seen
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
@@ -36,14 +36,14 @@ def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 @contextmanager
 def observe_layers(stack: nn.ModuleList) -> Iterator[list[Tensor]]:
     """Forward passes inside fill the list with the output (N, D) of each layer, lowest first."""
-    seen: list[Tensor] = []
+    recorded: list[Tensor] = []
 
     def hook(_: nn.Module, __: tuple[Any, ...], output: Branches) -> None:
-        seen.append(output[0])
+        recorded.append(output[0])
 
     handles = [layer.register_forward_hook(hook) for layer in stack]
     try:
-        yield seen
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()

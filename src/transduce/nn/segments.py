@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 TILE = 64
-"""Tokens of each stream that one program of the attention kernel holds at once."""
+"""Tokens of each stream that one program of the attention kernel loads at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Segments:
     longest: int
     """Upper bound on the length of a segment."""
     tokens: int
-    """Tokens of all segments together."""
+    """Total number of tokens."""
     groups_G1: Tensor | None = None
     """Group g is the segments groups[g]:groups[g+1], which share a tile; the same in all streams of a batch."""
 
@@ -41,7 +41,7 @@ class Segments:
 
     @cached_property
     def layout(self) -> "PaddedLayout":
-        """The place of each token in a padded (B, T) grid."""
+        """The cell of each token in a padded (B, T) grid."""
         return PaddedLayout(self)
 
     @cached_property
@@ -62,7 +62,7 @@ class Segments:
         return torch.arange(len(self) + 1, device=self.offsets_B1.device, dtype=torch.int32)
 
 
-def most_groups(tokens: int) -> int:
+def max_groups(tokens: int) -> int:
     """Upper bound on the number of groups: any two adjacent groups exceed one tile."""
     return 2 * (2 * tokens // (TILE + 1)) + 1
 

@@ -1,1 +1,1 @@
-"""From next-word scores to whole sentences. Search knows no model: it makes three calls and sees nothing else."""
+"""Search: from next-token logits to complete outputs. It uses a model only through the three calls of `Decoder`."""

@@ -7,46 +7,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, forbid_repeats, length_penalty
+from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis, block_repeated_ngrams, length_penalty
 from transduce.text.tokenizer import BOS, EOS
 
 
 @dataclass
 class BeamState:
-    """The beams of the sentences still searched; W rows each, best first."""
+    """The beams of the unfinished sentences: W rows each, best first."""
 
     sentence_B: list[int]
-    """Which sentence of the input each is."""
+    """Index of each sentence in the input."""
     limit_B: Tensor
-    """Tokens its output may have."""
+    """Maximum number of output tokens."""
     alive_BWT: Tensor
     """Tokens of the unfinished hypotheses."""
     alive_log_prob_BW: Tensor
-    """-inf where there are fewer than W."""
-    ended_BWT: Tensor
-    """Tokens of the best finished hypotheses, the end marker behind them."""
-    ended_log_prob_BW: Tensor
-    ended_score_BW: Tensor
-    """Divided by the length penalty; -inf where there are fewer than W."""
+    """Log-probability of each; -inf in unused rows."""
+    finished_BWT: Tensor
+    """Tokens of the best finished hypotheses, followed by the end marker."""
+    finished_log_prob_BW: Tensor
+    finished_score_BW: Tensor
+    """Log-probability divided by the length penalty; -inf in unused rows."""
 
     def keep(self, index: list[int], index_B: Tensor) -> None:
-        """Go on with these sentences alone."""
+        """Keep only the sentences with these indices."""
         self.sentence_B = [self.sentence_B[i] for i in index]
-        for name in ("limit_B", "alive_BWT", "alive_log_prob_BW", "ended_BWT", "ended_log_prob_BW", "ended_score_BW"):
-            setattr(self, name, getattr(self, name).index_select(0, index_B))
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.index_select(0, index_B))
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """What one step considered: the C best extensions of each sentence's hypotheses, best first."""
+    """The C best extensions of each sentence's hypotheses at one step, best first."""
 
     parent_BC: Tensor
-    """The row each extends."""
+    """The row that each extends."""
     token_BC: Tensor
     log_prob_BC: Tensor
-    """Of all that was said; -inf where nothing was left to say."""
+    """Log-probability of all tokens so far; -inf if no token was allowed."""
     kept_BW: Tensor
-    """Which of the C live on, in the order of the new rows. Of the others, those with the end marker are finished."""
+    """The extensions that become the new rows, in order; of the others, those with the end marker are finished."""
 
 
 @torch.inference_mode()
@@ -61,12 +62,13 @@ def beam_search(
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
-    watch: Callable[[Extensions], object] | None = None,
+    on_step: Callable[[Extensions], object] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `nbest` best hypotheses of every sentence, best first.
+    """The `nbest` best hypotheses of each sentence, best first.
 
-    Sentence b gets at most limits[b] tokens and starts with prefixes[b]. A sentence is done as soon as nothing alive
-    can still overtake what it has finished, so stopping early never changes the result. `watch` sees every step.
+    The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. A sentence is done when none of
+    its alive hypotheses can still overtake the finished ones, so stopping early never changes the result. `on_step` is
+    called after every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -75,11 +77,11 @@ def beam_search(
         limit_B=torch.tensor(limits, device=device),
         alive_BWT=torch.full((B, W, T), EOS, device=device),
         alive_log_prob_BW=torch.full((B, W), -torch.inf, device=device),
-        ended_BWT=torch.full((B, W, T), EOS, device=device),
-        ended_log_prob_BW=torch.full((B, W), -torch.inf, device=device),
-        ended_score_BW=torch.full((B, W), -torch.inf, device=device),
+        finished_BWT=torch.full((B, W, T), EOS, device=device),
+        finished_log_prob_BW=torch.full((B, W), -torch.inf, device=device),
+        finished_score_BW=torch.full((B, W), -torch.inf, device=device),
     )
-    beams.alive_log_prob_BW[:, 0] = 0.0  # one hypothesis to begin with: nothing said
+    beams.alive_log_prob_BW[:, 0] = 0.0  # the first step extends one empty hypothesis
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
     token_R = torch.full((B * W,), BOS, device=device)
     state = decoder.reorder(decoder.start(source), torch.arange(B, device=device)[:, None].expand(B, W))
@@ -87,87 +89,89 @@ def beam_search(
     for t in range(T):
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
-        _allow(log_prob_BWV, t, beams, prefixes, no_repeat)
-        row_BW = _advance(beams, log_prob_BWV, t, alpha, watch)
+        _mask_forbidden(log_prob_BWV, t, beams, prefixes, no_repeat)
+        row_BW = _advance(beams, log_prob_BWV, t, alpha, on_step)
 
-        done = _finished(beams, t, alpha, nbest)
+        done = _is_final(beams, t, alpha, nbest)
         if any(done):
-            for place in (i for i, is_done in enumerate(done) if is_done):
-                results[beams.sentence_B[place]] = _hypotheses(beams, place)[:nbest]
-            left = [i for i, is_done in enumerate(done) if not is_done]
-            if not left:
+            for index in (i for i, is_done in enumerate(done) if is_done):
+                results[beams.sentence_B[index]] = _hypotheses(beams, index)[:nbest]
+            remaining = [i for i, is_done in enumerate(done) if not is_done]
+            if not remaining:
                 break
-            left_B = torch.tensor(left, device=device)
-            row_BW = row_BW[left_B]
-            beams.keep(left, left_B)
+            remaining_B = torch.tensor(remaining, device=device)
+            row_BW = row_BW[remaining_B]
+            beams.keep(remaining, remaining_B)
         state = decoder.reorder(state, row_BW)
         token_R = beams.alive_BWT[:, :, t].flatten()
     return results
 
 
-def _allow(
+def _mask_forbidden(
     log_prob_BWV: Tensor, t: int, beams: BeamState, prefixes: Sequence[Sequence[int]] | None, no_repeat: int
 ) -> None:
-    """Rule out what must not come next: markers, all but the end at the limit, all but the prefix, and repeats.
+    """Set the log-probabilities of tokens that are not allowed next to -inf.
 
-    A prefix may repeat itself.
+    These are markers, at the limit all tokens but the end marker, within a prefix all tokens but the prefix's, and
+    otherwise tokens that would repeat an n-gram.
     """
-    log_prob_BWV[:, :, NEVER_SAID] = -torch.inf
+    log_prob_BWV[:, :, NEVER_GENERATED] = -torch.inf
     at_limit_B = beams.limit_B == t
     end_BW = log_prob_BWV[:, :, EOS].clone()
     log_prob_BWV.masked_fill_(at_limit_B[:, None, None], -torch.inf)
     log_prob_BWV[:, :, EOS] = end_BW
-    for place, sentence in enumerate(beams.sentence_B if prefixes or no_repeat else ()):
+    for index, sentence in enumerate(beams.sentence_B if prefixes or no_repeat else ()):
         prefix = prefixes[sentence] if prefixes else ()
         if t < len(prefix):
-            forced_W = log_prob_BWV[place, :, prefix[t]].clone()
-            log_prob_BWV[place] = -torch.inf
-            log_prob_BWV[place, :, prefix[t]] = forced_W
+            forced_W = log_prob_BWV[index, :, prefix[t]].clone()
+            log_prob_BWV[index] = -torch.inf
+            log_prob_BWV[index, :, prefix[t]] = forced_W
         elif no_repeat:
-            forbid_repeats(log_prob_BWV[place], beams.alive_BWT[place], t, no_repeat)
+            block_repeated_ngrams(log_prob_BWV[index], beams.alive_BWT[index], t, no_repeat)
 
 
 def _advance(
-    beams: BeamState, log_prob_BWV: Tensor, t: int, alpha: float, watch: Callable[[Extensions], object] | None = None
+    beams: BeamState, log_prob_BWV: Tensor, t: int, alpha: float, on_step: Callable[[Extensions], object] | None = None
 ) -> Tensor:
-    """Extend every hypothesis by its best next tokens; the decoder row (B, W) each new one came from."""
+    """Extend every hypothesis by its best next tokens; returns the decoder row (B, W) that each new row extends."""
     B, W, V = log_prob_BWV.shape
-    # Of the best 2W extensions at most W end a hypothesis, so W live ones always remain.
+    # At most W of the best 2W extensions end with the end marker, so at least W alive ones remain.
     total_BWV = beams.alive_log_prob_BW[:, :, None] + log_prob_BWV
     best_BC, flat_BC = total_BWV.view(B, W * V).topk(min(2 * W, W * V), dim=1)
     parent_BC, token_BC = flat_BC // V, flat_BC % V
     history_BCT = beams.alive_BWT.gather(1, parent_BC[:, :, None].expand(-1, -1, beams.alive_BWT.shape[2]))
     history_BCT[:, :, t] = token_BC
-    ends_BC = token_BC == EOS
+    is_end_BC = token_BC == EOS
 
-    ended_log_prob_BC = best_BC.masked_fill(~ends_BC, -torch.inf)
-    all_scores = torch.cat([beams.ended_score_BW, ended_log_prob_BC / length_penalty(t + 1, alpha)], dim=1)
-    beams.ended_score_BW, pick_BW = all_scores.topk(W, dim=1)
-    beams.ended_log_prob_BW = torch.cat([beams.ended_log_prob_BW, ended_log_prob_BC], dim=1).gather(1, pick_BW)
-    beams.ended_BWT = _pick(torch.cat([beams.ended_BWT, history_BCT], dim=1), pick_BW)
+    finished_log_prob_BC = best_BC.masked_fill(~is_end_BC, -torch.inf)
+    all_scores = torch.cat([beams.finished_score_BW, finished_log_prob_BC / length_penalty(t + 1, alpha)], dim=1)
+    beams.finished_score_BW, pick_BW = all_scores.topk(W, dim=1)
+    beams.finished_log_prob_BW = torch.cat([beams.finished_log_prob_BW, finished_log_prob_BC], dim=1).gather(1, pick_BW)
+    beams.finished_BWT = _pick(torch.cat([beams.finished_BWT, history_BCT], dim=1), pick_BW)
 
-    beams.alive_log_prob_BW, pick_BW = best_BC.masked_fill(ends_BC, -torch.inf).topk(W, dim=1)
+    beams.alive_log_prob_BW, pick_BW = best_BC.masked_fill(is_end_BC, -torch.inf).topk(W, dim=1)
     beams.alive_BWT = _pick(history_BCT, pick_BW)
-    if watch:
-        watch(Extensions(parent_BC, token_BC, best_BC, pick_BW))
+    if on_step:
+        on_step(Extensions(parent_BC, token_BC, best_BC, pick_BW))
     return parent_BC.gather(1, pick_BW) + torch.arange(B, device=parent_BC.device)[:, None] * W
 
 
-def _finished(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:
+def _is_final(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:
     """Whether the n-best of each sentence are final.
 
-    Log-probabilities only fall, so a live hypothesis can at best keep its own and end at the kindest length.
+    Log-probabilities never increase, so the score of an alive hypothesis is bounded by its log-probability divided by
+    the most favourable length penalty.
     """
-    kindest_B = beams.limit_B + 1 if alpha >= 0 else torch.full_like(beams.limit_B, t + 2)
-    bound_B = beams.alive_log_prob_BW[:, 0] / length_penalty(kindest_B, alpha)
-    return (beams.ended_score_BW[:, nbest - 1] >= bound_B).tolist()
+    length_B = beams.limit_B + 1 if alpha >= 0 else torch.full_like(beams.limit_B, t + 2)
+    bound_B = beams.alive_log_prob_BW[:, 0] / length_penalty(length_B, alpha)
+    return (beams.finished_score_BW[:, nbest - 1] >= bound_B).tolist()
 
 
-def _hypotheses(beams: BeamState, place: int) -> list[Hypothesis]:
+def _hypotheses(beams: BeamState, index: int) -> list[Hypothesis]:
     rows = zip(
-        beams.ended_BWT[place].tolist(),
-        beams.ended_log_prob_BW[place].tolist(),
-        beams.ended_score_BW[place].tolist(),
+        beams.finished_BWT[index].tolist(),
+        beams.finished_log_prob_BW[index].tolist(),
+        beams.finished_score_BW[index].tolist(),
         strict=True,
     )
     return [

@@ -1,4 +1,4 @@
-"""The three calls between search and whatever it searches with."""
+"""The `Decoder` contract between search and a model, and the parts that all searches share."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -8,24 +8,24 @@ from torch import Tensor
 
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
-NEVER_SAID = [PAD, UNK, BOS]
-"""Markers that no output holds."""
+NEVER_GENERATED = [PAD, UNK, BOS]
+"""Markers that an output never contains."""
 
 Length = TypeVar("Length", float, Tensor)
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """Anything that says, row by row, how likely each next token is. State is the decoder's own affair."""
+    """A model that predicts the next token of each row. Search does not look into the state that it passes along."""
 
     def start(self, source: Any) -> Any:
-        """The state before the first token, with one row for each sentence."""
+        """The state before the first token, with one row per sentence."""
 
     def step(self, token_R: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Take one token per row; the logits (R, V) of the next, and the new state."""
+        """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
 
     def reorder(self, state: Any, index_BW: Tensor) -> Any:
-        """The state in which sentence b has W rows, the old rows index_BW[b]; sentences may leave, in order."""
+        """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Hypothesis:
     """One finished output."""
 
     tokens: list[int]
-    """Without markers."""
+    """Token ids, without markers."""
     log_prob: float
-    """Sum over the tokens and the end marker."""
+    """Log-probability: the sum over the tokens and the end marker."""
     score: float
-    """What hypotheses are ranked by: log_prob over the length penalty."""
+    """Ranking score: log_prob divided by the length penalty."""
 
 
-def forbid_repeats(log_prob_RV: Tensor, said_RT: Tensor, t: int, length: int) -> None:
-    """Rule out, in place, every token with which a run of `length` tokens would come a second time; t are said."""
-    for row, said in enumerate(said_RT[:, :t].tolist()):
-        last = said[t - length + 1 :] if length > 1 else []
-        repeats = [said[i + length - 1] for i in range(t - length + 1) if said[i : i + length - 1] == last]
+def block_repeated_ngrams(log_prob_RV: Tensor, generated_RT: Tensor, t: int, n: int) -> None:
+    """Set to -inf, in place, every token that would repeat an n-gram of the first t generated tokens of its row."""
+    for row, tokens in enumerate(generated_RT[:, :t].tolist()):
+        last = tokens[t - n + 1 :] if n > 1 else []
+        repeats = [tokens[i + n - 1] for i in range(t - n + 1) if tokens[i : i + n - 1] == last]
         log_prob_RV[row, [token for token in repeats if token != EOS]] = -torch.inf
 
 

@@ -1,4 +1,4 @@
-"""One token at a time without looking back: the likeliest (greedy), or one drawn from the distribution."""
+"""Greedy search and sampling: each step appends one token to each output."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_SAID, Decoder, Hypothesis, forbid_repeats, length_penalty
+from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis, block_repeated_ngrams, length_penalty
 from transduce.text.tokenizer import BOS, EOS
 
 Choose = Callable[[Tensor], Tensor]
-"""Log-probabilities (R, V) to a token (R)."""
+"""Chooses a token (R) from the log-probabilities (R, V)."""
 
 
-def likeliest(log_prob_RV: Tensor) -> Tensor:
-    """Greedy choice."""
+def greedy_choice(log_prob_RV: Tensor) -> Tensor:
+    """The most likely token of each row."""
     return log_prob_RV.argmax(-1)
 
 
 def sampler(temperature: float, top_k: int, top_p: float, seed: int, device: torch.device | str) -> Choose:
-    """A random choice among the `top_k` likeliest (0: all) that together make up `top_p`, at a temperature."""
+    """Sampling at a temperature, from the `top_k` most likely tokens (0: all) and of those from the `top_p` nucleus."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def choose(log_prob_RV: Tensor) -> Tensor:
@@ -52,12 +52,12 @@ def roll_out(
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """`rows` outputs for every sentence, best first; limits and prefixes as in `beam_search`."""
-    sentences = list(range(len(limits)))  # those still open; tensors below have a row of W outputs for each
+    """Generate `rows` outputs for each sentence, best first; `limits` and `prefixes` are as in `beam_search`."""
+    sentences = list(range(len(limits)))  # unfinished; the tensors below have W outputs for each of them
     limit_B1 = torch.tensor(limits, device=device)[:, None]
-    said_BWT = torch.full((len(limits), rows, max(limits) + 1), EOS, device=device)
+    generated_BWT = torch.full((len(limits), rows, max(limits) + 1), EOS, device=device)
     log_prob_BW = torch.zeros(len(limits), rows, device=device)
-    ended_BW = torch.zeros(len(limits), rows, dtype=torch.bool, device=device)
+    finished_BW = torch.zeros(len(limits), rows, dtype=torch.bool, device=device)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     row_BW = torch.arange(len(limits), device=device)[:, None].expand(-1, rows)
     state = decoder.reorder(decoder.start(source), row_BW)
@@ -66,43 +66,43 @@ def roll_out(
     for t in range(max(limits) + 1):
         logits_RV, state = decoder.step(token_BW.flatten(), state)
         log_prob_RV = logits_RV.float().log_softmax(-1)
-        allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_SAID, device=device), -torch.inf)
+        allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_GENERATED, device=device), -torch.inf)
         if no_repeat:
-            forbid_repeats(allowed_RV, said_BWT.flatten(0, 1), t, no_repeat)
+            block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
         token_BW = choose(allowed_RV).view(len(sentences), rows)
         if prefixes:
-            _force(token_BW, [prefixes[sentence] for sentence in sentences], t)
-        token_BW = token_BW.masked_fill(ended_BW | (limit_B1 == t), EOS)
-        said_BWT[:, :, t] = token_BW
-        gained_BW = log_prob_RV.gather(1, token_BW.view(-1, 1)).view_as(token_BW)
-        log_prob_BW = log_prob_BW + gained_BW.masked_fill(ended_BW, 0.0)
-        ended_BW = ended_BW | (token_BW == EOS)
+            _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
+        token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
+        generated_BWT[:, :, t] = token_BW
+        step_log_prob_BW = log_prob_RV.gather(1, token_BW.view(-1, 1)).view_as(token_BW)
+        log_prob_BW = log_prob_BW + step_log_prob_BW.masked_fill(finished_BW, 0.0)
+        finished_BW = finished_BW | (token_BW == EOS)
 
-        done = ended_BW.all(dim=1).tolist()
+        done = finished_BW.all(dim=1).tolist()
         if any(done):
-            for place in (i for i, is_done in enumerate(done) if is_done):
-                results[sentences[place]] = _ranked(said_BWT[place], log_prob_BW[place], alpha)
-            left = [i for i, is_done in enumerate(done) if not is_done]
-            if not left:
+            for index in (i for i, is_done in enumerate(done) if is_done):
+                results[sentences[index]] = _ranked(generated_BWT[index], log_prob_BW[index], alpha)
+            remaining = [i for i, is_done in enumerate(done) if not is_done]
+            if not remaining:
                 break
-            left_B = torch.tensor(left, device=device)
-            state = decoder.reorder(state, left_B[:, None] * rows + torch.arange(rows, device=device))
-            sentences = [sentences[i] for i in left]
-            limit_B1, said_BWT, log_prob_BW, ended_BW, token_BW = (
-                x.index_select(0, left_B) for x in (limit_B1, said_BWT, log_prob_BW, ended_BW, token_BW)
+            remaining_B = torch.tensor(remaining, device=device)
+            state = decoder.reorder(state, remaining_B[:, None] * rows + torch.arange(rows, device=device))
+            sentences = [sentences[i] for i in remaining]
+            limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW = (
+                x.index_select(0, remaining_B) for x in (limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW)
             )
     return results
 
 
-def _force(token_BW: Tensor, prefixes: list[Sequence[int]], t: int) -> None:
-    for place, prefix in enumerate(prefixes):
+def _force_prefixes(token_BW: Tensor, prefixes: list[Sequence[int]], t: int) -> None:
+    for index, prefix in enumerate(prefixes):
         if t < len(prefix):
-            token_BW[place] = prefix[t]
+            token_BW[index] = prefix[t]
 
 
-def _ranked(said_WT: Tensor, log_prob_W: Tensor, alpha: float) -> list[Hypothesis]:
+def _ranked(generated_WT: Tensor, log_prob_W: Tensor, alpha: float) -> list[Hypothesis]:
     hypotheses = []
-    for said, log_prob in zip(said_WT.tolist(), log_prob_W.tolist(), strict=True):
-        tokens = said[: said.index(EOS)]
+    for generated, log_prob in zip(generated_WT.tolist(), log_prob_W.tolist(), strict=True):
+        tokens = generated[: generated.index(EOS)]
         hypotheses.append(Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1, alpha)))
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

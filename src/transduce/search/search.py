@@ -1,4 +1,4 @@
-"""The search that a SearchConfig asks for: beam search, greedy search or sampling."""
+"""Beam search, greedy search or sampling, as a SearchConfig selects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from transduce.search.beam import beam_search
 from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import likeliest, roll_out, sampler
+from transduce.search.sampling import greedy_choice, roll_out, sampler
 
 
 def search(
@@ -19,7 +19,7 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The outputs for each sentence, best first; those of sentence b have at most limits[b] tokens."""
+    """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
     common: dict[str, Any] = {
         "alpha": config.length_penalty, "no_repeat": config.no_repeat, "prefixes": prefixes, "device": device
     }  # fmt: skip
@@ -27,5 +27,5 @@ def search(
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
         return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)
     if config.beam == 1:
-        return roll_out(decoder, source, limits, likeliest, **common)
+        return roll_out(decoder, source, limits, greedy_choice, **common)
     return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)

@@ -92,7 +92,7 @@ class EngineQueue:
         """Fill the session, or a new one, from its group: one job of each request in turn."""
         if self._session is None:
             self._group, waiting = next(iter(self._waiting.items()))
-            self._session, self._session_cost = self._engine.begin(waiting[0].config), 0
+            self._session, self._session_cost = self._engine.start_session(waiting[0].config), 0
         requests = self._waiting.pop(self._group, deque())
         added: list[tuple[int, Job]] = []
         while requests and not (self._waiting and self._session_cost >= self._budget):

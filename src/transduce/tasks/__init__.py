@@ -1,1 +1,1 @@
-"""What an example is and how a model is judged: one file per task."""
+"""Tasks define the examples, the loss and the validation of a kind of training: one file per task."""

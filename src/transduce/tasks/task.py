@@ -1,4 +1,4 @@
-"""The `Task` contract: what an example is, and how a model is judged."""
+"""The `Task` contract: examples, loss and validation of a kind of training."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """A task's own figure for a model on the validation data; higher is better."""
+    """The score of a model on the validation data; higher is better."""
 
     value: float
     samples: list[dict[str, str]] = field(default_factory=list)
@@ -27,12 +27,12 @@ class ValidationScore:
 
 
 class Task(ABC):
-    """Examples, loss and validation of a kind of training. Everything else is the same for every task."""
+    """Examples, loss and validation of a kind of training; everything else is common to all tasks."""
 
     reader: ClassVar[str] = "pairs"
     """Name of the reader that turns files into tuples of texts (text/readers.py)."""
     score_name: ClassVar[str] = "score"
-    """Name of what `score` returns, e.g. BLEU; in lower case, it is the key in the metrics of a run."""
+    """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
@@ -43,7 +43,7 @@ class Task(ABC):
         return smoothed_cross_entropy(hidden_LD, batch.labels_L, model.output_weight_VD, smoothing)
 
     def score(self, model: Model, validation: "Validation", options: SearchConfig) -> ValidationScore | None:
-        """The figure that decides which checkpoint is best; None if the validation loss decides."""
+        """The score that selects the best checkpoint; None if the validation loss selects it."""
         return None
 
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:

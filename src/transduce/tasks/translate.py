@@ -1,4 +1,4 @@
-"""Translation: a source and its target; BLEU decides which checkpoint is best."""
+"""Translation: pairs of source and target; BLEU selects the best checkpoint."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _PICTURE_TOKENS = 40
 
 
 class Translate(Task):
-    """Pairs of sentences; the decoder predicts the target after BOS, and then EOS."""
+    """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
 
@@ -41,8 +41,8 @@ class Translate(Task):
             model, validation.tokenizer, config=options, max_source_length=data.max_length, by_sentence=data.by_sentence
         )
         sources, references = zip(*validation.texts[: validation.scored], strict=True)
-        mine = sources[processes.share]
-        outputs = processes.gather(validation.interruptible(lambda: translator.translate(mine)))
+        own_sources = sources[processes.share]
+        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources)))
         rows = zip(sources, references, outputs, strict=True)
         samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows]
         return ValidationScore(bleu(outputs, references), samples)

@@ -32,14 +32,14 @@ class Validation:
         data: DataConfig,
         prepared: Prepared,
         scored: int,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         processes: Processes,
         stop: StopRequest,
     ) -> None:
         self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[str, ...]] = prepared.valid
         self.scored = scored
-        """Number of examples, from the first on, that the task scores."""
+        """Number of examples, counted from the first, that the task scores."""
         self.digest = hashlib.sha256(json.dumps([self.texts, scored]).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
@@ -51,16 +51,16 @@ class Validation:
             raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
         if too_long := len(self.texts) - len(self._examples):
             pairs = "pair" if too_long == 1 else "pairs"
-            say(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
+            log(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
 
     def loss(self, model: Model, smoothing: float) -> tuple[float, float]:
         """Smoothed loss and perplexity per label."""
-        mine = self.interruptible(lambda: self._sums(model, smoothing))
-        loss_sum, nll_sum, count = self.processes.total(*mine)
+        own_sums = self.interruptible(lambda: self._sums(model, smoothing))
+        loss_sum, nll_sum, count = self.processes.total(*own_sums)
         return loss_sum / count, math.exp(min(nll_sum / count, 50))
 
     def interruptible(self, work: Callable[[], T]) -> T:
-        """This process's share of the work; raises `Interrupted` in all processes if a signal came to one of them."""
+        """Do this process's share of the work; raises `Interrupted` in all processes if one received a signal."""
         result: T | None = None
         with suppress(Interrupted), self._stop.interrupting():
             result = work()

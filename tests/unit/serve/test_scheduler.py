@@ -41,7 +41,7 @@ class ScriptedEngine:
     def takes(self, config: SearchConfig) -> bool:
         return True
 
-    def begin(self, config: SearchConfig) -> "ScriptedSession":
+    def start_session(self, config: SearchConfig) -> "ScriptedSession":
         assert not any(session.busy for session in self.sessions), "one session at a time"
         self.sessions.append(ScriptedSession(self, config))
         return self.sessions[-1]

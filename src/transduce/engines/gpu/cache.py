@@ -1,4 +1,4 @@
-"""A layer's keys and values in slots that sentences enter and leave, for decoding on a GPU."""
+"""The KV cache of a layer in slots, for decoding on a GPU."""
 
 from dataclasses import dataclass
 
@@ -10,32 +10,32 @@ from transduce.engines.gpu.attention_kernels import attend_cross, attend_self
 
 @dataclass(frozen=True)
 class SlotCache:
-    """A `KVCache` whose lines never move: reordering rows changes a table that all layers share."""
+    """A `KVCache` that is never copied: search reorders rows in a table that all layers share."""
 
     self_kv: Tensor
-    """(rows x places, keys and values side by side)."""
+    """(rows x positions, width of the keys and values of all heads)."""
     cross_kv: Tensor
-    """(slots x source places + 1, likewise); the last line takes what belongs nowhere."""
+    """(slots x source capacity + 1, the same width); filler tokens are written to the last row."""
     ancestor_RP: Tensor
-    """In which row of its slot the token lies that row r has at place p."""
+    """The row of the slot that stores position p of hypothesis r."""
     position_R: Tensor
-    """Tokens each row has said."""
+    """Number of tokens generated in each row."""
     source_length_S: Tensor
-    source_room: int
-    """Source places of each slot."""
+    source_capacity: int
+    """Maximum number of source tokens in a slot."""
     d_v: int
 
     @classmethod
     def empty(
-        cls, ancestor_RP: Tensor, position_R: Tensor, source_length_S: Tensor, source_room: int, heads: int,
+        cls, ancestor_RP: Tensor, position_R: Tensor, source_length_S: Tensor, source_capacity: int, heads: int,
         d_k: int, d_v: int, dtype: torch.dtype,
     ) -> "SlotCache":  # fmt: skip
-        """Room for every place of every row and for sources of up to `source_room` tokens."""
-        lines = (ancestor_RP.numel(), len(source_length_S) * source_room + 1)
+        """A cache for all positions of all rows, and for sources of up to `source_capacity` tokens."""
+        cache_rows = (ancestor_RP.numel(), len(source_length_S) * source_capacity + 1)
         self_kv, cross_kv = (
-            torch.zeros(n, heads * (d_k + d_v), dtype=dtype, device=position_R.device) for n in lines
-        )  # zeros, as a line not yet written must not hold a NaN that a mask multiplies by 0
-        return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_room, d_v)
+            torch.zeros(n, heads * (d_k + d_v), dtype=dtype, device=position_R.device) for n in cache_rows
+        )  # a NaN in a row not yet written would not become zero when it is multiplied by a weight of zero
+        return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_capacity, d_v)
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
         """See `KVCache`."""
@@ -44,8 +44,8 @@ class SlotCache:
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """See `KVCache`."""
-        return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, self.source_room)
+        return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, self.source_capacity)
 
-    def remember_source(self, line_N: Tensor, kv_ND: Tensor) -> None:
-        """Put the projected source tokens into their lines."""
-        self.cross_kv.index_copy_(0, line_N, kv_ND)
+    def store_source(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
+        """Store the keys and values of source tokens in these rows."""
+        self.cross_kv.index_copy_(0, cache_row_N, kv_ND)

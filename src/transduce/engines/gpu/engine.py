@@ -1,4 +1,4 @@
-"""The engine for CUDA: float16, every step one CUDA graph, sentences that enter and leave a running batch."""
+"""The engine for CUDA: float16, one CUDA graph per step, continuous batching."""
 
 import copy
 from collections import deque
@@ -9,7 +9,7 @@ import torch
 
 from transduce.engines.engine import Job, fast_engine_limits, output_limit
 from transduce.engines.gpu.beam import Entry, hypotheses
-from transduce.engines.gpu.slot_batch import Finished, SlotBatch
+from transduce.engines.gpu.slot_batch import PendingCopy, SlotBatch
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
@@ -17,18 +17,19 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 4096
+"""Upper bound on slots times beam."""
 _REFILL = 8
-"""Empty slots are filled again once one in so many is empty."""
+"""Slots are refilled when at least 1 / _REFILL of them are empty."""
 _MEMORY_SHARE = 0.5
-"""Of what is free, for the caches of one set of slots."""
-_MOST_SLOT_BATCHES = 16
-"""Kept to be used again: enough for all sizes with one beam, as beams are the clients' choice."""
-_TICKETS = range(1, 2**31)
-"""Fit 32 bits; when all are used, the first are long free."""
+"""Share of the free memory for the KV caches of one slot batch."""
+_MAX_SLOT_BATCHES = 16
+"""Slot batches kept for reuse: enough for all sizes with one beam. Clients choose the beam, so a bound is needed."""
+_JOB_IDS = range(1, 2**31)
+"""They fit in 32 bits; when all have been used, they repeat."""
 
 
 class GpuEngine:
-    """A float16 copy of the model and its sets of slots, each set recorded once and used again."""
+    """A float16 copy of the model and its slot batches, each of which is recorded once and reused."""
 
     name = "gpu"
 
@@ -36,14 +37,14 @@ class GpuEngine:
         self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None
     ) -> None:
         self.batch_tokens = batch_tokens
-        """Source tokens, times the beam, that are worked on at once; as many as fit unless given."""
+        """See `Engine`."""
         self.model = copy.deepcopy(model).eval()
         for weight in self.model.parameters():
-            weight.data = weight.data.to(dtype)  # positions stay float32 where they are not learnt
+            weight.data = weight.data.to(dtype)  # sinusoids, which are a buffer, stay float32
         self._slot_batches: dict[tuple[int, int], SlotBatch] = {}
-        """By slots and beam; what was used last comes last."""
+        """By number of slots and beam; the most recently used is last."""
         self._most_rows = MOST_ROWS
-        self.tickets = chain.from_iterable(repeat(_TICKETS))  # boards are used again: no two jobs may share one
+        self.job_ids = chain.from_iterable(repeat(_JOB_IDS))  # unique, because slot batches are reused
 
     @property
     def description(self) -> str:
@@ -55,72 +56,72 @@ class GpuEngine:
         """See `Engine`."""
         return fast_engine_limits(model, options)
 
-    def begin(self, config: SearchConfig) -> "GpuSession":
+    def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""
         return GpuSession(self, config)
 
-    def current(self) -> torch.cuda.device_of:
-        """Within, the model's GPU is the current one, whichever thread this is."""
+    def device_context(self) -> torch.cuda.device_of:
+        """A context in which the model's GPU is the current device, in any thread."""
         return torch.cuda.device_of(self.model.output_weight_VD)
 
-    def slot_batch(self, jobs: int, config: SearchConfig, source_room: int, places: int) -> SlotBatch:
-        """Slots for so many jobs, where memory and MOST_ROWS allow, with room for texts of these lengths."""
-        rows = min(self._most_rows, self.batch_tokens // source_room if self.batch_tokens else MOST_ROWS)
-        most = max(rows // config.beam, 1)
-        slots = min(1 << (jobs - 1).bit_length(), 1 << (most.bit_length() - 1))
-        found = self._slot_batches.pop((slots, config.beam), None)
-        if found is None or found.source_room < source_room or found.beam.places < places:
-            del found
-            while len(self._slot_batches) >= _MOST_SLOT_BATCHES:
+    def slot_batch(self, jobs: int, config: SearchConfig, source_capacity: int, positions: int) -> SlotBatch:
+        """Slots for this many jobs, or as many as memory and MOST_ROWS allow, with these capacities in tokens."""
+        rows = min(self._most_rows, self.batch_tokens // source_capacity if self.batch_tokens else MOST_ROWS)
+        max_slots = max(rows // config.beam, 1)
+        slots = min(1 << (jobs - 1).bit_length(), 1 << (max_slots.bit_length() - 1))
+        batch = self._slot_batches.pop((slots, config.beam), None)
+        if batch is None or batch.source_capacity < source_capacity or batch.beam.positions < positions:
+            del batch
+            while len(self._slot_batches) >= _MAX_SLOT_BATCHES:
                 del self._slot_batches[next(iter(self._slot_batches))]
-            source_room, places = 1 << (source_room - 1).bit_length(), -(-places // 64) * 64
-            if self.model.longest:  # learnt positions reach no further
-                source_room = min(source_room, self.model.longest + 1)
-            rooms = (source_room, places)
-            found = self._new_slot_batch(self._that_fit(slots, config.beam, *rooms), config.beam, *rooms)
-        self._slot_batches[slots, config.beam] = found
-        return found
+            source_capacity, positions = 1 << (source_capacity - 1).bit_length(), -(-positions // 64) * 64
+            if self.model.longest:  # learned positions are limited
+                source_capacity = min(source_capacity, self.model.longest + 1)
+            sizes = (config.beam, source_capacity, positions)
+            batch = self._new_slot_batch(self._slots_that_fit(slots, *sizes), *sizes)
+        self._slot_batches[slots, config.beam] = batch
+        return batch
 
-    def _new_slot_batch(self, slots: int, beam: int, source_room: int, places: int) -> SlotBatch:
-        """A board of so many slots; of fewer, where memory does not hold them."""
+    def _new_slot_batch(self, slots: int, beam: int, source_capacity: int, positions: int) -> SlotBatch:
+        """A batch of this many slots, or of fewer if they do not fit in memory."""
         while True:
             try:
-                return SlotBatch(self.model, slots, beam, source_room, places)
+                return SlotBatch(self.model, slots, beam, source_capacity, positions)
             except torch.OutOfMemoryError:
                 if slots == 1:
                     raise
             slots //= 2
-            self._most_rows = slots * beam  # it will not be tried again
-            torch.cuda.empty_cache()  # out here, where the error's traceback no longer holds what the attempt took
+            self._most_rows = slots * beam  # the larger batch is not tried again
+            torch.cuda.empty_cache()  # outside the handler: the error's traceback holds the tensors
 
-    def _that_fit(self, slots: int, beam: int, source_room: int, places: int) -> int:
+    def _slots_that_fit(self, slots: int, beam: int, source_capacity: int, positions: int) -> int:
         device = self.model.device
         if device.type != "cuda":
             return slots
         config, (d_k, d_v) = self.model.config, self.model.config.head_widths
-        line = config.decoder_layers * config.num_heads * (d_k + d_v) * 2
+        bytes_per_token = config.decoder_layers * config.num_heads * (d_k + d_v) * 2
         logits = 6 * beam * self.model.vocab_size
-        each = (beam * places + source_room) * line + logits
-        room = _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]
-        while slots > 1 and slots * each > room:
+        bytes_per_slot = (beam * positions + source_capacity) * bytes_per_token + logits
+        memory = _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]
+        while slots > 1 and slots * bytes_per_slot > memory:
             slots //= 2
         return slots
 
 
 class GpuSession:
-    """Keeps the slots of a board full."""
+    """Keeps the slots of a slot batch full."""
 
     def __init__(self, engine: GpuEngine, config: SearchConfig) -> None:
         self._engine, self._config = engine, config
         self._waiting: deque[tuple[int, Job, int]] = deque()
-        """Key, job, and tokens its output may have."""
+        """Key, job, and maximum number of output tokens."""
         self._steps_left = 0
-        """No job in a slot takes more."""
+        """Upper bound on the steps until all jobs in slots are finished."""
         self._slots: SlotBatch | None = None
         self._running: dict[int, tuple[int, int]] = {}
-        """Slot to key and ticket."""
+        """Key and job id of the job in each slot."""
         self._free: list[int] = []
-        self._leaving: list[tuple[list[int], Finished]] = []
+        self._copying: list[tuple[list[int], PendingCopy]] = []
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """See `Session`."""
@@ -129,11 +130,11 @@ class GpuSession:
 
     def drop(self, keys: Sequence[int]) -> None:
         """See `Session`."""
-        gone = set(keys)
-        self._waiting = deque(item for item in self._waiting if item[0] not in gone)
-        slots = [slot for slot, (key, _) in self._running.items() if key in gone]
+        dropped = set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
+        slots = [slot for slot, (key, _) in self._running.items() if key in dropped]
         if self._slots and slots:
-            with torch.inference_mode(), self._engine.current():
+            with torch.inference_mode(), self._engine.device_context():
                 self._slots.beam.leave(slots)
             for slot in slots:
                 del self._running[slot]
@@ -147,19 +148,19 @@ class GpuSession:
     @property
     def busy(self) -> bool:
         """See `Session`."""
-        return bool(self._waiting or self._running or self._leaving)
+        return bool(self._waiting or self._running or self._copying)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """See `Session`."""
-        with torch.inference_mode(), self._engine.current():
+        with torch.inference_mode(), self._engine.device_context():
             return self._step()
 
     def _step(self) -> list[tuple[int, list[Hypothesis]]]:
         done = self._done()
-        board = self._slots
-        enough = board is not None and len(self._free) + len(done) >= max(board.beam.slots // _REFILL, 1)
-        if board and done and (enough or len(done) == len(self._running)):
-            self._leaving.append(([self._running.pop(slot)[0] for slot in done], board.read(done)))
+        slots = self._slots
+        enough = slots is not None and len(self._free) + len(done) >= max(slots.beam.slots // _REFILL, 1)
+        if slots and done and (enough or len(done) == len(self._running)):
+            self._copying.append(([self._running.pop(slot)[0] for slot in done], slots.read(done)))
             self._free += done
         if self._waiting and (enough or not self._running):
             self._fill()
@@ -169,21 +170,21 @@ class GpuSession:
                 self._steps_left -= 1
             else:
                 self._slots.wait()
-        return self._arrived()
+        return self._copied()
 
     def _done(self) -> list[int]:
         if not (self._slots and self._running):
             return []
         done_S = self._slots.done()
-        return [slot for slot, (_, ticket) in self._running.items() if done_S[slot] == ticket]
+        return [slot for slot, (_, job_id) in self._running.items() if done_S[slot] == job_id]
 
     def _fill(self) -> None:
-        """Let waiting jobs into the free slots; onto a board of the right size where none is running."""
+        """Move waiting jobs into free slots; if none is running, into a slot batch of the right size."""
         if not self._running:
-            source_room = max(len(job.tokens) for _, job, _ in self._waiting) + 1
-            places = max(limit for _, _, limit in self._waiting) + 1
-            self._slots = None  # it need not lie in memory beside a larger one
-            self._slots = self._engine.slot_batch(len(self._waiting), self._config, source_room, places)
+            source_capacity = max(len(job.tokens) for _, job, _ in self._waiting) + 1
+            positions = max(limit for _, _, limit in self._waiting) + 1
+            self._slots = None  # frees its memory before a larger one is allocated
+            self._slots = self._engine.slot_batch(len(self._waiting), self._config, source_capacity, positions)
             self._slots.set_search(self._config)
             self._free = list(range(self._slots.beam.slots))
         assert self._slots
@@ -191,21 +192,21 @@ class GpuSession:
         while self._waiting and self._free:
             key, job, limit = self._waiting[0]
             if not self._slots.holds(len(job.tokens) + 1, limit):
-                break  # it waits for a larger board
+                break  # it waits for a larger slot batch
             self._waiting.popleft()
-            slot, ticket = self._free.pop(), next(self._engine.tickets)
-            self._running[slot] = (key, ticket)
+            slot, job_id = self._free.pop(), next(self._engine.job_ids)
+            self._running[slot] = (key, job_id)
             slots.append(slot)
-            entries.append(Entry(ticket, limit, job.prefix))
+            entries.append(Entry(job_id, limit, job.prefix))
             sources.append([*job.tokens, EOS])
         if entries:
             self._slots.enter(slots, entries, sources)
             self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
 
-    def _arrived(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Outputs that have reached the CPU; waits for them where nothing else is left to do."""
-        found: list[tuple[int, list[Hypothesis]]] = []
-        while self._leaving and (self._leaving[0][1].arrived() or not self._running):
-            keys, finished = self._leaving.pop(0)
-            found += zip(keys, hypotheses(finished.get(), self._config.nbest), strict=True)
-        return found
+    def _copied(self) -> list[tuple[int, list[Hypothesis]]]:
+        """The hypotheses that have been copied to the CPU; waits for the copies if nothing else is left to do."""
+        results: list[tuple[int, list[Hypothesis]]] = []
+        while self._copying and (self._copying[0][1].ready() or not self._running):
+            keys, copied = self._copying.pop(0)
+            results += zip(keys, hypotheses(copied.get(), self._config.nbest), strict=True)
+        return results

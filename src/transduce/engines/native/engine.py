@@ -80,7 +80,7 @@ class NativeEngine:
         """See `Engine`."""
         return fast_engine_limits(model, options)
 
-    def begin(self, config: SearchConfig) -> "NativeSession":
+    def start_session(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""
         return NativeSession(self, config)
 

@@ -1,9 +1,9 @@
 """LayerNorm(x + Dropout(sublayer + bias)) in one pass over memory, and its gradient in another, for CUDA.
 
-The bias is that of the sub-layer's last projection: added here it costs nothing, and neither does its gradient.
+The bias is that of the sub-layer's last projection; adding it here, and computing its gradient, needs no extra pass.
 
-The residual connection reads x a second time, after the sub-layer did. So the output is returned twice, once for each
-reader: their two gradients then arrive apart, and backward adds them while it reads them.
+Two readers use the output: the next sub-layer, and the residual connection around it (shortcut). It is returned twice,
+once for each, so that their gradients arrive separately and the backward kernel adds them.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.nn.kernels.partial_sums import fold, many_programs
-from transduce.nn.kernels.random_mask import draw_seeds, kept
+from transduce.nn.kernels.partial_sums import programs_for, sum_partials
+from transduce.nn.kernels.random_mask import draw_seeds, dropout_scale
 
 
 @triton.jit
@@ -23,28 +23,28 @@ def _add_norm_forward(
     D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
-    place = rows[:, None] * D + columns[None, :]
+    offsets = rows[:, None] * D + columns[None, :]
     inside = (rows < tokens)[:, None] & (columns < D)[None, :]
-    x = tl.load(x_ND + place, mask=inside, other=0.0).to(tl.float32)
-    sublayer = tl.load(sublayer_ND + place, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+    sublayer = tl.load(sublayer_ND + offsets, mask=inside, other=0.0).to(tl.float32)
     bias = tl.load(bias_D + columns, mask=columns < D, other=0.0).to(tl.float32)
-    z = (x + (sublayer + bias[None, :]) * kept(place, seeds, p)).to(z_ND.dtype.element_ty)
-    tl.store(z_ND + place, z, mask=inside)
-    z = z.to(tl.float32)  # as backward will see it
+    z = (x + (sublayer + bias[None, :]) * dropout_scale(offsets, seeds, p)).to(z_ND.dtype.element_ty)
+    tl.store(z_ND + offsets, z, mask=inside)
+    z = z.to(tl.float32)  # rounded, as in the backward pass
     mean = tl.sum(z, 1) / D
     centred = tl.where(inside, z - mean[:, None], 0.0)
     scale = tl.rsqrt(tl.sum(centred * centred, 1) / D + epsilon)
     gain = tl.load(gain_D + columns, mask=columns < D, other=0.0).to(tl.float32)
     shift = tl.load(shift_D + columns, mask=columns < D, other=0.0).to(tl.float32)
     y = centred * scale[:, None] * gain[None, :] + shift[None, :]
-    tl.store(y_ND + place, y.to(y_ND.dtype.element_ty), mask=inside)
+    tl.store(y_ND + offsets, y.to(y_ND.dtype.element_ty), mask=inside)
     tl.store(mean_N + rows, mean, mask=rows < tokens)
     tl.store(scale_N + rows, scale, mask=rows < tokens)
 
 
 @triton.jit
 def _add_norm_backward(
-    dy_ND, dy_again_ND, z_ND, mean_N, scale_N, gain_D, seeds, dx_ND, dsublayer_ND, shares_P3D, tokens, p,
+    dy_ND, dy_shortcut_ND, z_ND, mean_N, scale_N, gain_D, seeds, dx_ND, dsublayer_ND, partials_P3D, tokens, p,
     D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, D2)
@@ -53,32 +53,32 @@ def _add_norm_backward(
     dgain, dshift = tl.zeros((ROWS, D2), tl.float32), tl.zeros((ROWS, D2), tl.float32)
     for start in range(tl.program_id(0) * ROWS, tokens, tl.num_programs(0) * ROWS):
         rows = start + tl.arange(0, ROWS)
-        place = rows[:, None] * D + columns[None, :]
+        offsets = rows[:, None] * D + columns[None, :]
         inside = (rows < tokens)[:, None] & (columns < D)[None, :]
-        dy = tl.load(dy_ND + place, mask=inside, other=0.0).to(tl.float32)
-        dy += tl.load(dy_again_ND + place, mask=inside, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+        dy += tl.load(dy_shortcut_ND + offsets, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(mean_N + rows, mask=rows < tokens, other=0.0)
         scale = tl.load(scale_N + rows, mask=rows < tokens, other=0.0)
-        z = tl.load(z_ND + place, mask=inside, other=0.0).to(tl.float32)
+        z = tl.load(z_ND + offsets, mask=inside, other=0.0).to(tl.float32)
         normed = tl.where(inside, (z - mean[:, None]) * scale[:, None], 0.0)
         g = dy * gain[None, :]
-        # A shift or a stretch of z leaves its norm as it is: those two directions get no gradient.
-        along_shift, along_stretch = tl.sum(g, 1) / D, tl.sum(g * normed, 1) / D
-        dz = (g - along_shift[:, None] - normed * along_stretch[:, None]) * scale[:, None]
-        dsublayer = dz * kept(place, seeds, p)
-        tl.store(dx_ND + place, dz.to(dx_ND.dtype.element_ty), mask=inside)
-        tl.store(dsublayer_ND + place, dsublayer.to(dsublayer_ND.dtype.element_ty), mask=inside)
+        # Layer norm does not change if z is shifted or scaled, so these two directions have no gradient.
+        along_shift, along_scale = tl.sum(g, 1) / D, tl.sum(g * normed, 1) / D
+        dz = (g - along_shift[:, None] - normed * along_scale[:, None]) * scale[:, None]
+        dsublayer = dz * dropout_scale(offsets, seeds, p)
+        tl.store(dx_ND + offsets, dz.to(dx_ND.dtype.element_ty), mask=inside)
+        tl.store(dsublayer_ND + offsets, dsublayer.to(dsublayer_ND.dtype.element_ty), mask=inside)
         dbias += dsublayer
         dgain += dy * normed
         dshift += dy
-    here = shares_P3D + tl.program_id(0) * 3 * D + columns
-    tl.store(here, tl.sum(dbias, 0), mask=columns < D)
-    tl.store(here + D, tl.sum(dgain, 0), mask=columns < D)
-    tl.store(here + 2 * D, tl.sum(dshift, 0), mask=columns < D)
+    partial = partials_P3D + tl.program_id(0) * 3 * D + columns
+    tl.store(partial, tl.sum(dbias, 0), mask=columns < D)
+    tl.store(partial + D, tl.sum(dgain, 0), mask=columns < D)
+    tl.store(partial + 2 * D, tl.sum(dshift, 0), mask=columns < D)
 
 
 class AddNorm(torch.autograd.Function):
-    """LayerNorm(x + Dropout(sublayer + bias)), for two readers."""
+    """LayerNorm(x + Dropout(sublayer + bias)), returned twice."""
 
     @staticmethod
     def forward(
@@ -91,7 +91,7 @@ class AddNorm(torch.autograd.Function):
         p: float,
         epsilon: float,
     ) -> tuple[Tensor, Tensor]:
-        """(N, D) and (N, D) to (N, D), twice the same."""
+        """(N, D) and (N, D) to two outputs (N, D) with the same values."""
         N, D = x_ND.shape
         x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
         seeds = draw_seeds(p, x_ND.device)
@@ -106,19 +106,19 @@ class AddNorm(torch.autograd.Function):
         return y_ND, y_ND.view_as(y_ND)
 
     @staticmethod
-    def backward(ctx: Any, dy_ND: Tensor, dy_again_ND: Tensor) -> Any:
+    def backward(ctx: Any, dy_ND: Tensor, dy_shortcut_ND: Tensor) -> Any:
         """The gradients of x, the sub-layer's output, bias, gain and shift."""
         z_ND, mean_N, scale_N, gain_D, seeds = ctx.saved_tensors
         N, D = z_ND.shape
         dx_ND, dsublayer_ND = torch.empty_like(z_ND), torch.empty_like(z_ND)
         sizes = _sizes(D)
-        programs = many_programs(z_ND.device) * 4 // sizes["num_warps"]
-        shares_P3D = torch.empty(programs, 3, D, dtype=torch.float32, device=z_ND.device)
+        programs = programs_for(z_ND.device) * 4 // sizes["num_warps"]
+        partials_P3D = torch.empty(programs, 3, D, dtype=torch.float32, device=z_ND.device)
         _add_norm_backward[(programs,)](
-            dy_ND.contiguous(), dy_again_ND.contiguous(), z_ND, mean_N, scale_N, gain_D, seeds,
-            dx_ND, dsublayer_ND, shares_P3D, N, ctx.p, **sizes,
+            dy_ND.contiguous(), dy_shortcut_ND.contiguous(), z_ND, mean_N, scale_N, gain_D, seeds,
+            dx_ND, dsublayer_ND, partials_P3D, N, ctx.p, **sizes,
         )  # fmt: skip
-        dbias_D, dgain_D, dshift_D = fold(shares_P3D.flatten(1), gain_D.dtype).split(D)
+        dbias_D, dgain_D, dshift_D = sum_partials(partials_P3D.flatten(1), gain_D.dtype).split(D)
         return dx_ND, dsublayer_ND, dbias_D, dgain_D, dshift_D, None, None
 
 

@@ -1,7 +1,7 @@
-"""Smoothed cross-entropy and its gradient in place of the logits, for CUDA.
+"""Label-smoothed cross-entropy, whose gradient overwrites the logits in place, for CUDA.
 
-One program owns one row. It walks over the row for the softmax's denominator and the sum of all logits, and once more,
-while the row is still in the cache, to replace each logit by its gradient.
+One program processes one row in two passes: the first computes the softmax's denominator and the sum of the logits; the
+second, while the row is still in the cache, replaces each logit by its gradient.
 """
 
 import torch
@@ -22,17 +22,17 @@ def _cross_entropy(logits_MV, labels_M, terms_M2, V, stride, smoothing, PAD: tl.
             columns = start + tl.arange(0, BLOCK)
             tl.store(logits + columns, tl.zeros((BLOCK,), logits_MV.dtype.element_ty), mask=columns < stride)
     else:
-        top, total, logit_sum = float("-inf"), 0.0, 0.0
+        maximum, total, logit_sum = float("-inf"), 0.0, 0.0
         label_logit = tl.load(logits + label).to(tl.float32)
         for start in range(0, V, BLOCK):
             columns = start + tl.arange(0, BLOCK)
             x = tl.load(logits + columns, mask=columns < stride, other=0.0).to(tl.float32)
             logit_sum += tl.sum(tl.where(columns < V, x, 0.0), 0)
             x = tl.where(columns < V, x, float("-inf"))
-            higher = tl.maximum(top, tl.max(x, 0))
-            total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
-            top = higher
-        normaliser = top + tl.log(total)
+            new_maximum = tl.maximum(maximum, tl.max(x, 0))
+            total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(x - new_maximum), 0)
+            maximum = new_maximum
+        normaliser = maximum + tl.log(total)
         for start in range(0, V, BLOCK):
             columns = start + tl.arange(0, BLOCK)
             x = tl.load(logits + columns, mask=columns < stride, other=0.0).to(tl.float32)
@@ -46,9 +46,9 @@ def _cross_entropy(logits_MV, labels_M, terms_M2, V, stride, smoothing, PAD: tl.
 
 
 def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: int) -> tuple[Tensor, Tensor]:
-    """Sums of loss and negative log-likelihood, and the logits' gradient, which takes their place.
+    """Sums of loss and negative log-likelihood, and the gradient of the logits, which overwrites them.
 
-    Where rows are padded to a round width (`stride`), the padding is overwritten too.
+    If rows are padded to an aligned width (`stride`), the padding is overwritten too.
     """
     M, V = logits_MV.shape
     terms_M2 = torch.empty(M, 2, dtype=torch.float32, device=logits_MV.device)

@@ -1,13 +1,12 @@
 """Attention over short segments, for CUDA.
 
-Sentences are short: tiles as wide as those of general kernels would be mostly empty. Here one program owns a group of
-neighbouring segments that fill one small tile together, for one head. It loads the tile once, computes all of their
-scores in one product and lets each query see the keys of its own segment alone. A segment too long for a tile is a
-group of its own, walked over tile by tile. Nothing is shared between programs, so nothing needs atomic additions.
+Sentences are short: the tiles of general kernels would be mostly empty. Here one program processes one head of a group
+of adjacent segments that together fit in one small tile. It loads the tile once, computes all scores in one product and
+masks those between different segments. A segment that is longer than a tile forms a group by itself, which is processed
+tile by tile. Programs write disjoint outputs, so no atomic additions are needed.
 
-Forward is the softmax of section 3.2.1, taken over one tile of keys after another: `top` is the largest score seen so
-far, `total` the sum of exp(score - top), and what was summed under an older `top` is scaled down when a larger one
-comes.
+The forward pass is an online softmax over tiles of keys (section 3.2.1): `maximum` is the largest score so far and
+`total` the sum of exp(score - maximum); when the maximum increases, earlier sums are rescaled.
 """
 
 from typing import Any
@@ -21,34 +20,34 @@ from transduce.nn.heads import empty_adjacent
 from transduce.nn.segments import TILE, Segments
 
 _FORWARD_REGISTERS, _BACKWARD_REGISTERS = 96, 168
-"""Of a thread, for heads of up to 64: fewer let more programs run side by side, too few spill over into memory."""
+"""Registers per thread for head widths up to 64: with fewer, more programs run in parallel, but too few spill."""
 
 
 @triton.jit
-def _place(x, start, end, head, stride, TILE: tl.constexpr, WIDTH: tl.constexpr, WIDTH_2: tl.constexpr):
-    """Where rows start:start+TILE of one head lie, and which of them are before `end`."""
+def _tile_pointers(x, start, end, head, stride, TILE: tl.constexpr, WIDTH: tl.constexpr, WIDTH_2: tl.constexpr):
+    """Pointers to rows start:start+TILE of one head, and a mask of those before `end`."""
     rows, columns = start + tl.arange(0, TILE), tl.arange(0, WIDTH_2)
-    place = x + rows[:, None].to(tl.int64) * stride + head * WIDTH + columns[None, :]
-    return place, (rows < end)[:, None] & (columns < WIDTH)[None, :]
+    pointers = x + rows[:, None].to(tl.int64) * stride + head * WIDTH + columns[None, :]
+    return pointers, (rows < end)[:, None] & (columns < WIDTH)[None, :]
 
 
 @triton.jit
 def _load(x, start, end, head, stride, TILE: tl.constexpr, WIDTH: tl.constexpr, WIDTH_2: tl.constexpr):
-    """A tile; zeros at and behind `end`."""
-    place, inside = _place(x, start, end, head, stride, TILE, WIDTH, WIDTH_2)
-    return tl.load(place, mask=inside, other=0.0)
+    """Load a tile, with zeros from row `end` on."""
+    pointers, inside = _tile_pointers(x, start, end, head, stride, TILE, WIDTH, WIDTH_2)
+    return tl.load(pointers, mask=inside, other=0.0)
 
 
 @triton.jit
 def _store(x, tile, start, end, head, stride, TILE: tl.constexpr, WIDTH: tl.constexpr, WIDTH_2: tl.constexpr):
-    """Write a tile's rows before `end`."""
-    place, inside = _place(x, start, end, head, stride, TILE, WIDTH, WIDTH_2)
-    tl.store(place, tile.to(x.dtype.element_ty), mask=inside)
+    """Store the rows of a tile before `end`."""
+    pointers, inside = _tile_pointers(x, start, end, head, stride, TILE, WIDTH, WIDTH_2)
+    tl.store(pointers, tile.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL: tl.constexpr, TILE: tl.constexpr):
-    """QK^T / sqrt(d_k) of a tile, -inf where a query must not look."""
+    """QK^T / sqrt(d_k) of a tile; -inf if the query must not attend to the key."""
     rows, columns = row + tl.arange(0, TILE), column + tl.arange(0, TILE)
     q_segments = tl.load(q_segment_N + rows, mask=rows < q_end, other=-1)
     k_segments = tl.load(k_segment_M + columns, mask=columns < k_end, other=-2)
@@ -59,8 +58,8 @@ def _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CA
 
 
 @triton.jit
-def _owned(groups, q_offsets, k_offsets):
-    """The queries and keys of this program's group."""
+def _group_bounds(groups, q_offsets, k_offsets):
+    """The bounds of the queries and keys of this program's group."""
     group = tl.program_id(1)
     first, last = tl.load(groups + group), tl.load(groups + group + 1)
     q_start, q_end = tl.load(q_offsets + first), tl.load(q_offsets + last)
@@ -76,27 +75,27 @@ def _attention_forward(
     HEADS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0)
-    q_start, q_end, k_start, k_end = _owned(groups, q_offsets, k_offsets)
+    q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
     for row in range(q_start, q_end, TILE):
         q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
-        top = tl.full((TILE,), float("-inf"), tl.float32)
+        maximum = tl.full((TILE,), float("-inf"), tl.float32)
         total = tl.zeros((TILE,), tl.float32)
         o = tl.zeros((TILE, D_V2), tl.float32)
         for column in range(k_start, min(k_end, row + TILE) if CAUSAL else k_end, TILE):
             k = _load(k_MHK, column, k_end, head, k_stride, TILE, D_K, D_K2)
             v = _load(v_MHK, column, k_end, head, v_stride, TILE, D_V, D_V2)
             s = _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL, TILE)
-            higher = tl.maximum(top, tl.max(s, 1))
-            settled = tl.where(higher == float("-inf"), 0.0, higher)  # a row may have seen nothing yet
-            p = tl.exp(s - settled[:, None])
-            shrink = tl.exp(top - settled)
-            total = total * shrink + tl.sum(p, 1)
-            o = o * shrink[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-            top = higher
-        some = tl.where(total > 0, total, 1.0)  # without a key the output is zero
-        _store(o_NHK, o / some[:, None], row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+            new_maximum = tl.maximum(maximum, tl.max(s, 1))
+            finite_maximum = tl.where(new_maximum == float("-inf"), 0.0, new_maximum)  # a row may have no key yet
+            p = tl.exp(s - finite_maximum[:, None])
+            rescale = tl.exp(maximum - finite_maximum)
+            total = total * rescale + tl.sum(p, 1)
+            o = o * rescale[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+            maximum = new_maximum
+        denominator = tl.where(total > 0, total, 1.0)  # without keys the output is zero
+        _store(o_NHK, o / denominator[:, None], row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
         rows = row + tl.arange(0, TILE)
-        log_total = tl.where(total > 0, top + tl.log(some), 0.0)
+        log_total = tl.where(total > 0, maximum + tl.log(denominator), 0.0)
         tl.store(log_total_HN + head * tokens + rows, log_total, mask=rows < q_end)
 
 
@@ -104,17 +103,17 @@ def _attention_forward(
 def _tile_gradient(
     q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, row, q_end, column, k_end, head, tokens, scale,
     CAUSAL: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
-    WHOLE: tl.constexpr,
+    ONE_TILE: tl.constexpr,
 ):  # fmt: skip
-    """The weights p of a tile and the gradient ds of its scores; WHOLE where the queries see no other tile."""
+    """The weights p of a tile and the gradient ds of its scores; ONE_TILE if it contains all keys of the queries."""
     rows = row + tl.arange(0, TILE)
     log_total = tl.load(log_total_HN + head * tokens + rows, mask=rows < q_end, other=0.0)
     s = _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL, TILE)
     p = tl.exp(s - log_total[:, None])
     dp = tl.dot(do, tl.trans(v), input_precision="ieee")
-    if WHOLE:
+    if ONE_TILE:
         mean = tl.sum(p * dp, 1)
-    else:  # the same number, as the sum over all tiles
+    else:  # the same value, from the output: the sum over all tiles
         o = _load(o_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
         mean = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
     ds = p * (dp - mean[:, None]) * scale
@@ -130,7 +129,7 @@ def _attention_backward(
     HEADS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0)
-    q_start, q_end, k_start, k_end = _owned(groups, q_offsets, k_offsets)
+    q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
     if (q_end - q_start <= TILE) & (k_end - k_start <= TILE):  # one tile
         if q_end + k_end > q_start + k_start:
             q = _load(q_NHK, q_start, q_end, head, q_stride, TILE, D_K, D_K2)
@@ -147,12 +146,14 @@ def _attention_backward(
             _store(dk_MHK, dk, k_start, k_end, head, dk_stride, TILE, D_K, D_K2)
             dq = tl.dot(ds, k, input_precision="ieee")
             _store(dq_NHK, dq, q_start, q_end, head, dq_stride, TILE, D_K, D_K2)
-    else:  # one long segment, by one tile of keys after another; the queries' gradients grow in memory
+    else:  # one long segment, tile by tile of keys; the gradients of the queries accumulate in memory
         for column in range(k_start, k_end, TILE):
             k = _load(k_MHK, column, k_end, head, k_stride, TILE, D_K, D_K2)
             v = _load(v_MHK, column, k_end, head, v_stride, TILE, D_V, D_V2)
             dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
-            for row in range(column if CAUSAL else q_start, q_end, TILE):  # queries before see none of these keys
+            for row in range(
+                column if CAUSAL else q_start, q_end, TILE
+            ):  # earlier queries attend to none of these keys
                 q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
                 do = _load(do_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
                 p, ds = _tile_gradient(
@@ -167,11 +168,11 @@ def _attention_backward(
                 _store(dq_NHK, dq, row, q_end, head, dq_stride, TILE, D_K, D_K2)
             _store(dk_MHK, dk, column, k_end, head, dk_stride, TILE, D_K, D_K2)
             _store(dv_MHK, dv, column, k_end, head, dv_stride, TILE, D_V, D_V2)
-            tl.debug_barrier()  # what was stored is there for whoever adds to it next
-        if k_start == k_end:  # without a key there is no gradient
+            tl.debug_barrier()  # the next iteration reads the stored gradients
+        if k_start == k_end:  # without keys the gradient is zero
             for row in range(q_start, q_end, TILE):
-                nothing = tl.zeros((TILE, D_K2), tl.float32)
-                _store(dq_NHK, nothing, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+                zeros = tl.zeros((TILE, D_K2), tl.float32)
+                _store(dq_NHK, zeros, row, q_end, head, dq_stride, TILE, D_K, D_K2)
 
 
 class SegmentAttention(torch.autograd.Function):
@@ -185,24 +186,24 @@ class SegmentAttention(torch.autograd.Function):
         N, H, _ = q.shape
         o = q.new_empty(N, H, v.shape[2])
         log_total_HN = torch.empty(H, N, dtype=torch.float32, device=q.device)
-        # Both sides of a batch are cut into the same groups; sides that never met have each segment for itself.
-        met = q_segments.groups_G1 is k_segments.groups_G1
-        groups = q_segments.groups_G1 if met and q_segments.groups_G1 is not None else q_segments.singles
-        where = (groups, q_segments.offsets_B1, k_segments.offsets_B1, q_segments.segment_N, k_segments.segment_N)
+        # The streams of a batch share their groups; otherwise, every segment is a group.
+        same_groups = q_segments.groups_G1 is k_segments.groups_G1
+        groups = q_segments.groups_G1 if same_groups and q_segments.groups_G1 is not None else q_segments.singles
+        bounds = (groups, q_segments.offsets_B1, k_segments.offsets_B1, q_segments.segment_N, k_segments.segment_N)
         sizes = _sizes(q, v, causal, _FORWARD_REGISTERS)
-        _attention_forward[(H, len(groups) - 1)](q, k, v, o, log_total_HN, *where, *_scalars(q, k, v), **sizes)
-        ctx.save_for_backward(q, k, v, o, log_total_HN, *where)
+        _attention_forward[(H, len(groups) - 1)](q, k, v, o, log_total_HN, *bounds, *_scalars(q, k, v), **sizes)
+        ctx.save_for_backward(q, k, v, o, log_total_HN, *bounds)
         ctx.causal = causal
         return o
 
     @staticmethod
     def backward(ctx: Any, do: Tensor) -> Any:
         """The gradients of queries, keys and values."""
-        q, k, v, o, log_total_HN, groups, *where = ctx.saved_tensors
+        q, k, v, o, log_total_HN, groups, *bounds = ctx.saved_tensors
         dq, dk, dv = empty_adjacent(q, k, v)
         strides = (x.stride(0) for x in (dq, dk, dv))
         _attention_backward[(q.shape[1], len(groups) - 1)](
-            q, k, v, o, do.contiguous(), log_total_HN, dq, dk, dv, groups, *where,
+            q, k, v, o, do.contiguous(), log_total_HN, dq, dk, dv, groups, *bounds,
             *_scalars(q, k, v), *strides, **_sizes(q, v, ctx.causal, _BACKWARD_REGISTERS),
         )  # fmt: skip
         return dq, dk, dv, None, None, None
