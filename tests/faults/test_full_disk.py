@@ -68,7 +68,7 @@ def test_a_run_that_cannot_save_its_end_keeps_what_it_had_and_ends_with_an_error
     assert outcome.code == 2
     assert outcome.err.count("warning: no checkpoint") == 4
     assert "transduce: no checkpoint at step 24: " in outcome.err.splitlines()[-1]
-    assert "Make room, then run the same command" in outcome.err.splitlines()[-1]
+    assert "Free disk space, then run the same command" in outcome.err.splitlines()[-1]
     assert [path.name for path in list_checkpoints(run / "checkpoints")] == ["step-4"]
     assert list((run / "checkpoints").glob(".*")) == []
     assert_intact(run)

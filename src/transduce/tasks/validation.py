@@ -32,7 +32,7 @@ class Validation:
         data: DataConfig,
         prepared: Prepared,
         scored: int,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         processes: Processes,
         stop: StopRequest,
     ) -> None:
@@ -51,7 +51,7 @@ class Validation:
             raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
         if too_long := len(self.texts) - len(self._examples):
             pairs = "pair" if too_long == 1 else "pairs"
-            say(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
+            log(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
 
     def loss(self, model: Model, smoothing: float) -> tuple[float, float]:
         """Smoothed loss and perplexity per label."""

@@ -11,7 +11,7 @@ import torch
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
 from transduce.distributed import processes as processes_module
-from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.runs.recipe import TrainConfig, load_recipe
 from transduce.tasks.translate import Translate
@@ -102,7 +102,7 @@ def test_two_processes_with_the_same_gradients_take_the_step_of_one(
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
     parts = Loader(Translate(), plan, toy_tokenizer, CPU).batch(0)
     found = []
-    for processes in (ALONE, Processes(0, 2)):
+    for processes in (SINGLE_PROCESS, Processes(0, 2)):
         torch.manual_seed(1)
         model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
         optimizer = torch.optim.Adam(model.parameters())
@@ -118,12 +118,12 @@ def test_two_processes_with_the_same_gradients_take_the_step_of_one(
 
 def test_one_process_alone_has_nobody_to_ask() -> None:
     tensor = torch.ones(3)
-    ALONE.add_up([tensor])
-    ALONE.wait()
+    SINGLE_PROCESS.all_reduce([tensor])
+    SINGLE_PROCESS.wait()
     assert tensor.tolist() == [1, 1, 1]
-    assert ALONE.total(2, 3.5) == [2, 3.5]
-    assert ALONE.any(True)
-    assert not ALONE.any(False)
-    assert ALONE.gather(["a"]) == ["a"]
-    assert list(range(5))[ALONE.share] == list(range(5))
-    assert ALONE.is_first
+    assert SINGLE_PROCESS.total(2, 3.5) == [2, 3.5]
+    assert SINGLE_PROCESS.any(True)
+    assert not SINGLE_PROCESS.any(False)
+    assert SINGLE_PROCESS.gather(["a"]) == ["a"]
+    assert list(range(5))[SINGLE_PROCESS.share] == list(range(5))
+    assert SINGLE_PROCESS.is_main
