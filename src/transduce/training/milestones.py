@@ -78,7 +78,8 @@ class Milestones:
             last = f"the last is of step {step:,}" if step else "there is no other yet"
             if must:
                 raise RunError(
-                    f"no checkpoint at step {progress.step:,}: {error}; {last}. Free disk space, then run the same command"
+                    f"no checkpoint at step {progress.step:,}: {error}; {last}. "
+                    "Free disk space, then run the same command"
                 ) from None
             log(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
         try:
