@@ -66,7 +66,7 @@ def test_models_that_training_cannot_start_from_are_errors(transduce: Any, train
     for words, message in (
         (
             [f"train.start_from={trained.run}", "model.d_ff=96"],
-            "has other sizes: model.d_ff (there 64); use",
+            "has other sizes: model.d_ff (there 64); use the same sizes",
         ),
         ([f"train.start_from={trained.run}", "model.d_k=4"], "has other sizes: model.d_k (there "),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
