@@ -1,4 +1,4 @@
-"""What tests of the command line share: how a command refuses, and what a run holds."""
+"""Shared by tests of the command line: its error message, and the content of a run."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def complaint(outcome: Any) -> str:
-    """The one line with which a command refuses, checked to be no more than that."""
+    """The error message of a failed command; checks that it is a single line and the exit code is 2."""
     assert outcome.code == 2, outcome
     assert outcome.out == ""
     assert "Traceback" not in outcome.err
@@ -18,20 +18,21 @@ def complaint(outcome: Any) -> str:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder, but for the lock, which names the last process."""
+    """The content of every file of a folder, except for the lock, which holds a process id."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
+    """The measurements of a run."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def copied(trained: Any, tmp_path: Path) -> Path:
-    """A copy of the trained run, to be changed."""
+    """A copy of the trained run that a test may change."""
     return shutil.copytree(trained.run, tmp_path / "run", symlinks=True)
 
 
 def sets(**values: object) -> list[str]:
-    """Further settings of [train]."""
+    """Command-line options for settings of [train]."""
     return [word for name, value in values.items() for word in ("--set", f"train.{name}={value}")]

@@ -1,4 +1,4 @@
-"""A full disk: training goes on, what was saved stays, each save that fails is told."""
+"""A full disk: training continues, older checkpoints are kept, and every failed save is reported."""
 
 import shutil
 import subprocess
@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trouble import FULL, SmallRun, assert_intact, assert_same_end, train_undisturbed
+from fault_injection import FULL, SmallRun, assert_intact, assert_same_result, train_reference_run
 
 from transduce.runs.checkpoint import list_checkpoints
 
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_undisturbed(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": 24, "train.log_every": 2})
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": 24, "train.log_every": 2})
 
 
-# A disk that is full while steps {first} to {last} are saved, which the function meets.
-FULL_FOR_A_WHILE = """
+# The function fails, as on a full disk, while steps {first} to {last} are saved.
+TEMPORARILY_FULL = """
 import errno
-import {module} as room
+import {module} as module
 import transduce.training.milestones as milestones
-real_write, real_save, full = room.{function}, milestones.save_checkpoint, False
+real_write, real_save, full = module.{function}, milestones.save_checkpoint, False
 def write(*arguments):
     if full:
         raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
@@ -31,7 +31,7 @@ def save(checkpoints, model, moments, tokenizer, progress, facts):
     global full
     full = {first} <= progress.step <= {last}
     return real_save(checkpoints, model, moments, tokenizer, progress, facts)
-room.{function}, milestones.save_checkpoint = write, save
+module.{function}, milestones.save_checkpoint = write, save
 """
 WRITERS = [
     ("transduce.runs.checkpoint", "save_tensors"),
@@ -42,11 +42,11 @@ WRITERS = [
 
 
 @pytest.mark.parametrize(("module", "function"), WRITERS)
-def test_a_disk_that_is_full_for_a_while_costs_those_checkpoints_alone(
+def test_a_temporarily_full_disk_prevents_only_the_checkpoints_of_that_time(
     transduce: Any, small: SmallRun, tmp_path: Path, module: str, function: str
 ) -> None:
-    code = FULL_FOR_A_WHILE.format(module=module, function=function, first=8, last=12)
-    outcome = transduce(*small.words, "--out", tmp_path / "run", cwd=small.folder, before=code)
+    code = TEMPORARILY_FULL.format(module=module, function=function, first=8, last=12)
+    outcome = transduce(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, before=code)
     assert outcome.code == 0, outcome.err
     warnings = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
     if function != "write_report":
@@ -55,45 +55,45 @@ def test_a_disk_that_is_full_for_a_while_costs_those_checkpoints_alone(
     else:
         assert [line.split(":")[1] for line in warnings] == [f" {tmp_path}/run is not up to date"] * 2
     assert_intact(tmp_path / "run")
-    assert_same_end(tmp_path / "run", small.whole)
+    assert_same_result(tmp_path / "run", small.reference)
     assert (tmp_path / "run/metrics.jsonl").read_text().count('"train"') == 12
 
 
-def test_a_run_that_cannot_save_its_end_keeps_what_it_had_and_ends_with_an_error(
+def test_a_run_that_cannot_save_its_last_checkpoint_keeps_older_ones_and_fails(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    code = FULL_FOR_A_WHILE.format(module="transduce.runs.checkpoint", function="save_tensors", first=8, last=99)
-    outcome = transduce(*small.words, "--out", run, cwd=small.folder, before=code)
+    code = TEMPORARILY_FULL.format(module="transduce.runs.checkpoint", function="save_tensors", first=8, last=99)
+    outcome = transduce(*small.arguments, "--out", run, cwd=small.folder, before=code)
     assert outcome.code == 2
     assert outcome.err.count("warning: no checkpoint") == 4
     assert "transduce: no checkpoint at step 24: " in outcome.err.splitlines()[-1]
-    assert "Make room, then run the same command" in outcome.err.splitlines()[-1]
+    assert "Free disk space, then run the same command" in outcome.err.splitlines()[-1]
     assert [path.name for path in list_checkpoints(run / "checkpoints")] == ["step-4"]
     assert list((run / "checkpoints").glob(".*")) == []
     assert_intact(run)
-    assert transduce(*small.words, "--out", run, cwd=small.folder).code == 0
-    assert_same_end(run, small.whole)
+    assert transduce(*small.arguments, "--out", run, cwd=small.folder).code == 0
+    assert_same_result(run, small.reference)
 
 
 def can_mount() -> bool:
-    """Whether a user may have a file system of his own here."""
+    """Whether a file system can be mounted in a user namespace."""
     if shutil.which("unshare") is None:
         return False
     command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not FULL, reason="takes a new interpreter; part of `make faults`")
-@pytest.mark.skipif(FULL and not can_mount(), reason="needs the right to mount a small tmpfs (unshare -rm)")
-def test_on_a_small_disk_the_checkpoints_that_fit_stay(small: SmallRun, tmp_path: Path) -> None:
-    size = sum(path.stat().st_size for path in (small.whole / "checkpoints/step-24").iterdir())
+@pytest.mark.skipif(not FULL, reason="starts a new interpreter; run by `make faults`")
+@pytest.mark.skipif(FULL and not can_mount(), reason="needs permission to mount a tmpfs (unshare -rm)")
+def test_a_small_disk_keeps_the_checkpoints_that_fit(small: SmallRun, tmp_path: Path) -> None:
+    size = sum(path.stat().st_size for path in (small.reference / "checkpoints/step-24").iterdir())
     script = f"""
 mkdir run && mount -t tmpfs -o size={int(2.6 * size)} tmpfs run
 "$@"; code=$?
-cp -rP run seen; exit $code
+cp -rP run copy; exit $code
 """
-    command = [sys.executable, "-m", "transduce", *small.words, "--out", "run", "--set", "train.keep=6"]
+    command = [sys.executable, "-m", "transduce", *small.arguments, "--out", "run", "--set", "train.keep=6"]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, "sh", *command],
         cwd=tmp_path,
@@ -104,8 +104,8 @@ cp -rP run seen; exit $code
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("warning: no checkpoint at step") >= 3
     assert "No space left on device" in done.stderr.splitlines()[-1]
-    assert [path.name for path in list_checkpoints(tmp_path / "seen/checkpoints")] == ["step-4", "step-8"]
-    assert_intact(tmp_path / "seen")
+    assert [path.name for path in list_checkpoints(tmp_path / "copy/checkpoints")] == ["step-4", "step-8"]
+    assert_intact(tmp_path / "copy")
     for name in ("model", "optimizer"):
         path = f"checkpoints/step-8/{name}.safetensors"
-        assert (tmp_path / "seen" / path).stat().st_size == (small.whole / path.replace("-8", "-24")).stat().st_size
+        assert (tmp_path / "copy" / path).stat().st_size == (small.reference / path.replace("-8", "-24")).stat().st_size

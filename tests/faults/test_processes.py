@@ -1,4 +1,4 @@
-"""Several processes that train one model: the same curve as one alone, and as hard to lose."""
+"""Several processes that train one model: the same loss curve as a single process, and the same robustness."""
 
 import json
 import os
@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE, free_port
+from fault_injection import FULL, SmallRun, assert_intact, slow_first_call, train_reference_run, wait_for
 from safetensors.torch import load_file
-from trouble import FULL, SmallRun, assert_intact, slowed, train_undisturbed, wait_for
 
 from transduce.runs.checkpoint import list_checkpoints, newest_step
 
-# Without dropout, whose masks depend on who computes what; and not so many steps that rounding grows.
-STILL = {"model.dropout": 0.0, "train.steps": 16, "train.learning_rate_scale": 0.2}
+# Without dropout, whose masks depend on the number of processes, and few enough steps that rounding errors stay small.
+DETERMINISTIC = {"model.dropout": 0.0, "train.steps": 16, "train.learning_rate_scale": 0.2}
 
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_undisturbed(transduce, tmp_path_factory.mktemp("small"), **STILL)
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **DETERMINISTIC)
 
 
 def curve(run: Path, kind: str = "train", key: str = "loss") -> list[float]:
@@ -35,63 +35,62 @@ def curve(run: Path, kind: str = "train", key: str = "loss") -> list[float]:
     return [record[key] for record in records if record["kind"] == kind]
 
 
-def assert_same_but_for_rounding(found: Path, expected: Path) -> None:
+def assert_equal_up_to_rounding(run: Path, expected: Path) -> None:
     assert len(curve(expected)) == 16
-    assert curve(found) == pytest.approx(curve(expected), rel=1e-4)
-    assert curve(found, "valid") == pytest.approx(curve(expected, "valid"), rel=1e-3)
-    assert curve(found, "valid", "bleu") == pytest.approx(curve(expected, "valid", "bleu"), abs=0.5)
-    weights, other = (load_file(run / "model/model.safetensors") for run in (found, expected))
+    assert curve(run) == pytest.approx(curve(expected), rel=1e-4)
+    assert curve(run, "valid") == pytest.approx(curve(expected, "valid"), rel=1e-3)
+    assert curve(run, "valid", "bleu") == pytest.approx(curve(expected, "valid", "bleu"), abs=0.5)
+    weights, other = (load_file(path / "model/model.safetensors") for path in (run, expected))
     assert weights.keys() == other.keys()
-    for name in (
-        name for name in weights if not name.endswith("bias")
-    ):  # those of keys change nothing: Adam rolls dice
+    # The gradient of the keys' biases is 0 up to rounding, which Adam amplifies.
+    for name in (name for name in weights if not name.endswith("bias")):
         assert (weights[name] - other[name]).abs().max() < 2e-3, name
 
 
 SHARES: dict[str, tuple[int, list[str]]] = {
     "2": (2, []),
     "4 sharded": (4, ["train.shard=true"]),
-    "3 with 2 batches a step": (3, ["train.accumulate=2"]),
+    "3 with 2 batches per step": (3, ["train.accumulate=2"]),
 }
 if FULL:
     SHARES |= {"4": (4, []), "2 sharded": (2, ["train.shard=true"])}
 
 
 @pytest.mark.parametrize(("processes", "changes"), SHARES.values(), ids=SHARES.keys())
-def test_several_processes_learn_what_one_learns(
+def test_several_processes_train_the_same_model_as_one(
     transduce: Any, small: SmallRun, tmp_path: Path, processes: int, changes: list[str]
 ) -> None:
-    words = [*small.words, *(word for change in changes for word in ("--set", change))]
-    expected = small.whole
+    arguments = [*small.arguments, *(word for change in changes for word in ("--set", change))]
+    expected = small.reference
     if "train.accumulate=2" in changes:
-        expected = tmp_path / "alone"
-        assert transduce(*words, "--out", expected, cwd=small.folder).code == 0
-    outcome = transduce(*words, "--out", tmp_path / "run", cwd=small.folder, processes=processes)
+        expected = tmp_path / "single"
+        assert transduce(*arguments, "--out", expected, cwd=small.folder).code == 0
+    outcome = transduce(*arguments, "--out", tmp_path / "run", cwd=small.folder, processes=processes)
     assert outcome.code == 0, outcome.err
-    assert outcome.err.count("finished: ") == 1  # one speaks, and one writes
+    assert outcome.err.count("finished: ") == 1  # only the main process prints
     assert_intact(tmp_path / "run")
-    assert_same_but_for_rounding(tmp_path / "run", expected)
+    assert_equal_up_to_rounding(tmp_path / "run", expected)
 
 
 @pytest.mark.parametrize("sharded", ["false", "true"])
-def test_what_four_began_two_go_on_with_and_one_ends(
+def test_a_run_can_be_resumed_with_another_number_of_processes(
     transduce: Any, small: SmallRun, tmp_path: Path, sharded: str
 ) -> None:
     for steps, processes in ((5, 4), (10, 2), (16, 1)):
-        words = [*small.words, "--set", f"train.steps={steps}"]
+        arguments = [*small.arguments, "--set", f"train.steps={steps}"]
         if processes > 1:
-            words += ["--set", f"train.shard={sharded}"]
-        outcome = transduce(*words, "--out", tmp_path / "run", cwd=small.folder, processes=processes)
+            arguments += ["--set", f"train.shard={sharded}"]
+        outcome = transduce(*arguments, "--out", tmp_path / "run", cwd=small.folder, processes=processes)
         assert outcome.code == 0, outcome.err
-    assert curve(tmp_path / "run") == pytest.approx(curve(small.whole), rel=1e-4)
+    assert curve(tmp_path / "run") == pytest.approx(curve(small.reference), rel=1e-4)
 
 
-def test_a_batch_with_fewer_pairs_than_processes_is_shared_all_the_same(transduce: Any, tmp_path: Path) -> None:
+def test_a_batch_may_have_fewer_pairs_than_there_are_processes(transduce: Any, tmp_path: Path) -> None:
     few = {"train.batch_tokens": 8, "train.steps": 6, "train.save_every": 6, "model.dropout": 0.0}
-    small = train_undisturbed(transduce, tmp_path, **few)
-    outcome = transduce(*small.words, "--out", tmp_path / "run", cwd=tmp_path, processes=4)
+    small = train_reference_run(transduce, tmp_path, **few)
+    outcome = transduce(*small.arguments, "--out", tmp_path / "run", cwd=tmp_path, processes=4)
     assert outcome.code == 0, outcome.err
-    assert curve(tmp_path / "run") == pytest.approx(curve(small.whole), rel=1e-4)
+    assert curve(tmp_path / "run") == pytest.approx(curve(small.reference), rel=1e-4)
 
 
 OUT_OF_MEMORY_IN_ONE = """
@@ -106,12 +105,12 @@ Compute.__call__ = limited
 """
 
 
-def test_where_one_process_has_too_little_memory_all_split(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
-    command = (*small.words, "--out", tmp_path / "run")
+def test_if_one_process_is_out_of_memory_all_split_batches(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    command = (*small.arguments, "--out", tmp_path / "run")
     outcome = transduce(*command, cwd=small.folder, processes=2, before=OUT_OF_MEMORY_IN_ONE)
     assert outcome.code == 0, outcome.err
-    assert "out of memory: from here on each batch of 512 tokens is computed in 2 parts" in outcome.err
-    assert curve(tmp_path / "run") == pytest.approx(curve(small.whole), rel=1e-4)
+    assert "out of memory: from now on, batches of 512 tokens are split into 2 parts" in outcome.err
+    assert curve(tmp_path / "run") == pytest.approx(curve(small.reference), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +121,13 @@ def test_where_one_process_has_too_little_memory_all_split(transduce: Any, small
         ("transduce.training.compute:Compute", "__call__", 1),
     ],
 )
-def test_a_signal_to_one_process_stops_them_all(
+def test_a_signal_to_one_process_stops_all(
     transduce: Any, small: SmallRun, tmp_path: Path, owner: str, name: str, seconds: float
 ) -> None:
-    ready, command = tmp_path / "ready", (*small.words, "--out", tmp_path / "run")
-    before = "if rank == 0:\n" + "".join(f"    {line}\n" for line in slowed(owner, name, seconds, ready).splitlines())
+    ready, command = tmp_path / "ready", (*small.arguments, "--out", tmp_path / "run")
+    before = "if rank == 0:\n" + "".join(
+        f"    {line}\n" for line in slow_first_call(owner, name, seconds, ready).splitlines()
+    )
     transduce.begin(*command, cwd=small.folder, processes=2, before=before)
     os.kill(int(wait_for(ready)), signal.SIGTERM)
     outcome = transduce.end()
@@ -134,32 +135,30 @@ def test_a_signal_to_one_process_stops_them_all(
     assert "stopped at step" in outcome.err
     assert_intact(tmp_path / "run")
     assert transduce(*command, cwd=small.folder, processes=2).code == 0
-    assert curve(tmp_path / "run") == pytest.approx(curve(small.whole), rel=1e-4)
+    assert curve(tmp_path / "run") == pytest.approx(curve(small.reference), rel=1e-4)
 
 
 def test_processes_wait_for_each_other_without_a_time_limit(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
-    """The limit that the collective operations were given outlasts any save: it is a year."""
+    """The time limit of the collective operations is a year, longer than any save."""
     before = """
 import torch.distributed as dist
-begin = dist.init_process_group
-def noted(*arguments, **options):
+real_init = dist.init_process_group
+def checked(*arguments, **options):
     assert options["timeout"].days >= 365
-    begin(*arguments, **options)
-dist.init_process_group = noted
+    real_init(*arguments, **options)
+dist.init_process_group = checked
 """
     ready = tmp_path / "ready"
-    before += slowed("transduce.runs.checkpoint", "save_model", 1, ready)
-    outcome = transduce(*small.words, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
+    before += slow_first_call("transduce.runs.checkpoint", "save_model", 1, ready)
+    outcome = transduce(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
     assert outcome.code == 0, outcome.err
 
 
-def test_when_a_process_is_killed_the_others_end_and_the_run_goes_on(
+def test_when_a_process_is_killed_the_others_end_and_the_run_can_be_resumed(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
-    ready, command = tmp_path / "ready", (*small.words, "--out", tmp_path / "run")
-    code = slowed(
-        "transduce.training.milestones", "prune", 3600, ready
-    )  # in the first process alone, as only it writes
+    ready, command = tmp_path / "ready", (*small.arguments, "--out", tmp_path / "run")
+    code = slow_first_call("transduce.training.milestones", "prune", 3600, ready)  # only the main process writes
     transduce.begin(*command, cwd=small.folder, processes=2, before=code)
     os.kill(int(wait_for(ready)), signal.SIGKILL)
     outcome = transduce.end()
@@ -169,16 +168,16 @@ def test_when_a_process_is_killed_the_others_end_and_the_run_goes_on(
     resumed = transduce(*command, cwd=small.folder, processes=2)
     assert resumed.code == 0, resumed.err
     assert f"resuming from {tmp_path}/run/checkpoints/step-4" in resumed.err
-    assert_same_but_for_rounding(tmp_path / "run", small.whole)
+    assert_equal_up_to_rounding(tmp_path / "run", small.reference)
 
 
-# By torchrun itself
+# Started by torchrun
 
 
 @contextmanager
 def torchrun(small: SmallRun, run: Path, processes: int, *options: str) -> "Iterator[subprocess.Popen[str]]":
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), *options]
-    command += ["--master-port", str(free_port()), "-m", "transduce", *small.words, "--out", str(run)]
+    command += ["--master-port", str(free_port()), "-m", "transduce", *small.arguments, "--out", str(run)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, cwd=small.folder, env=environment, stderr=subprocess.PIPE, text=True) as agent:
         try:
@@ -190,7 +189,7 @@ def torchrun(small: SmallRun, run: Path, processes: int, *options: str) -> "Iter
 
 
 def until_step(step: int, run: Path, agent: "subprocess.Popen[str]") -> None:
-    """Wait until the run has a checkpoint of that step."""
+    """Wait until the run has a checkpoint of this step or a later one."""
     limit = time.monotonic() + PATIENCE
     while newest_step(run / "checkpoints") < step:
         assert time.monotonic() < limit
@@ -200,37 +199,37 @@ def until_step(step: int, run: Path, agent: "subprocess.Popen[str]") -> None:
 
 def ranks_of(torchrun: int) -> list[int]:
     """The processes that torchrun has started."""
-    found = []
+    processes = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(status.read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue  # it has ended
         if parent == torchrun:
-            found.append(int(status.parent.name))
-    return sorted(found)
+            processes.append(int(status.parent.name))
+    return sorted(processes)
 
 
-@pytest.mark.skipif(not FULL, reason="takes new interpreters; part of `make faults`")
+@pytest.mark.skipif(not FULL, reason="starts new interpreters; run by `make faults`")
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
-def test_when_a_rank_is_killed_torchrun_restarts_and_the_run_goes_on(small: SmallRun, tmp_path: Path) -> None:
-    chance = random.Random(2)
+def test_when_a_rank_is_killed_torchrun_restarts_and_the_run_resumes(small: SmallRun, tmp_path: Path) -> None:
+    rng = random.Random(2)
     for attempt in range(10):
         run = tmp_path / f"run-{attempt}"
         with torchrun(small, run, 4, "--max-restarts", "3") as agent:
             until_step(4, run, agent)
-            os.kill(chance.choice(ranks_of(agent.pid)), signal.SIGKILL)
+            os.kill(rng.choice(ranks_of(agent.pid)), signal.SIGKILL)
             _, err = agent.communicate(timeout=PATIENCE)
         assert agent.returncode == 0, err
         resumed = [int(step) for step in re.findall(r"resuming from .*/checkpoints/step-(\d+)", err)]
         assert len(resumed) == 1, err
         assert resumed[0] >= 4
         assert_intact(run)
-        assert_same_but_for_rounding(run, small.whole)
+        assert_equal_up_to_rounding(run, small.reference)
         shutil.rmtree(run)
 
 
-@pytest.mark.skipif(not FULL, reason="takes new interpreters; part of `make faults`")
+@pytest.mark.skipif(not FULL, reason="starts new interpreters; run by `make faults`")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_signal_to_torchrun_saves_and_ends_the_run(small: SmallRun, tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
@@ -245,4 +244,4 @@ def test_a_signal_to_torchrun_saves_and_ends_the_run(small: SmallRun, tmp_path: 
     with torchrun(small, run, 2) as agent:
         _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 0, err
-    assert curve(run) == pytest.approx(curve(small.whole), rel=1e-4)
+    assert curve(run) == pytest.approx(curve(small.reference), rel=1e-4)

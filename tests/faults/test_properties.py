@@ -1,6 +1,6 @@
-"""Whatever bytes, text, settings or lengths come in: an answer that keeps the promise, or one of our own errors."""
+"""Property tests: for any bytes, text, settings or lengths, the result is valid or the error is a TransduceError."""
 
-# ruff: noqa: PT017  (an error is one of the answers, and is looked at)
+# ruff: noqa: PT017  (an error is one of the valid results, and its message is checked)
 
 import gzip
 import json
@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import zstandard
+from fault_injection import repetitions
 from helpers import write_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trouble import times
 
 from transduce.config import build, read_toml, to_toml
 from transduce.data.plan import BatchPlan
@@ -40,9 +40,9 @@ def _folder() -> Any:
 
 
 def cases(full: int) -> settings:
-    """So many cases in `make faults`, 100,000 in all; a few in the test suite."""
+    """This many cases in `make faults`, 100,000 in total; a few in the test suite."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=times(40, full), suppress_health_check=checks)
+    return settings(max_examples=repetitions(40, full), suppress_health_check=checks)
 
 
 def written(name: str, content: bytes) -> Path:
@@ -51,7 +51,7 @@ def written(name: str, content: bytes) -> Path:
     return path
 
 
-# Bytes that look like text now and then: pieces that matter to the readers among random ones.
+# Random bytes mixed with sequences that the readers treat specially.
 noise = st.lists(
     st.one_of(
         st.binary(max_size=20),
@@ -72,7 +72,7 @@ COMPRESS = {
 
 @cases(10_000)
 @given(noise, st.sampled_from(sorted(COMPRESS)))
-def test_lines_are_what_newlines_part_however_a_file_is_compressed(content: bytes, ending: str) -> None:
+def test_lines_are_separated_by_newlines_in_every_compression(content: bytes, ending: str) -> None:
     path = written(f"text{ending}", COMPRESS[ending](content))
     *ended, last = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     expected = [*ended, last] if last else ended
@@ -82,7 +82,7 @@ def test_lines_are_what_newlines_part_however_a_file_is_compressed(content: byte
 
 @cases(10_000)
 @given(noise, st.sampled_from([".gz", ".xz", ".zst"]), st.data())
-def test_a_damaged_archive_is_lines_or_our_error(content: bytes, ending: str, data: st.DataObject) -> None:
+def test_a_damaged_archive_gives_lines_or_a_data_error(content: bytes, ending: str, data: st.DataObject) -> None:
     packed = bytearray(COMPRESS[ending](content))
     if data.draw(st.booleans()):
         packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
@@ -96,7 +96,7 @@ def test_a_damaged_archive_is_lines_or_our_error(content: bytes, ending: str, da
 
 @cases(15_000)
 @given(noise, noise, st.sampled_from(["tsv", "jsonl", "two"]))
-def test_every_line_of_a_corpus_is_a_pair_or_is_accounted_for(left: bytes, right: bytes, kind: str) -> None:
+def test_every_line_of_a_corpus_is_a_pair_or_is_counted_as_left_out(left: bytes, right: bytes, kind: str) -> None:
     names = {"tsv": ("pairs.tsv",), "jsonl": ("pairs.jsonl",), "two": ("left.txt", "right.txt")}[kind]
     paths = tuple(str(written(name, content)) for name, content in zip(names, (left, right), strict=False))
     lines = [len(list(raw_lines(Path(path)))) for path in paths]
@@ -112,13 +112,13 @@ def test_every_line_of_a_corpus_is_a_pair_or_is_accounted_for(left: bytes, right
 
 @cases(40_000)
 @given(text=st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=60))
-def test_text_comes_back_from_its_tokens_exactly(toy_tokenizer: Tokenizer, text: str) -> None:
+def test_decoding_restores_the_exact_text(toy_tokenizer: Tokenizer, text: str) -> None:
     assert toy_tokenizer.decode(toy_tokenizer.encode(text)) == text
 
 
 @cases(3_000)
 @given(place=st.floats(0, 1), change=st.binary(min_size=1, max_size=8))
-def test_a_changed_vocabulary_is_refused_or_works(toy_tokenizer: Tokenizer, place: float, change: bytes) -> None:
+def test_a_changed_vocabulary_is_rejected_or_works(toy_tokenizer: Tokenizer, place: float, change: bytes) -> None:
     start = int(place * (len(toy_tokenizer.model) - len(change)))
     model = toy_tokenizer.model[:start] + change + toy_tokenizer.model[start + len(change) :]
     try:
@@ -142,7 +142,7 @@ keys = st.sampled_from(
 
 @cases(5_000)
 @given(st.dictionaries(sections, st.one_of(values, st.dictionaries(keys, values, max_size=4)), max_size=3))
-def test_any_table_is_a_recipe_or_a_complaint_that_names_the_place(table: dict[str, Any]) -> None:
+def test_any_table_is_a_recipe_or_an_error_that_names_the_file(table: dict[str, Any]) -> None:
     try:
         build(Recipe, table, "here.toml")
     except ConfigError as error:
@@ -151,7 +151,7 @@ def test_any_table_is_a_recipe_or_a_complaint_that_names_the_place(table: dict[s
 
 @cases(5_000)
 @given(st.lists(st.one_of(words, st.builds("{}.{}={}".format, sections, keys, words)), max_size=3))
-def test_any_assignments_are_settings_or_a_complaint(assignments: list[str]) -> None:
+def test_any_assignments_are_settings_or_an_error(assignments: list[str]) -> None:
     try:
         load_recipe(None, "tiny", {}, assignments)
     except ConfigError as error:
@@ -167,7 +167,7 @@ def test_any_assignments_are_settings_or_a_complaint(assignments: list[str]) -> 
     tokens=st.one_of(st.just("auto"), st.integers(1, 10**7)),
     device=words,
 )
-def test_settings_come_back_from_their_file(
+def test_settings_survive_writing_and_reading(
     names: list[tuple[str]], steps: int, rate: float, smoothing: float, tokens: Any, device: str
 ) -> None:
     train = {"steps": steps, "learning_rate_scale": rate, "label_smoothing": smoothing, "batch_tokens": tokens}
@@ -182,7 +182,7 @@ def test_settings_come_back_from_their_file(
     st.integers(0, 200),
     st.integers(0, 2**31 - 1),
 )
-def test_every_epoch_of_a_plan_deals_every_pair_once_within_the_budget(
+def test_every_epoch_of_a_plan_has_every_pair_once_within_the_budget(
     lengths: list[tuple[int, int]], spare: int, seed: int
 ) -> None:
     shards = write_corpus(Path(tempfile.mkdtemp(dir=FOLDER)), lengths)
@@ -195,9 +195,9 @@ def test_every_epoch_of_a_plan_deals_every_pair_once_within_the_budget(
             assert Counter(pair for batch in batches for pair in batch) == Counter(range(len(lengths)))
             for side in (0, 1):
                 assert all(sum(lengths[pair][side] + 1 for pair in batch) <= budget for batch in batches)
-            fresh = BatchPlan(shards, budget, seed)  # any batch, without those before it
+            new = BatchPlan(shards, budget, seed)  # gives any batch without computing the previous ones
             number = first + plan.batches_per_epoch // 2
-            assert fresh.batch(number).tolist() == batches[number - first]
+            assert new.batch(number).tolist() == batches[number - first]
     finally:
         shutil.rmtree(shards.folder)
 
@@ -223,7 +223,7 @@ header = st.dictionaries(
     st.booleans(),
     st.sampled_from(PRECISIONS),
 )
-def test_any_weights_file_has_shapes_or_is_refused(
+def test_any_weights_file_has_shapes_or_is_rejected(
     content: bytes, tail: bytes, honest: bool, precision: Precision
 ) -> None:
     path = written("model.safetensors", (len(content).to_bytes(8, "little") if honest else b"") + content + tail)
@@ -245,7 +245,7 @@ card = st.dictionaries(
 
 @cases(5_000)
 @given(st.one_of(noise, card.map(lambda table: json.dumps(table).encode())))
-def test_any_card_is_read_or_refused(content: bytes) -> None:
+def test_any_card_is_read_or_rejected(content: bytes) -> None:
     written("model.json", content)
     try:
         assert read_card(FOLDER)["format"] == 1
@@ -253,7 +253,7 @@ def test_any_card_is_read_or_refused(content: bytes) -> None:
         assert "model.json" in str(error)
 
 
-def test_the_cases_of_make_faults_are_a_hundred_thousand() -> None:
+def test_make_faults_has_a_hundred_thousand_cases() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     counts = [int(part.split(")")[0].replace("_", "")) for part in source.split("\n@cases(")[1:]]
     assert sum(counts) >= 100_000

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, whatever a run is doing: saved and gone within a step and 10 s; the same command goes on."""
+"""SIGTERM and Ctrl-C in every phase: the run saves and ends within a step and 10 s; the same command resumes it."""
 
 import os
 import random
@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trouble import FULL, SmallRun, assert_intact, assert_same_end, slowed, train_undisturbed, wait_for
+from fault_injection import (
+    FULL,
+    SmallRun,
+    assert_intact,
+    assert_same_result,
+    slow_first_call,
+    train_reference_run,
+    wait_for,
+)
 
 HOURS, STEP = 3600.0, 1.0
-"""Work that a signal must break off, and work that is waited for."""
+"""Seconds of work that a signal must interrupt, and of work that is completed first."""
 PHASES = {
     "start-up": ("transduce.training.loop", "prepare", HOURS),
     "loading": ("transduce.training.loop", "resume", HOURS),
@@ -27,7 +35,7 @@ PHASES = {
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_undisturbed(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": 8})
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": 8})
 
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
@@ -40,14 +48,14 @@ def test_a_signal_saves_and_ends_the_run(
 ) -> None:
     owner, name, seconds = PHASES[phase]
     ready = tmp_path / "ready"
-    command = (*small.words, "--out", tmp_path / "run")
-    transduce.begin(*command, cwd=small.folder, before=slowed(owner, name, seconds, ready))
+    command = (*small.arguments, "--out", tmp_path / "run")
+    transduce.begin(*command, cwd=small.folder, before=slow_first_call(owner, name, seconds, ready))
     process = int(wait_for(ready))
     sent = time.monotonic()
     os.kill(process, number)
     outcome = transduce.end()
     assert time.monotonic() - sent < STEP + 10
-    # What is all but finished may finish.
+    # A run that is about to finish may finish.
     assert outcome.code in ((0, 128 + number) if phase == "ending" else (128 + number,)), outcome.err
     assert "Traceback" not in outcome.err
     assert_intact(tmp_path / "run")
@@ -56,23 +64,23 @@ def test_a_signal_saves_and_ends_the_run(
 
     resumed = transduce(*command, cwd=small.folder)
     assert resumed.code == 0, resumed.err
-    assert_same_end(tmp_path / "run", small.whole)
+    assert_same_result(tmp_path / "run", small.reference)
 
 
-@pytest.mark.skipif(not FULL, reason="takes new interpreters; part of `make faults`")
-def test_a_signal_at_any_moment_of_a_new_interpreter_is_no_harm(
+@pytest.mark.skipif(not FULL, reason="starts new interpreters; run by `make faults`")
+def test_a_signal_at_any_moment_of_a_new_interpreter_is_harmless(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for attempt in range(20):
-        run, number = tmp_path / f"run-{attempt}", chance.choice([signal.SIGTERM, signal.SIGINT])
-        command = (*small.words, "--out", run)
+        run, number = tmp_path / f"run-{attempt}", rng.choice([signal.SIGTERM, signal.SIGINT])
+        command = (*small.arguments, "--out", run)
         process = transduce.fresh(*command, cwd=small.folder, stderr=subprocess.PIPE)
-        time.sleep(chance.uniform(0, 6))
+        time.sleep(rng.uniform(0, 6))
         process.send_signal(number)
         process.communicate(timeout=20)
-        # The first moments of an interpreter belong to Python, where a signal ends it by itself.
+        # While Python itself starts, a signal ends the process without our handler.
         assert process.returncode in (0, 128 + number, -number), process.returncode
         assert_intact(run)
         assert transduce(*command, cwd=small.folder).code == 0
-        assert_same_end(run, small.whole)
+        assert_same_result(run, small.reference)

@@ -1,4 +1,4 @@
-"""Steps that cannot be taken as they are: no finite gradients, no memory. And the batches a resumed run takes."""
+"""Steps with gradients that are not finite or without enough memory, and the batches of a resumed run."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import TINY, make_toy_pairs, write_lines
+from fault_injection import FULL, repetitions
 from safetensors.torch import load_file
 from torch import Tensor
-from trouble import FULL, times
 
 from transduce.data.batch import Batch
 from transduce.errors import RunError
@@ -42,23 +42,23 @@ def assert_finite(run: Path) -> None:
         assert all(x.isfinite().all() for x in load_file(path).values()), path
 
 
-def spoil(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
+def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
     """Put this number into the loss, or into one gradient, of these steps, counted from 0."""
-    seen, plain_loss, update = count(), task_module.smoothed_cross_entropy, Learner.update
+    steps_so_far, plain_loss, update = count(), task_module.smoothed_cross_entropy, Learner.update
 
-    def spoilt_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
+    def changed_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
         loss, nll = plain_loss(*arguments)
-        return (loss + number, nll) if next(seen) in steps else (loss, nll)  # its gradient is as it was
+        return (loss + number, nll) if next(steps_so_far) in steps else (loss, nll)  # the gradient does not change
 
-    def spoilt_update(self: Learner, *arguments: Any, **options: Any) -> Tensor:
-        if next(seen) in steps:
+    def changed_update(self: Learner, *arguments: Any, **options: Any) -> Tensor:
+        if next(steps_so_far) in steps:
             self._weights[-1].grad[-1] = number  # type: ignore[index]
         return update(self, *arguments, **options)
 
     if where == "loss":
-        monkeypatch.setattr(task_module, "smoothed_cross_entropy", spoilt_loss)
+        monkeypatch.setattr(task_module, "smoothed_cross_entropy", changed_loss)
     else:
-        monkeypatch.setattr(Learner, "update", spoilt_update)
+        monkeypatch.setattr(Learner, "update", changed_update)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf] if FULL else [math.nan])
@@ -72,32 +72,32 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     where: str,
     steps: set[int],
 ) -> None:
-    spoil(monkeypatch, number, where, steps)
+    inject(monkeypatch, number, where, steps)
     assert train(tmp_path / "run", **files, settings=SETTINGS).finished
     assert [record["skipped"] for record in records(tmp_path / "run")] == [int(step in steps) for step in range(8)]
     assert all(math.isfinite(record["loss"]) for record in records(tmp_path / "run") if not record["skipped"])
     assert_finite(tmp_path / "run")
 
 
-def test_a_run_resumed_after_skipped_steps_is_bit_for_bit_the_uninterrupted_one(
+def test_a_run_resumed_after_skipped_steps_is_bit_identical_to_an_uninterrupted_one(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
-    for name, sittings in (("whole", [8]), ("resumed", [2, 4, 8])):
-        seen = 0
-        for steps in sittings:
+    for name, ends in (("uninterrupted", [8]), ("resumed", [2, 4, 8])):
+        start = 0
+        for steps in ends:
             with pytest.MonkeyPatch.context() as patch:
-                spoil(patch, math.nan, "gradient", {step - seen for step in (0, 1, 4)})
+                inject(patch, math.nan, "gradient", {step - start for step in (0, 1, 4)})
                 train(tmp_path / name, **files, settings=SETTINGS | {"train.steps": steps})
-            seen = steps
+            start = steps
     for name in ("model", "optimizer"):
         path = f"checkpoints/step-8/{name}.safetensors"
-        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "resumed" / path).read_bytes()
+        assert (tmp_path / "uninterrupted" / path).read_bytes() == (tmp_path / "resumed" / path).read_bytes()
 
 
-def test_after_ten_in_a_row_the_run_stops_and_writes_down_their_pairs(
+def test_after_ten_skipped_steps_in_a_row_the_run_stops_and_writes_their_pairs(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoil(monkeypatch, math.nan, "gradient", set(range(5, 99)))
+    inject(monkeypatch, math.nan, "gradient", set(range(5, 99)))
     with pytest.raises(RunError, match=r"10 steps in a row, up to step 15, .*bad_batches\.json"):
         train(tmp_path / "run", **files, settings=SETTINGS | {"train.steps": 30})
     bad = json.loads((tmp_path / "run/bad_batches.json").read_text())
@@ -107,14 +107,14 @@ def test_after_ten_in_a_row_the_run_stops_and_writes_down_their_pairs(
 
 
 @pytest.mark.parametrize("limit", [300, 150, 80] if FULL else [150])
-def test_a_batch_out_of_memory_is_split_and_the_loss_curve_stays(
+def test_a_batch_out_of_memory_is_split_and_the_loss_curve_is_the_same(
     files: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     limit: int,
 ) -> None:
-    assert train(tmp_path / "whole", **files, settings=SETTINGS).finished
+    assert train(tmp_path / "unsplit", **files, settings=SETTINGS).finished
     compute = Compute.__call__
 
     def limited(self: Compute, batch: Batch) -> Tensor:
@@ -125,35 +125,35 @@ def test_a_batch_out_of_memory_is_split_and_the_loss_curve_stays(
     monkeypatch.setattr(Compute, "__call__", limited)
     assert train(tmp_path / "split", **files, settings=SETTINGS).finished
     assert re.search(
-        r"out of memory: from here on each batch of 512 tokens is computed in \d+ parts", capsys.readouterr().err
+        r"out of memory: from now on, batches of 512 tokens are split into \d+ parts", capsys.readouterr().err
     )
-    whole, split = ([record["loss"] for record in records(tmp_path / name)] for name in ("whole", "split"))
-    assert len(whole) == 8
-    assert split == pytest.approx(whole, rel=1e-4)
+    unsplit, split = ([record["loss"] for record in records(tmp_path / name)] for name in ("unsplit", "split"))
+    assert len(unsplit) == 8
+    assert split == pytest.approx(unsplit, rel=1e-4)
 
 
-def test_a_run_resumed_at_any_step_takes_the_batches_it_would_have_taken(
+def test_a_run_resumed_at_any_step_uses_the_batches_of_an_uninterrupted_one(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[list[list[int]]] = []
     next_parts = Steps._parts
 
-    def noted(self: Steps, step: int) -> list[Batch]:
+    def recorded(self: Steps, step: int) -> list[Batch]:
         parts = next_parts(self, step)
         taken.append([x.tolist() for part in parts for x in (part["src"].ids_N, part["tgt"].ids_N, part.labels_L)])
         return parts
 
-    monkeypatch.setattr(Steps, "_parts", noted)
+    monkeypatch.setattr(Steps, "_parts", recorded)
     settings = SETTINGS | {"train.steps": 51, "train.save_every": 1, "train.keep": 60, "train.bpe_dropout": 0.1}
-    train(tmp_path / "whole", **files, settings=settings)
+    train(tmp_path / "uninterrupted", **files, settings=settings)
     uninterrupted = taken.copy()
     assert len({str(batch) for batch in uninterrupted}) == 51
-    for step in range(1, 51, times(16, 1)):
+    for step in range(1, 51, repetitions(16, 1)):
         run = tmp_path / f"resumed-{step}"
         (run / "checkpoints").mkdir(parents=True)
         for name in ("config.toml", "tokenizer.model", "metrics.jsonl", f"checkpoints/step-{step}"):
-            copy = shutil.copytree if (tmp_path / "whole" / name).is_dir() else shutil.copy
-            copy(tmp_path / "whole" / name, run / name)
+            copy = shutil.copytree if (tmp_path / "uninterrupted" / name).is_dir() else shutil.copy
+            copy(tmp_path / "uninterrupted" / name, run / name)
         taken.clear()
         train(run, **files, settings=settings | {"train.steps": step + 1})
         assert taken == uninterrupted[step : step + 1], step

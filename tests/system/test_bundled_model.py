@@ -1,4 +1,4 @@
-"""The bundled model: English to German, small, quick to load, and honest about itself."""
+"""The bundled model: its translations from English to German, its size, and its card."""
 
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,22 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUESTION = "Where is the station?"
 
 
-def test_it_asks_for_the_station_in_german(transduce: Any, tmp_path: Path) -> None:
+def test_it_translates_the_example_of_the_readme(transduce: Any, tmp_path: Path) -> None:
     outcome = transduce("translate", QUESTION, cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
     assert "Bahnhof" in outcome.out
-    assert f"`{outcome.out.strip()}`" in README  # which says what it answers
+    assert f"`{outcome.out.strip()}`" in README
 
 
 @pytest.mark.parametrize("engine", ["auto", "plain"])
 @pytest.mark.parametrize(
     ("text", "word"), [("The dog is sleeping.", "Hund"), ("I am very tired today.", "müde"), ("Thank you!", "Dank")]
 )
-def test_it_knows_everyday_words(engine: str, text: str, word: str) -> None:
+def test_it_translates_everyday_words(engine: str, text: str, word: str) -> None:
     assert word in Translator.load(engine=engine).translate(text)
 
 
-def test_it_leaves_no_sentence_of_a_paragraph_out() -> None:
+def test_it_translates_every_sentence_of_a_paragraph() -> None:
     text = (
         "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."
     )
@@ -51,7 +51,7 @@ def test_its_matrices_are_stored_in_8_bits() -> None:
     assert read_card(BUNDLED)["precision"] == "int8"
 
 
-def test_its_card_says_what_it_is_made_of_and_worth(transduce: Any, tmp_path: Path) -> None:
+def test_its_card_states_data_licence_and_scores(transduce: Any, tmp_path: Path) -> None:
     notes = read_notes(BUNDLED)
     for heading in ("## Data and licence", "## Scores", "## Weaknesses"):
         assert f"\n{heading}\n" in notes

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from commands import complaint
-from serving import in_thread
+from serving import serve_in_thread
 
 from transduce import ConfigError, Translator
 
@@ -153,7 +153,7 @@ def test_an_option_out_of_bounds_has_one_message_everywhere(
     assert (
         complaint(transduce("translate", "-m", "run", "--jsonl", *words, stdin="ba\n", cwd=trained.folder)) == message
     )
-    with in_thread([("toy", Translator.load(trained.run))]) as (address, _):
+    with serve_in_thread([("toy", Translator.load(trained.run))]) as (address, _):
         answer = httpx.post(f"{address}/v1/translate", json={"text": "ba", "beam": 2, option: value})
         assert (answer.status_code, answer.json()) == (400, {"error": message})
         tokens = httpx.post(f"{address}/v1/translate", json={"text": "ba be bi", "max_length": 1}).json()

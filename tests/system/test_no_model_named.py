@@ -1,4 +1,4 @@
-"""Commands without a model named take the bundled model; here, the toy language stands in for it."""
+"""Commands without a model use the bundled model, which these tests replace by the toy model."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ NONE_THERE = "transduce: no model named, and this installation has no bundled mo
 
 @pytest.fixture(scope="module")
 def bundled(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like the one in the package."""
+    """A folder like that of the bundled model."""
     folder = tmp_path_factory.mktemp("bundled") / "en-de"
     shrink_model(trained.run / "model", folder)
     (folder / "README.md").write_text("# Babo to babo\n\nLicence: none\n", encoding="utf-8")
@@ -31,12 +31,12 @@ def bundled(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command(transduce: Any, bundled: Path, tmp_path: Path) -> Callable[..., Any]:
-    """The command line of an installation with that bundled."""
+    """The command line of an installation that bundles the toy model."""
     before = f"from pathlib import Path; from transduce.models import card; card.BUNDLED = Path({str(bundled)!r})"
     return lambda *words, then="", **options: transduce(*words, before=before + then, cwd=tmp_path, **options)
 
 
-def test_translate_answers_text_given_in_its_place(command: Any, bundled: Path, tmp_path: Path) -> None:
+def test_translate_uses_it_for_text_and_files(command: Any, bundled: Path, tmp_path: Path) -> None:
     outcome = command("translate", "babo dedu gigo")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome == command("translate", "-m", bundled, stdin="babo dedu gigo\n")
@@ -47,7 +47,7 @@ def test_translate_answers_text_given_in_its_place(command: Any, bundled: Path, 
     assert (tmp_path / "out.txt").read_text() == piped.out
 
 
-def test_a_file_that_is_not_there_is_one_line(command: Any) -> None:
+def test_a_missing_file_is_reported_in_one_line(command: Any) -> None:
     outcome = command("translate", "nothing.txt")
     assert (outcome.code, outcome.out) == (2, "")
     expected = (
@@ -56,7 +56,7 @@ def test_a_file_that_is_not_there_is_one_line(command: Any) -> None:
     assert outcome.err == f"transduce: {expected}\n"
 
 
-def test_info_describes_it_and_shows_its_card(command: Any, bundled: Path) -> None:
+def test_info_describes_it_and_prints_its_notes(command: Any, bundled: Path) -> None:
     outcome = command("info")
     assert outcome.code == 0
     assert re.search(rf"^folder +{re.escape(str(bundled))}$", outcome.out, re.MULTILINE)
@@ -64,12 +64,12 @@ def test_info_describes_it_and_shows_its_card(command: Any, bundled: Path) -> No
     assert outcome.out.endswith("\n\n# Babo to babo\n\nLicence: none\n")
 
 
-def test_inspect_looks_inside_it(command: Any, tmp_path: Path) -> None:
+def test_inspect_uses_it(command: Any, tmp_path: Path) -> None:
     assert command("inspect", "babo", "-o", "look.html").code == 0
     assert (tmp_path / "look.html").exists()
 
 
-def test_evaluate_scores_it_where_no_other_is_given(command: Any, trained: Any, bundled: Path) -> None:
+def test_evaluate_scores_it_if_no_other_model_is_given(command: Any, trained: Any, bundled: Path) -> None:
     pair = ("--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt")
     outcome = command("evaluate", *pair)
     assert outcome.code == 0
@@ -77,14 +77,14 @@ def test_evaluate_scores_it_where_no_other_is_given(command: Any, trained: Any, 
     assert command("evaluate", *pair, "--hyp", trained.folder / "valid.tgt").out.startswith("BLEU  100.00")
 
 
-def test_serve_offers_it_under_the_name_of_its_languages(command: Any) -> None:
-    stand_in = "; from transduce.serve import server; server.serve_on = lambda listening, app, started: started()"
-    outcome = command("serve", "--port", "0", then=stand_in)
+def test_serve_names_it_after_its_languages(command: Any) -> None:
+    fake_server = "; from transduce.serve import server; server.serve_on = lambda listening, app, started: started()"
+    outcome = command("serve", "--port", "0", then=fake_server)
     assert outcome.code == 0
     assert outcome.err.startswith("transduce: serving en-de on http://127.0.0.1:")
 
 
-def test_python_users_name_none_either(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translator_load_uses_it(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card, "BUNDLED", bundled)
     assert Translator.load().translate("babo dedu") == Translator.load(bundled).translate("babo dedu")
 
@@ -100,20 +100,20 @@ def test_python_users_name_none_either(bundled: Path, monkeypatch: pytest.Monkey
         ["shrink", "--out", "small"],
     ],
 )
-def test_an_installation_without_one_says_so(transduce: Any, tmp_path: Path, words: list[str]) -> None:
+def test_an_installation_without_one_reports_it(transduce: Any, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "test.tsv").write_text("babo\tbabo\n")
     before = "from pathlib import Path; from transduce.models import card; card.BUNDLED = Path('/nowhere')"
     outcome = transduce(*words, before=before, cwd=tmp_path)
     assert (outcome.code, outcome.out, outcome.err) == (2, "", NONE_THERE)
 
 
-def test_python_users_learn_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translator_load_without_one_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card, "BUNDLED", Path("/nowhere"))
     with pytest.raises(ModelError, match="no bundled model"):
         Translator.load()
 
 
-def test_a_wheel_holds_it(bundled: Path, tmp_path: Path) -> None:
+def test_a_wheel_contains_it(bundled: Path, tmp_path: Path) -> None:
     pytest.importorskip("setuptools", reason="wheels are built by setuptools")
     source = tmp_path / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__", "en-de"))

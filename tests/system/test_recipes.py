@@ -1,4 +1,4 @@
-"""Recipes: each can be read and says what it gave; the one of the bundled model runs from text to 8 bits."""
+"""Recipes: each is valid and states its result; the script of the bundled model runs from text to 8 bits."""
 
 import lzma
 import os
@@ -37,7 +37,7 @@ valid_sentences = 2
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_is_valid_and_its_header_says_what_it_gave(path: Path) -> None:
+def test_a_recipe_is_valid_and_its_header_states_its_result(path: Path) -> None:
     load_recipe(path, None, {}, [])
     header = path.read_text(encoding="utf-8").partition("\npreset")[0]
     for word in ("data", "run", "hardware", "result"):
@@ -45,13 +45,13 @@ def test_a_recipe_is_valid_and_its_header_says_what_it_gave(path: Path) -> None:
     assert f"transduce train {path.relative_to(ROOT)}" in header
 
 
-def test_the_page_of_settings_is_what_the_code_says() -> None:
+def test_the_settings_page_is_up_to_date() -> None:
     written = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == written, "run: make settings"
 
 
 def small(recipe: str) -> str:
-    """A recipe with sizes for a test; the start, the text and the rest stay."""
+    """A recipe with the sizes of a small test; other settings are unchanged."""
     kept = re.sub(r"\[(tokenizer|model)\]\n(.+\n)+", "", recipe)
     lines = re.search(r"\[train\]\n((?:.+\n)+)", kept)
     assert lines

@@ -1,4 +1,4 @@
-"""Runs that are stopped, go on, and have their folder to themselves."""
+"""Stopping and resuming runs, and the lock of a run's folder."""
 
 import fcntl
 import json
@@ -12,43 +12,43 @@ from typing import Any
 import pytest
 from commands import complaint, copied, metrics
 
-# Stopping and going on
+# Stopping and resuming
 
 
 @pytest.fixture(scope="module", params=[signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def stopped(
     request: pytest.FixtureRequest, transduce: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """The trained run again, stopped by a signal, looked at, and gone on with."""
+    """The trained run again: stopped by a signal, used while it is unfinished, and resumed."""
     folder = tmp_path_factory.mktemp("stopped")
     process = transduce.fresh(*trained.words, "--out", "run", cwd=folder, stderr=subprocess.PIPE, bufsize=0)
     pipe = process.stderr.fileno()
-    # A pipe this small holds fewer lines than training writes: it cannot finish before we have read on.
+    # A small pipe holds fewer lines than training writes, so that training cannot finish before we read more.
     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
-    heard = b""
-    while b"step 1/" not in heard:
+    output = b""
+    while b"step 1/" not in output:
         part = os.read(pipe, 64)
-        assert part, heard
-        heard += part
+        assert part, output
+        output += part
     process.send_signal(request.param)
     while part := os.read(pipe, 4096):
-        heard += part
+        output += part
     code = process.wait(120)
     run = folder / "run"
-    found = {
+    result = {
         "signal": request.param,
         "code": code,
-        "err": heard.decode(),
+        "err": output.decode(),
         "checkpoints": sorted(path.name for path in (run / "checkpoints").glob("step-*")),
         "had_model": (run / "model").exists(),
         "info": transduce("info", "-m", "run", "--json", cwd=folder),
         "translation": transduce("translate", "-m", "run", stdin="ba be\n", cwd=folder),
     }
-    found["resumed"] = transduce(*trained.words, "--out", "run", cwd=folder)
-    return found | {"run": run}
+    result["resumed"] = transduce(*trained.words, "--out", "run", cwd=folder)
+    return result | {"run": run}
 
 
-def test_a_stopped_run_says_how_to_go_on(stopped: dict[str, Any]) -> None:
+def test_a_stopped_run_prints_how_to_resume(stopped: dict[str, Any]) -> None:
     assert stopped["code"] == 128 + stopped["signal"]
     assert "Traceback" not in stopped["err"]
     step = re.search(
@@ -60,14 +60,14 @@ def test_a_stopped_run_says_how_to_go_on(stopped: dict[str, Any]) -> None:
     assert not stopped["had_model"]
 
 
-def test_a_stopped_run_can_be_used_and_says_so(stopped: dict[str, Any]) -> None:
+def test_a_stopped_run_can_be_used_with_a_warning(stopped: dict[str, Any]) -> None:
     assert stopped["translation"].code == 0
     assert stopped["translation"].out.count("\n") == 1
     assert "run is not finished; using its newest checkpoint, step-" in stopped["translation"].err
     assert "/checkpoints/step-" in json.loads(stopped["info"].out)["folder"]
 
 
-def test_a_stopped_run_goes_on_to_the_weights_it_would_have_had(stopped: dict[str, Any], trained: Any) -> None:
+def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(stopped: dict[str, Any], trained: Any) -> None:
     assert stopped["resumed"].code == 0, stopped["resumed"].err
     assert "resuming from run/checkpoints/step-" in stopped["resumed"].err
     for name in ("model.safetensors", "optimizer.safetensors"):
@@ -75,12 +75,12 @@ def test_a_stopped_run_goes_on_to_the_weights_it_would_have_had(stopped: dict[st
         assert (stopped["run"] / path).read_bytes() == (trained.run / path).read_bytes()
 
 
-def test_a_stopped_run_ends_in_the_model_it_would_have_made(stopped: dict[str, Any], trained: Any) -> None:
+def test_a_resumed_run_makes_the_model_of_an_uninterrupted_one(stopped: dict[str, Any], trained: Any) -> None:
     path = Path("model/model.safetensors")
     assert (stopped["run"] / path).read_bytes() == (trained.run / path).read_bytes()
 
 
-def test_a_stopped_run_has_one_measurement_for_each_step(stopped: dict[str, Any], trained: Any) -> None:
+def test_a_resumed_run_has_one_measurement_for_each_step(stopped: dict[str, Any], trained: Any) -> None:
     def curve(run: Path) -> list[tuple[int, float]]:
         return [(one["step"], one["loss"]) for one in metrics(run) if one["kind"] == "train"]
 
@@ -88,10 +88,10 @@ def test_a_stopped_run_has_one_measurement_for_each_step(stopped: dict[str, Any]
     assert curve(stopped["run"]) == curve(trained.run)
 
 
-# One folder, one run
+# Lock
 
 
-def test_a_second_process_in_the_same_folder_is_refused_and_names_the_first(
+def test_a_second_process_in_the_same_folder_fails_and_names_the_first(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
     run = copied(trained, tmp_path)
@@ -100,11 +100,11 @@ def test_a_second_process_in_the_same_folder_is_refused_and_names_the_first(
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
         outcome = transduce(*trained.words, "--out", run, cwd=trained.folder)
-    assert "is being trained already, by process 4321" in complaint(outcome)
+    assert "is already being trained by process 4321" in complaint(outcome)
     assert transduce(*trained.words, "--out", run, cwd=trained.folder).code == 0
 
 
-def test_a_person_at_a_terminal_gets_each_line_at_once(transduce: Any, trained: Any) -> None:
+def test_translate_in_a_terminal_answers_each_line_at_once(transduce: Any, trained: Any) -> None:
     pipe = subprocess.PIPE
     with transduce.fresh(
         "translate", "-m", trained.run, cwd=trained.folder, stdin=(ends := os.openpty())[1], stdout=pipe

@@ -1,4 +1,4 @@
-"""`transduce shrink`: the same model in a quarter of the bytes."""
+"""`transduce shrink`: the same model in 8 bits, a quarter of the size."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def test_a_shrunk_model_is_smaller_and_translates_the_same(transduce: Any, train
     assert transduce("translate", "-m", "sizes/small", "--engine", "plain", "babo", cwd=tmp_path).code == 0
 
 
-def test_matrices_are_stored_in_8_bits_and_the_card_says_so(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_matrices_are_stored_in_8_bits_as_the_card_states(transduce: Any, trained: Any, tmp_path: Path) -> None:
     assert transduce("shrink", "-m", trained.run, "--out", "small", cwd=tmp_path).code == 0
     weights = load_file(tmp_path / "small" / "model.safetensors")
     types = {x.ndim: {y.dtype for y in weights.values() if y.ndim == x.ndim} for x in weights.values()}
@@ -40,10 +40,10 @@ def test_matrices_are_stored_in_8_bits_and_the_card_says_so(transduce: Any, trai
     assert cards[0] == cards[1]
     facts = [json.loads(transduce("info", "-m", m, "--json", cwd=tmp_path).out) for m in (trained.run, "small")]
     assert [(one.pop("stored as"), bool(one.pop("folder"))) for one in facts] == [("float32", True), ("int8", True)]
-    assert facts[0] == facts[1]  # parameters, too
+    assert facts[0] == facts[1]  # including the number of parameters
 
 
-def test_what_was_written_about_a_model_goes_with_it(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_the_notes_of_a_model_are_copied(transduce: Any, trained: Any, tmp_path: Path) -> None:
     model = shutil.copytree(trained.run / "model", tmp_path / "model")
     (model / "README.md").write_text("# Babo\n\nLicence: CC BY 2.0 für alle\n", encoding="utf-8")
     assert transduce("shrink", "-m", "model", "--out", "small", cwd=tmp_path).code == 0
@@ -51,7 +51,7 @@ def test_what_was_written_about_a_model_goes_with_it(transduce: Any, trained: An
     assert transduce("info", "-m", "small", cwd=tmp_path).out.endswith("\n\n# Babo\n\nLicence: CC BY 2.0 für alle\n")
 
 
-def test_nothing_is_overwritten(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "small").mkdir()
     outcome = transduce("shrink", "-m", trained.run, "--out", "small", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")

@@ -1,4 +1,4 @@
-"""Fine-tuning, that is `train.start_from`, through the command line."""
+"""Fine-tuning with `train.start_from` on the command line."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=
 
 
 def other_text(folder: Path) -> list[str]:
-    """A corpus that has nothing to do with the toy language."""
+    """A corpus that is unrelated to the toy language."""
     for side in ("src", "tgt"):
         write_lines(folder / f"other.{side}", [f"entirely other words {side} {n}" for n in range(40)])
     return ["--src", "other.src", "--tgt", "other.tgt"]
@@ -37,7 +37,7 @@ def test_training_starts_from_the_weights_and_vocabulary_of_a_model(
         torch.testing.assert_close(end[name], weight, atol=1e-6, rtol=0)
 
 
-def test_a_run_goes_on_without_the_model_it_started_from(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_a_run_resumes_without_the_model_it_started_from(transduce: Any, trained: Any, tmp_path: Path) -> None:
     start = shutil.copytree(trained.run / "model", tmp_path / "start")
     words = ["--set", "train.start_from=start", *ONE_SMALL_STEP]
     assert fine_tune(transduce, tmp_path, *words).code == 0
@@ -50,7 +50,7 @@ def test_a_run_goes_on_without_the_model_it_started_from(transduce: Any, trained
     assert "train.start_from (there start, here None)" in without.err.splitlines()[-1]
 
 
-def test_a_run_says_whose_vocabulary_it_has(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_a_run_prints_which_vocabulary_it_uses(transduce: Any, trained: Any, tmp_path: Path) -> None:
     words = ["--set", f"train.start_from={trained.run}", "--set", "tokenizer.vocab_size=4000"]
     outcome = fine_tune(transduce, tmp_path, *words, *ONE_SMALL_STEP)
     assert f"starting from {trained.run}/model, with its vocabulary" in outcome.err
@@ -62,13 +62,16 @@ def test_a_run_says_whose_vocabulary_it_has(transduce: Any, trained: Any, tmp_pa
     assert further.code == 0, further.err
 
 
-def test_what_cannot_be_started_from_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    for words, said in (
-        ([f"train.start_from={trained.run}", "model.d_ff=96"], "has other sizes: model.d_ff (there 64); set the same"),
+def test_models_that_training_cannot_start_from_are_errors(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    for words, message in (
+        (
+            [f"train.start_from={trained.run}", "model.d_ff=96"],
+            "has other sizes: model.d_ff (there 64); use the same sizes",
+        ),
         ([f"train.start_from={trained.run}", "model.d_k=4"], "has other sizes: model.d_k (there "),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
     ):
         sets = [word for setting in words for word in ("--set", setting)]
         outcome = fine_tune(transduce, tmp_path, *sets, *ONE_SMALL_STEP)
         assert outcome.code == 2
-        assert said in outcome.err.splitlines()[-1]
+        assert message in outcome.err.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""`transduce train`, and the same from Python: what a run holds, and where its time goes."""
+"""`transduce train` and `transduce.train`: the files of a run, its messages, and the profile."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ from transduce.tasks.translate import Validation
 # Training
 
 
-def test_a_run_holds_what_a_run_should_hold(trained: Any) -> None:
+def test_a_run_has_the_documented_files(trained: Any) -> None:
     run = trained.run
     assert sorted(path.name for path in run.iterdir()) == [
         ".lock",
@@ -44,22 +44,22 @@ def test_a_run_holds_what_a_run_should_hold(trained: Any) -> None:
     assert (run / "model" / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
 
 
-def test_every_checkpoint_is_what_its_manifest_says(trained: Any) -> None:
+def test_every_checkpoint_matches_its_manifest(trained: Any) -> None:
     for step in (20, 40, 60):
         folder = trained.run / "checkpoints" / f"step-{step}"
         manifest = json.loads((folder / "manifest.json").read_text())
-        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
         assert {"model.safetensors", "optimizer.safetensors", "state.json", "model.json"} <= manifest.keys()
-        assert {name: digest for name, digest in found.items() if name != "manifest.json"} == manifest
+        assert {name: digest for name, digest in digests.items() if name != "manifest.json"} == manifest
 
 
-def test_the_resolved_settings_are_written_down(trained: Any) -> None:
+def test_the_resolved_settings_are_written(trained: Any) -> None:
     config = tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))
     assert config["data"]["train"] == [[str(trained.folder / "train.src"), str(trained.folder / "train.tgt")]]
     assert (config["model"]["d_model"], config["model"]["dropout"], config["train"]["steps"]) == (32, 0.1, 60)
 
 
-def test_every_measurement_is_written_down(trained: Any) -> None:
+def test_every_measurement_is_written(trained: Any) -> None:
     records = metrics(trained.run)
     assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 61))
     assert [record["step"] for record in records if record["kind"] == "valid"] == [20, 40, 60]
@@ -69,7 +69,7 @@ def test_every_measurement_is_written_down(trained: Any) -> None:
     assert losses[-1] < losses[0] - 1
 
 
-def test_training_speaks_on_stderr_and_says_what_it_made(trained: Any) -> None:
+def test_training_prints_to_stderr_and_names_the_finished_model(trained: Any) -> None:
     assert trained.outcome.out == ""
     assert "300 pairs" in trained.outcome.err
     assert "step 60/60  loss " in trained.outcome.err
@@ -86,17 +86,17 @@ def test_the_finished_model_is_the_mean_of_the_last_checkpoints(transduce: Any, 
         assert mean == pytest.approx(sum(part[name].astype("float64") for part in parts) / 3, abs=1e-6)
 
 
-def test_a_run_that_will_disappoint_says_so_first(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_settings_that_are_likely_mistakes_give_warnings(transduce: Any, trained: Any, tmp_path: Path) -> None:
     text = ["--src", trained.folder / "train.src", "--tgt", trained.folder / "train.tgt"]
     few = sets(steps=2, warmup=20)
     outcome = transduce("train", *text, "--preset", "tiny", *as_sets(TINY), *few, "--out", "run", cwd=tmp_path)
     assert "no validation text: " in outcome.err
-    assert "train.steps (2) end before train.warmup (20) does: " in outcome.err
+    assert "train.steps (2) is less than train.warmup (20): " in outcome.err
     assert "no validation text" not in trained.outcome.err
     assert "train.warmup" not in trained.outcome.err
 
 
-def test_where_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(trained: Any) -> None:
+def test_if_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(trained: Any) -> None:
     assert "the mean of the last 3 checkpoints (valid loss " in trained.outcome.err
     last = load_file(trained.run / "checkpoints/step-60/model.safetensors")
     for name, weight in load_file(trained.run / "model/model.safetensors").items():
@@ -104,7 +104,7 @@ def test_where_the_mean_is_worse_the_finished_model_is_the_last_checkpoint(train
 
 
 @pytest.mark.parametrize(("of_mean", "of_last", "averaged"), [(2.0, 2.1, 2), (2.0, 1.95, 2), (2.0, 1.85, 1)])
-def test_the_mean_is_taken_unless_it_is_clearly_worse(
+def test_the_mean_is_used_unless_it_is_clearly_worse(
     trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_mean: float, of_last: float, averaged: int
 ) -> None:
     losses = iter([5.0, 4.0, of_last, of_mean, 1.0])  # of two checkpoints, of both candidates, of the finished model
@@ -115,7 +115,7 @@ def test_the_mean_is_taken_unless_it_is_clearly_worse(
     assert json.loads((tmp_path / "run/model/model.json").read_text())["facts"]["averaged"] == averaged
 
 
-def test_the_same_command_again_finds_the_run_finished(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_the_same_command_does_not_train_a_finished_run_again(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
     outcome = transduce(*trained.words, "--out", run, cwd=tmp_path)
     assert outcome.code == 0
@@ -127,13 +127,13 @@ def test_the_same_command_again_finds_the_run_finished(transduce: Any, trained: 
     assert changed <= {"metrics.jsonl", "report.html"}
 
 
-def test_the_same_command_again_adds_nothing_to_the_record(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_the_same_command_does_not_change_a_finished_run(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
     transduce(*trained.words, "--out", run, cwd=tmp_path)
     assert content(run) == content(trained.run)
 
 
-def test_a_finished_run_goes_on_when_steps_are_raised(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_a_finished_run_continues_when_steps_are_raised(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
     outcome = transduce(*trained.words, *sets(steps=63), "--out", run, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
@@ -170,7 +170,7 @@ def test_a_recipe_with_a_tsv_trains_under_its_own_name(
     assert weights[0] == weights[1]
 
 
-def test_changed_settings_are_refused_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_changed_settings_are_an_error_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
     outcome = transduce(*trained.words, *sets(seed=5, steps=80), "--out", run, cwd=tmp_path)
     message = complaint(outcome)
@@ -180,7 +180,7 @@ def test_changed_settings_are_refused_in_the_same_folder(transduce: Any, trained
     assert content(run) == content(trained.run)
 
 
-def test_changed_text_is_refused_in_the_same_folder(
+def test_changed_text_is_an_error_in_the_same_folder(
     transduce: Any, trained: Any, toy_pairs: Any, tmp_path: Path
 ) -> None:
     words = [word.replace(str(trained.folder), str(tmp_path)) for word in trained.words]
@@ -195,11 +195,11 @@ def test_changed_text_is_refused_in_the_same_folder(
     assert str(tmp_path / "train.tgt") in line
 
 
-def test_a_folder_that_holds_other_things_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_an_error(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters/dear.txt").write_text("Dear")
     outcome = transduce(*trained.words, "--out", "letters", cwd=tmp_path)
-    assert "letters holds other things and no run" in complaint(outcome)
+    assert "letters contains other files and no run" in complaint(outcome)
     assert content(tmp_path / "letters") == {"dear.txt": b"Dear"}
 
 
@@ -210,7 +210,7 @@ def test_a_mistyped_file_name_can_be_corrected_in_the_same_folder(transduce: Any
     assert outcome.code == 0, outcome.err
 
 
-def test_training_that_diverges_says_so_and_keeps_no_ruined_checkpoint(
+def test_training_that_diverges_fails_and_keeps_only_finite_checkpoints(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
     changes = sets(learning_rate_scale="1e30", steps=10, log_every=10, save_every=5)
@@ -221,7 +221,7 @@ def test_training_that_diverges_says_so_and_keeps_no_ruined_checkpoint(
         assert all(math.isfinite(float(x.sum())) for x in load_file(path).values())
 
 
-def test_validation_text_of_overlong_pairs_alone_is_no_crash(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_validation_text_with_only_too_long_pairs_does_not_crash(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "long.tsv").write_text(("ba be bi " * 30 + "\t" + "x " * 40 + "\n") * 3)
     words = trained.words[: trained.words.index("--valid-src")]
     rest = trained.words[trained.words.index("--preset") :]
@@ -241,13 +241,13 @@ def test_validation_text_of_overlong_pairs_alone_is_no_crash(transduce: Any, tra
     assert "internal error" not in outcome.err
 
 
-def test_words_cut_anew_never_exceed_the_positions_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_bpe_dropout_never_exceeds_the_positions_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
     positions = ["--set", "data.max_length=12", "--set", "model.max_positions=13"]
     outcome = transduce(*trained.words, *sets(steps=3, bpe_dropout=0.9), *positions, "--out", "run", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
 
 
-# Where the time goes
+# Profile
 
 
 def test_a_profile_is_a_table_and_a_trace(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -256,21 +256,21 @@ def test_a_profile_is_a_table_and_a_trace(transduce: Any, trained: Any, tmp_path
     )
     assert outcome.code == 0, outcome.err
     table = (tmp_path / "run" / "profile" / "table.txt").read_text()
-    assert "ms a step on cpu" in table
+    assert "ms per step on cpu" in table
     assert "aten::addmm" in table
     with gzip.open(tmp_path / "run" / "profile" / "trace.json.gz") as trace:
         assert json.load(trace)["traceEvents"]
 
 
-def test_a_run_too_short_for_a_profile_says_so(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_a_run_too_short_for_a_profile_prints_a_message(transduce: Any, trained: Any, tmp_path: Path) -> None:
     outcome = transduce(
         *trained.words, "--profile", "--set", "train.steps=2", "--out", tmp_path / "run", cwd=trained.folder
     )
     assert outcome.code == 0, outcome.err
-    assert "no profile: it takes 15 steps, and there were 2" in outcome.err
+    assert "no profile: it needs 15 steps, and there were 2" in outcome.err
 
 
-# The same from Python
+# From Python
 
 
 def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
@@ -283,15 +283,15 @@ def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
     outcome = train(tmp_path / "run", **pair, preset="tiny", settings={**sizes, "train.steps": 2})
     translator = Translator.load(tmp_path / "run", beam=2)
     outputs = translator.translate(["ba be", "gugu dada"])
-    alone = translator.translate("ba be")
+    single = translator.translate("ba be")
 
     assert (outcome.finished, outcome.step, outcome.stop_signal) == (True, 2, None)
     assert len(outputs) == 2
-    assert outputs[0] == alone
+    assert outputs[0] == single
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_the_public_names_are_there_and_no_others_are_promised() -> None:
+def test_the_public_names_exist_and_unknown_ones_raise() -> None:
     import transduce
 
     assert sorted(transduce.__all__) == transduce.__all__

@@ -1,1 +1,1 @@
-"""Several processes that train one model: sums over all, sharding, signals."""
+"""Training one model with several processes: collective operations, sharding, signals."""

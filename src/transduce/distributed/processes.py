@@ -1,6 +1,6 @@
-"""The processes that train one model together, as `torchrun` starts them: sums over all, one that writes, waiting.
+"""The processes that `torchrun` starts to train one model: collective operations and the main process, which writes.
 
-Everything here does nothing where there is one process alone.
+With a single process, nothing is communicated.
 """
 
 import json
@@ -19,30 +19,30 @@ from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import ConfigError, RunError
 
-PATIENCE = timedelta(days=365)
-"""How long processes wait for each other, as saving and validating may take their time; torchrun ends those who wait
-for one that died."""
+TIMEOUT = timedelta(days=365)
+"""How long processes wait for each other, practically without limit: saving and validation may take long, and if one
+process dies, torchrun ends the others."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of the run."""
+    """The rank of this process and the number of processes of the run."""
 
     rank: int = 0
     count: int = 1
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+    def is_main(self) -> bool:
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     @property
     def share(self) -> slice:
-        """Which of many things are this process's: each takes one in turn, so shares of sorted things are alike."""
+        """The items that belong to this process: every `count`-th one, so that shares of a sorted list are similar."""
         return slice(self.rank, None, self.count)
 
     def total(self, *numbers: float) -> list[float]:
-        """Each number summed over the processes."""
+        """The sum of each number over the processes."""
         if self.count == 1:
             return list(numbers)
         sums = torch.tensor(numbers, dtype=torch.float64)
@@ -50,24 +50,24 @@ class Processes:
         return sums.tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in some process."""
+        """Whether the flag is set in at least one process."""
         return self.total(flag)[0] > 0
 
     def wait(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until all processes have called this (a barrier)."""
         self.total(0)
 
     @contextmanager
-    def first_before_others(self) -> Iterator[None]:
-        """The first process goes through what is inside before the others do; if it fails, they never start."""
-        if not self.is_first:
+    def main_process_first(self) -> Iterator[None]:
+        """The main process runs the context before the others do; if it fails, they do not run it."""
+        if not self.is_main:
             self.wait()
         yield
-        if self.is_first:
+        if self.is_main:
             self.wait()
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over the processes; all travel in one flat buffer."""
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over the processes; all are sent in one flat buffer."""
         if self.count == 1:
             return
         flat = torch.cat([x.flatten() for x in tensors])
@@ -76,7 +76,7 @@ class Processes:
         torch._foreach_copy_(list(tensors), [part.view_as(x) for part, x in zip(sums, tensors, strict=True)])
 
     def gather(self, mine: list[Any]) -> list[Any]:
-        """The shares of all processes put together in the order they were dealt; made of what JSON can carry."""
+        """Gather the shares of all processes, in the order before `share`; the items must be JSON values."""
         if self.count == 1:
             return mine
         text = torch.frombuffer(bytearray(json.dumps(mine).encode()), dtype=torch.uint8)
@@ -92,37 +92,37 @@ class Processes:
         return result
 
     def device(self, chosen: torch.device) -> torch.device:
-        """Where this process computes: each on its machine has a GPU of its own."""
+        """The device of this process: each process of a machine has its own GPU."""
         if self.count == 1 or chosen.type != "cuda":
             return chosen
         local = int(os.environ.get("LOCAL_RANK", self.rank))
         if local >= torch.cuda.device_count():
             raise ConfigError(
-                f"there are {torch.cuda.device_count()} GPUs here for {local + 1} processes or more; "
-                "start one for each GPU (torchrun --nproc-per-node)"
+                f"there are {torch.cuda.device_count()} GPUs for at least {local + 1} processes; "
+                "start one process per GPU (torchrun --nproc-per-node)"
             )
         torch.cuda.set_device(local)
         return torch.device("cuda", local)
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
 def join_processes() -> Iterator[Processes]:
-    """The processes that torchrun started for this run; one alone where it was not used."""
+    """The processes that torchrun started for this run; a single process if it was not used."""
     if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+    store, rank, count = next(rendezvous("env://", timeout=TIMEOUT))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torchrun keeps its store when it restarts processes: without a name for each attempt, they would call the dead
-        # ones. (Between machines attempts are counted apart, so their number is no name there.)
+        # torchrun keeps its store when it restarts processes: without a prefix for each attempt, they would connect to
+        # the dead ones. (With several machines, each counts its own attempts, so the count cannot be a prefix.)
         store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=TIMEOUT)
     yield Processes(rank, count)
-    dist.destroy_process_group()  # not after an error: others may be gone, and nobody should wait for them
+    dist.destroy_process_group()  # not after an error: others may have ended, and this would wait for them
 
 
 def _reduce(tensor: Tensor) -> None:
@@ -130,6 +130,6 @@ def _reduce(tensor: Tensor) -> None:
         dist.all_reduce(tensor)
     except RuntimeError as error:
         raise RunError(
-            "another process of this run has ended, and said why; the same command goes on from the newest checkpoint, "
-            "as torchrun does by itself with --max-restarts"
+            "another process of this run has ended and printed its error; run the same command to resume from "
+            "the newest checkpoint (torchrun --max-restarts does so automatically)"
         ) from error

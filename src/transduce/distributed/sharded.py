@@ -27,7 +27,7 @@ class Replicated:
 
     def reduce(self, gradients: Sequence[Tensor]) -> None:
         """Replace each gradient by its sum over the processes."""
-        self._processes.add_up(gradients)
+        self._processes.all_reduce(gradients)
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """The norm of all gradients together."""
@@ -40,12 +40,12 @@ class Sharded(Replicated):
     splits_batches = False  # the other processes are waiting in the same layer
 
     def reduce(self, gradients: Sequence[Tensor]) -> None:
-        """Nothing is left to do."""
+        """Do nothing: FSDP2 has summed the gradients."""
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """The norm over the shards of all processes."""
         squares = super().norm(gradients).square()
-        self._processes.add_up([squares])
+        self._processes.all_reduce([squares])
         return squares.sqrt()
 
 
@@ -66,26 +66,26 @@ def is_sharded(model: Model) -> bool:
 
 
 def gathered(model: M) -> M:
-    """The complete model: itself, or a copy gathered from all processes, each of which must call this."""
+    """The model itself, or a copy gathered from its shards in all processes; each of them must call this."""
     if not is_sharded(model):
         return model
     plain = create_model(model.config, model.vocab_size).to(model.device)
-    plain.load_state_dict({name: whole(x) for name, x in model.state_dict().items()})
+    plain.load_state_dict({name: gather_tensor(x) for name, x in model.state_dict().items()})
     return cast(M, plain)
 
 
-def whole(x: Tensor) -> Tensor:
-    """A tensor gathered from all processes, each of which must call this."""
+def gather_tensor(x: Tensor) -> Tensor:
+    """The complete tensor, gathered from all processes; each of them must call this."""
     return x.full_tensor() if isinstance(x, DTensor) else x
 
 
-def local(x: Tensor) -> Tensor:
+def local_shard(x: Tensor) -> Tensor:
     """This process's shard of a tensor."""
     return x.to_local() if isinstance(x, DTensor) else x
 
 
-def spread(x: Tensor, like: Tensor) -> Tensor:
-    """A complete tensor, which every process has, on the device and sharded over the processes as `like` is."""
+def shard_like(x: Tensor, like: Tensor) -> Tensor:
+    """The shard of a complete tensor, which every process has, on the device and with the sharding of `like`."""
     x = x.to(like.device)
     return (
         distribute_tensor(x, like.device_mesh, like.placements, src_data_rank=None) if isinstance(like, DTensor) else x

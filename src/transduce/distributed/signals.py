@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to stop at the end of its step; a second signal ends it at once."""
+"""Ctrl-C and SIGTERM request a stop at the end of the current step; a second signal ends the process at once."""
 
 import signal
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from types import FrameType
 
 
 class Interrupted(BaseException):
-    """A signal came during work that may be broken off."""
+    """A signal arrived during work that can be interrupted."""
 
 
 class StopRequest:
-    """Which signal asked to stop, if one did."""
+    """The signal that requested a stop, if there was one."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -21,14 +21,14 @@ class StopRequest:
         return self.signal is not None
 
     def take(self, number: int) -> None:
-        """Note a signal; break off what may be broken off."""
+        """Record a signal; raise `Interrupted` if the current work can be interrupted."""
         self.signal = number
         if self._interrupts:
             raise Interrupted
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Inside, a signal raises `Interrupted` at once: for work that can be done again without loss."""
+        """Within this context, a signal raises `Interrupted` at once: for work that can be repeated without loss."""
         self._interrupts = True
         try:
             if self:
@@ -36,15 +36,15 @@ class StopRequest:
             yield
         finally:
             self._interrupts = False
-        if self:  # what was raised may have been swallowed, as some modules do while they are imported
+        if self:  # the exception may have been swallowed, as some modules do while they are imported
             raise Interrupted
 
 
 @contextmanager
 def stop_on_signals(*, many_processes: bool = False) -> Iterator[StopRequest]:
-    """Inside, the signals set the request instead of ending the process.
+    """Within this context, the signals set the request instead of ending the process.
 
-    Each of many processes gets a Ctrl-C twice, from the terminal and from torchrun: there a second means nothing.
+    With several processes, each receives Ctrl-C twice, from the terminal and from torchrun, so a second one is ignored.
     """
     request = StopRequest()
 

@@ -1,4 +1,4 @@
-"""Small SVG pictures for the report, drawn by hand so that it is one file and needs no library."""
+"""SVG charts for the report, generated here so that the report is one file and needs no library."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Series:
 
 
 def line_chart(title: str, series: Sequence[Series], number: Callable[[float], str] = "{:g}".format) -> str:
-    """A titled chart of values over steps; nothing where there are no values."""
+    """A titled chart of values over steps; an empty string if there are no values."""
     series = [one for one in series if one.points]
     if not series:
         return ""
@@ -78,7 +78,7 @@ def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequ
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Four or so round numbers that span the range."""
+    """About four round numbers that span the range."""
     if high <= low:
         high = low + (abs(low) or 1)
     rough = (high - low) / 4

@@ -1,4 +1,4 @@
-"""A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the ones before."""
+"""A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
 from dataclasses import dataclass, field
 from importlib import resources
@@ -106,8 +106,8 @@ class Recipe:
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
 
 
-# Settings that may change when a run is resumed: they decide how long a run is, and what it shows and keeps. Training
-# text may move to other files, as a run knows the digests of their content.
+# Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
+# move to other files, because a run compares the digests of their content.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
@@ -116,7 +116,7 @@ FREE_TO_CHANGE = {
 
 
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
-    """The recipe of a preset, a file, flags and assignments; each overrides the ones before."""
+    """The recipe of a preset, a file, flags and assignments; each overrides the previous ones."""
     table = read_toml(path) if path else {}
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
     table.pop("preset", None)

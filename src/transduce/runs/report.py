@@ -1,4 +1,4 @@
-"""`report.html`: the story of a run in one file that opens anywhere, offline."""
+"""`report.html`: charts, samples and settings of a run in one file that needs no network."""
 
 import math
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 
 
 def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
-    """Draw the report anew from what has been measured so far."""
+    """Write the report of all measurements so far."""
     train, valid, score = metrics.of("train"), metrics.of("valid"), TASKS[recipe.task].score_name
     final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
     body = [
@@ -104,9 +104,9 @@ def _attention(picture: dict[str, Any] | None) -> str:
         return ""
     drawing = heat_map(picture["source"], picture["output"], picture["weights"])
     return (
-        "<h2>What the decoder looked at</h2>"
-        '<p class="soft">Each row is a token of the translation, each column a token of the source; the darker, the more '
-        "of its cross-attention it gave (heads averaged). Attention shows where a model looks, not why.</p>"
+        "<h2>Cross-attention of the decoder</h2>"
+        '<p class="soft">Each row is a token of the translation, each column a token of the source; darker cells have '
+        "more cross-attention (mean of the heads). Attention weights do not explain why a token was chosen.</p>"
         f'<div class="card wide">{drawing}</div>'
     )
 

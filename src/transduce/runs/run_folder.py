@@ -24,50 +24,50 @@ LOCK = ".lock"
 
 
 class RunFolder:
-    """Where a run keeps its things."""
+    """The folder of a run and the paths in it."""
 
-    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, log: Callable[[str], None]) -> None:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
         self.tokenizer, self.report, self.profile = path / "tokenizer.model", path / "report.html", path / "profile"
         self.bad_batches = path / "bad_batches.json"
-        self.metrics = Metrics(path / "metrics.jsonl", say)
+        self.metrics = Metrics(path / "metrics.jsonl", log)
 
     def check(self, recipe: Recipe) -> Recipe:
-        """Make sure that a run in the folder, if there is one, has the same recipe; returns it as it was settled."""
+        """Raise an error if the folder holds another run; returns the recipe with values resolved at its start."""
         if self.config.exists():
             before = build(Recipe, read_toml(self.config), str(self.config))
-            if recipe.train.batch_tokens == "auto":  # found when the run was begun
+            if recipe.train.batch_tokens == "auto":  # resolved when the run was started
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
-            if recipe.train.start_from and before.train.start_from:  # the vocabulary is that model's
+            if recipe.train.start_from and before.train.start_from:  # the tokenizer settings of that model
                 recipe = replace(recipe, tokenizer=before.tokenizer)
             if changed := differences(before, recipe):
                 raise RunError(
-                    f"{self.path} was begun with other settings: {'; '.join(changed)}. "
-                    "Use the same settings to go on, or another --out to start anew"
+                    f"{self.path} was started with other settings: {'; '.join(changed)}. "
+                    "Use the same settings to resume, or another --out to start a new run"
                 )
         elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
-            raise RunError(f"{self.path} holds other things and no run; choose another --out")
+            raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a run that was killed before it had begun may have left this."""
+        """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
         return name in (LOCK, self.checkpoints.name) or (name.startswith(".") and name.endswith(".tmp"))
 
     @property
-    def begun(self) -> bool:
-        """Whether it has anything learnt to go on from."""
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to resume from."""
         return bool(list_checkpoints(self.checkpoints))
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
-        """Write down the recipe and the vocabulary."""
+        """Write the recipe and the tokenizer."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_atomically(self.config, to_toml(recipe).encode())
         write_atomically(self.tokenizer, tokenizer.model)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process out of the folder while one trains in it; a run that does not begin leaves none."""
+        """Lock the folder against a second process; delete a new folder if the run fails before it is started."""
         is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK).open("a+") as file:
@@ -75,7 +75,7 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                raise RunError(f"{self.path} is being trained already, by process {file.read().strip()}") from None
+                raise RunError(f"{self.path} is already being trained by process {file.read().strip()}") from None
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -86,20 +86,20 @@ class RunFolder:
                     shutil.rmtree(self.path)
 
     def finished_scores(self, step: int) -> dict[str, float] | None:
-        """The scores of the model finished at this step, if it is there."""
+        """The scores of the model that was finished at this step; None if there is none."""
         if not (self.model / CARD).exists():
             return None
         facts = read_card(self.model)["facts"]
         return facts["scores"] if facts.get("steps") == step else None
 
     def write_model(self, model: Model, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
-        """The finished model, put in place whole."""
-        fresh, old = self.path / ".model.tmp", self.path / ".model.old"
-        for leftover in (fresh, old):
+        """Write the finished model; the folder appears by a rename, so that it is never incomplete."""
+        new, old = self.path / ".model.tmp", self.path / ".model.old"
+        for leftover in (new, old):
             shutil.rmtree(leftover, ignore_errors=True)
-        save_model(fresh, model, tokenizer, facts)
-        flush_folder(fresh)
+        save_model(new, model, tokenizer, facts)
+        flush_folder(new)
         if self.model.exists():
             self.model.rename(old)
-        fresh.rename(self.model)
+        new.rename(self.model)
         shutil.rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`transduce.train`: the command line's abilities in one Python call."""
+"""`transduce.train`: training from Python, with the same options as the command line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,17 +29,18 @@ def train(
     sets: Sequence[str] = (),
     profile: bool = False,
 ) -> Outcome:
-    """Train a model in the folder `out`, or go on where it was left.
+    """Train a model in the folder `out`, or resume the run in it.
 
-    Text comes as `src` with `tgt` (plain files, line by line) or as `train` (.tsv or .jsonl with both sides), or from a
-    recipe; validation text likewise. `settings` names any setting: {"train.steps": 2000, "model.norm": "pre"}; `sets`
-    does the same in the words of the command line: ["train.steps=2000"]. With `profile`, a few steps are recorded in
-    the folder `profile` of the run.
+    The training text is `src` with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both
+    sides), or the text of the recipe; the same holds for validation text. `settings` maps names of settings to values:
+    {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"]. With
+    `profile`, a few steps are profiled and written to the folder `profile` of the run.
 
-    Ctrl-C and SIGTERM save a checkpoint and end it early: then the outcome is not `finished`, and names the signal.
+    Ctrl-C and SIGTERM save a checkpoint and stop early: `finished` of the outcome is then false, and `stop_signal` is
+    the signal.
     """
     with join_processes() as processes:
-        with processes.first_before_others():
+        with processes.main_process_first():
             flags: Table = {}
             for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
                 if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
@@ -48,7 +49,7 @@ def train(
                 section, _, key = name.partition(".")
                 flags.setdefault(section, {})[key] = value
             resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
-        display = Display(quiet=not processes.is_first)
+        display = Display(quiet=not processes.is_main)
         return run_training(resolved, Path(out), display, profile=profile, processes=processes)
 
 

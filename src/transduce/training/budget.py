@@ -29,13 +29,13 @@ def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
         raise ConfigError('train.batch_tokens = "auto" measures the memory of a GPU; give a number to train on a CPU')
     release_memory()
     used = torch.cuda.memory_allocated(device)
-    room = (torch.cuda.mem_get_info(device)[0] + used) * _MARGIN
+    limit = (torch.cuda.mem_get_info(device)[0] + used) * _MARGIN
     most = max(_SMALLEST, corpus_tokens // 16)  # a batch as large as the corpus leaves nothing to shuffle
     measured: list[tuple[int, float]] = []
     tokens = _SMALLEST
     while tokens <= most and (peak := _peak_memory(recipe, model, tokens)) is not None:
         measured.append((tokens, peak))
-        if peak > room / 4 and len(measured) > 1:  # large enough to extrapolate
+        if peak > limit / 4 and len(measured) > 1:  # large enough to extrapolate
             break
         tokens *= 2
     if not measured:
@@ -44,11 +44,11 @@ def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
     if len(measured) > 1:
         (before, peak_before) = measured[-2]
         per_token = (peak - peak_before) / (safe - before)
-        found = min(most, int(safe + (room - peak) / per_token))
-        while (found := found // _ROUND * _ROUND) > safe:
-            if _peak_memory(recipe, model, found) is not None:
-                return found
-            found = int(found * 0.9)
+        result = min(most, int(safe + (limit - peak) / per_token))
+        while (result := result // _ROUND * _ROUND) > safe:
+            if _peak_memory(recipe, model, result) is not None:
+                return result
+            result = int(result * 0.9)
     return safe
 
 
@@ -71,7 +71,7 @@ def _trial_step(recipe: Recipe, model: Model, batch: Batch) -> None:
 
 
 def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
-    """Sentences of the greatest length, of random tokens."""
+    """A batch of random tokens in sentences of the maximum length."""
     length, task = recipe.data.max_length + 1, TASKS[recipe.task]()
     random = np.random.default_rng(0)
     sentences = [random.integers(4, model.vocab_size, length - 1) for _ in range(max(1, tokens // length))]

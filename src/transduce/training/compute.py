@@ -38,7 +38,7 @@ class Compute:
         return sums
 
     def reset(self) -> None:
-        """Forget how gradients were computed, as the next batches have other shapes."""
+        """Prepare for batches of other shapes."""
 
 
 class CapturedCompute(Compute):
@@ -56,5 +56,5 @@ class CapturedCompute(Compute):
         return self._graph(batch.tensors)
 
     def reset(self) -> None:
-        """See `Compute`: the next batch is recorded anew."""
+        """Discard the graph; the next batch is recorded again."""
         self._graph = None

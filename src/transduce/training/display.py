@@ -1,4 +1,4 @@
-"""What a person sees while training: a live line in a terminal, plain lines elsewhere. All of it on stderr."""
+"""Output of training on stderr: a progress bar in a terminal, plain lines otherwise."""
 
 import time
 from types import TracebackType
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Display:
-    """Speaks to the person who started the run."""
+    """Prints messages, measurements and samples of a run."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
@@ -17,21 +17,21 @@ class Display:
         self._task: Any = None
         self._began, self._first_step, self._steps = time.monotonic(), 0, 0
 
-    def say(self, line: str) -> None:
-        """One line that stays."""
+    def log(self, line: str) -> None:
+        """Print a line, above the progress bar if there is one."""
         self.console.print(line, markup=False)
 
     def show_samples(self, samples: list[dict[str, str]]) -> None:
-        """A few translations, to a person who looks on; logs get no text."""
+        """Print a few translations in a terminal; they are not written to logs."""
         if self.console.is_terminal:
             for sample in samples:
-                self.say(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
+                self.log(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
 
     def begin(self, step: int, steps: int) -> "Display":
-        """Show progress from `step` to `steps`, while this is used as a context."""
+        """Set the range of the progress; use the result as a context manager to show it."""
         self._began, self._first_step, self._steps = time.monotonic(), step, steps
         if self.console.is_terminal:
-            # What matters least stands last, where a narrow terminal cuts it off.
+            # The least important column is last, because a narrow terminal truncates the line.
             columns = (BarColumn(bar_width=10), TimeRemainingColumn(), TextColumn("{task.description}"))
             self._live = Progress(*columns, console=self.console, transient=True)
             self._task = self._live.add_task("starting", total=steps, completed=step)
@@ -48,7 +48,7 @@ class Display:
             self._live = None
 
     def show(self, record: dict[str, Any]) -> None:
-        """A measurement of training."""
+        """Show a measurement of training."""
         step = record["step"]
         text = f"step {step:,}/{self._steps:,}  "
         if "loss" in record:
@@ -61,7 +61,7 @@ class Display:
         if self._live:
             self._live.update(self._task, completed=step, description=text)
         else:
-            self.say(f"{text}  {self._time_left(step)} left")
+            self.log(f"{text}  {self._time_left(step)} left")
 
     def _time_left(self, step: int) -> str:
         per_step = (time.monotonic() - self._began) / max(1, step - self._first_step)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.distributed.sharded import Replicated, Sharded, is_sharded
 from transduce.models.model import Model
 from transduce.nn import kernels
@@ -28,7 +28,7 @@ class Learner:
         optimizer: torch.optim.Adam,
         task: Task,
         config: TrainConfig,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.optimizer, self.clip_norm = optimizer, config.clip_norm
         self._weights: list[Tensor] = list(model.parameters())
@@ -50,8 +50,8 @@ class Learner:
     def update(self, number: int, rate: float, count: int, *, collected: bool = False) -> Tensor:
         """Make update `number`, counted from 1, with the mean gradient over `count` labels; returns its norm.
 
-        If the norm is not finite, the weights stay as they are. `collected` says that the gradients of several batches
-        have been added up (`precision.collect`).
+        If the norm is not finite, the weights stay as they are. `collected` means that the gradients of several batches
+        have already been summed (`precision.collect`).
         """
         if not collected:
             if self._fuses:
@@ -62,7 +62,7 @@ class Learner:
         torch._foreach_mul_(gradients, 1 / count)
         norm = self.sharing.norm(gradients)
         for state in self.optimizer.state.values():
-            state["step"].fill_(number - 1)  # neither fused nor skipped updates are counted there
+            state["step"].fill_(number - 1)  # PyTorch's count misses fused and skipped updates
         if not norm.isfinite():
             self.optimizer.zero_grad()
             return norm
@@ -76,7 +76,7 @@ class Learner:
         return norm
 
     def reset(self) -> None:
-        """Forget the gradients since the last update, and how they were computed."""
+        """Discard the gradients since the last update, and the recorded graph."""
         self.optimizer.zero_grad()
         self.precision.worker.zero_grad()
         self.compute.reset()

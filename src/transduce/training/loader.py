@@ -12,7 +12,7 @@ from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, fill, without_labels
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import TokenShards
-from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.tasks.task import Task
 from transduce.text.tokenizer import Tokenizer
 
@@ -29,17 +29,17 @@ class Loader:
     device: torch.device
     bpe_dropout: float = 0.0
     fixed_length: int | None = None
-    """Longest segment of batches with fixed shapes (for CUDA graphs); None leaves each batch as small as it is."""
+    """Longest segment of batches with fixed shapes (for CUDA graphs); None does not pad batches."""
     split: int = 1
-    """About the number of parts into which every batch is split, if it does not fit in memory."""
-    processes: Processes = ALONE
+    """Approximate number of parts into which every batch is split if it does not fit in memory."""
+    processes: Processes = SINGLE_PROCESS
     """The processes that share every batch."""
 
     def batch(self, number: int) -> list[Batch]:
         """This process's share of batch `number` of the plan, in its parts."""
         examples = self._examples(number)
         parts = [self._pack(part, number) for part in self._parts(examples[self.processes.share])]
-        if not parts:  # fewer examples than processes; they all compute, so that none waits for another
+        if not parts:  # fewer examples than processes; each must compute, or the others would wait for it
             parts = [without_labels(self._pack(examples[:1], number))]
         self.plan.shards.release()
         if self.fixed_length is None:
@@ -51,12 +51,12 @@ class Loader:
     @property
     def part_tokens(self) -> int:
         """Upper bound on the tokens of each stream of a part."""
-        whole, longest = self.plan.batch_tokens, self.plan.shards.index["max_length" if self.bpe_dropout else "longest"]
+        total, longest = self.plan.batch_tokens, self.plan.shards.index["max_length" if self.bpe_dropout else "longest"]
         parts = self.split * self.processes.count
-        return whole if parts == 1 else min(whole, whole // parts + longest + 1)
+        return total if parts == 1 else min(total, total // parts + longest + 1)
 
     def ahead(self, start: int) -> Generator[list[Batch]]:
-        """Batches from `start` on, without end; a thread prefetches a few."""
+        """An endless iterator over the batches from `start` on; a thread prefetches a few."""
         ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(maxsize=_AHEAD)
         stopped = threading.Event()
         side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
@@ -69,7 +69,7 @@ class Loader:
                         item: list[Batch] | BaseException = self.batch(number)
                     if side_stream:
                         side_stream.synchronize()
-                except BaseException as error:  # handed to the loop, which raises it
+                except BaseException as error:  # passed to the training loop, which raises it
                     item = error
                 number += 1
                 while not stopped.is_set():
@@ -86,7 +86,7 @@ class Loader:
                 item = ready.get()
                 if isinstance(item, BaseException):
                     raise item
-                if side_stream:  # their memory must not be reused before the computation has read it
+                if side_stream:  # the memory must not be reused before the computation has read it
                     for tensor in (tensor for batch in item for tensor in batch.tensors):
                         tensor.record_stream(torch.cuda.current_stream(self.device))
                 yield item
@@ -122,7 +122,7 @@ class Loader:
         yield examples[first:]
 
     def _with_dropout(self, examples: Sequence[Example], number: int) -> Sequence[Example]:
-        """The examples segmented anew. Shards hold only ids; decoding them gives exactly the text."""
+        """The examples, segmented with BPE-dropout. Shards hold only ids; decoding them restores the exact text."""
         room = [self.plan.batch_tokens - sum(len(ids) + 1 for ids in stream) for stream in zip(*examples, strict=True)]
         texts = self.tokenizer.decode_all([np.asarray(ids).tolist() for example in examples for ids in example])
         sampled = iter(self.tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed=self._seed(number)))

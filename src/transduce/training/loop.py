@@ -1,4 +1,4 @@
-"""The training loop: one function to be read from top to bottom."""
+"""The training loop, in one function."""
 
 import json
 from contextlib import ExitStack, nullcontext
@@ -11,7 +11,7 @@ import torch
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
 from transduce.disk import write_atomically
-from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.distributed.sharded import gathered
 from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.errors import RunError
@@ -27,11 +27,11 @@ from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     facts_of,
+    inherit_tokenizer_settings,
     new_model,
     require_text,
+    resolve_batch_tokens,
     resume,
-    settle_batch_tokens,
-    taken_over,
     vocabulary_of,
     warn,
 )
@@ -55,20 +55,20 @@ class Outcome:
 
 
 def run_training(
-    recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = ALONE
+    recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = SINGLE_PROCESS
 ) -> Outcome:
     """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
-    run = RunFolder(out, display.say)
+    run = RunFolder(out, display.log)
     with ExitStack() as stack:
-        with processes.first_before_others():
+        with processes.main_process_first():
             recipe = run.check(recipe)
-            if processes.is_first:
+            if processes.is_main:
                 stack.enter_context(run.lock())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
             return _train(recipe, run, display, stop, processes, profile=profile)
-        except Interrupted:  # during start-up or the end; during steps, the loop handles it
-            display.say("stopped; run the same command to resume")
+        except Interrupted:  # before the first step or after the last; during the steps, the loop handles it
+            display.log("stopped; run the same command to resume")
             return Outcome(out, newest_step(run.checkpoints), False, stop.signal, {})
 
 
@@ -77,17 +77,17 @@ def _train(
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
-        recipe = taken_over(recipe, run, display.say)
+        recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
-        with processes.first_before_others():
-            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.say, TASKS[recipe.task].reader)
+        with processes.main_process_first():
+            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.log, TASKS[recipe.task].reader)
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
-            recipe = settle_batch_tokens(recipe, model, prepared, display, processes)
+            recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
         task = TASKS[recipe.task]()
-        validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.say, processes, stop)
+        validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.log, processes, stop)
         growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
         optimizer = torch.optim.Adam(
@@ -96,29 +96,29 @@ def _train(
             eps=config.epsilon,
             fused=device.type in ("cpu", "cuda"),
         )
-        with processes.first_before_others():
+        with processes.main_process_first():
             progress = resume(run, model, optimizer, prepared, display)
-    if processes.is_first:
+    if processes.is_main:
         run.begin(recipe, tokenizer)
         run.metrics.start_at(progress.step)
     if progress.step >= config.steps and (scores := run.finished_scores(progress.step)) is not None:
-        display.say(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
+        display.log(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
         return Outcome(run.path, progress.step, True, None, scores)
 
-    warn(recipe, display.say)
+    warn(recipe, display.log)
     milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
-    display.say(
+    display.log(
         f"{model.parameters_count:,} parameters on {device}{together}; "
-        f"{config.steps:,} steps, {updates_per_epoch:,.0f} to an epoch"
+        f"{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
     )
 
     stopping = False
     with (
         display.begin(progress.step, config.steps),
-        Steps(recipe, task, plan, tokenizer, model, optimizer, display.say, processes) as steps,
-        StepProfile(run.profile, device, display.say) if profile and processes.is_first else nullcontext() as recording,
+        Steps(recipe, task, plan, tokenizer, model, optimizer, display.log, processes) as steps,
+        StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
         while progress.step < config.steps and not stopping:
             rate, norm = steps.take(progress.step)
@@ -135,10 +135,10 @@ def _train(
                     _give_up(run, steps, progress.step, skipped, processes)
                 if saving and skipped >= _SUSPICIOUS:
                     saving = False
-                    display.say(f"no checkpoint at step {progress.step:,}: {skipped} steps before it were skipped")
+                    display.log(f"no checkpoint at step {progress.step:,}: the {skipped} steps before it were skipped")
                 progress.seconds += measured.pop("seconds")
                 finite_norm = norm.item() if norm.isfinite() else None
-                if processes.is_first:
+                if processes.is_main:
                     display.show(
                         run.metrics.add(
                             "train", step=progress.step, **measured, learning_rate=rate, grad_norm=finite_norm
@@ -152,14 +152,14 @@ def _train(
                         milestones.validate(model_now, progress)
                         stopping = processes.any(bool(stop))
                     moments = adam_moments(model, optimizer)
-                    if processes.is_first:
+                    if processes.is_main:
                         milestones.save(model_now, moments, progress, must=is_last or stopping)
                     del model_now, moments
                 if stopping:
                     saved = run.checkpoints / f"step-{progress.step}"
-                    display.say(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
+                    display.log(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
 
-    processes.wait()  # until the first process has written the last checkpoint
+    processes.wait()  # until the main process has written the last checkpoint
     finished = progress.step >= config.steps
     scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
@@ -167,12 +167,12 @@ def _train(
 
 def _give_up(run: RunFolder, steps: Steps, step: int, skipped: int, processes: Processes) -> NoReturn:
     """Write the numbers of the examples whose gradients were not finite, and stop."""
-    if processes.is_first:
+    if processes.is_main:
         numbers = range(step - skipped, step)[-_SKIPPED_AT_MOST:]
         bad = {f"step {number + 1}": steps.examples(number) for number in numbers}
         write_atomically(run.bad_batches, json.dumps(bad, indent=1).encode())
     raise RunError(
         f"the gradients of {skipped} steps in a row, up to step {step}, were not finite numbers; the checkpoints are "
-        f"older than that, the numbers of the pairs in those steps are in {run.bad_batches}. "
-        "Look at them, lower train.learning_rate_scale, or set train.clip_norm=1.0"
+        f"from before that; the numbers of the pairs in those steps are in {run.bad_batches}. "
+        "Check those pairs, lower train.learning_rate_scale, or set train.clip_norm=1.0"
     )

@@ -1,4 +1,4 @@
-"""How fast and how well training goes, measured without slowing it down."""
+"""Loss, throughput and memory of training, measured without slowing it down."""
 
 import math
 import resource
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Meter:
-    """Adds up the losses on the device, and reads them rarely: reading makes a GPU wait."""
+    """Sums losses on the device and reads them rarely, because reading synchronizes with the GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -20,9 +20,9 @@ class Meter:
         self._clear()
 
     def add(self, sums: Tensor, tokens: int, norm: Tensor) -> None:
-        """Count one step by its sums of loss and plain loss, its target tokens and the norm of its gradients.
+        """Add one step: the sums of its loss and negative log-likelihood, its target tokens and its gradient norm.
 
-        A step whose norm is not a finite number was skipped: it counts as that, and its loss does not count.
+        A step whose norm is not finite was skipped: it is counted as skipped, and its loss is ignored.
         """
         finite = norm.isfinite()
         self._sums += torch.where(finite, sums, 0.0)
@@ -32,7 +32,7 @@ class Meter:
         self.tokens += tokens
 
     def read(self) -> dict[str, float]:
-        """Means since the last reading, and the steps that were skipped; no loss where all were."""
+        """Means and number of skipped steps since the last call; without a loss if all steps were skipped."""
         values: dict[str, float] = {}
         if tokens := int(self._counted.item()):
             loss, nll = (self._sums / tokens).tolist()
@@ -49,13 +49,13 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time inside does not count as training."""
+        """Do not count the time in this context as training."""
         since = time.monotonic()
         yield
         self.began += time.monotonic() - since
 
     def skipped_in_a_row(self) -> int:
-        """Steps skipped since the last that was not."""
+        """Number of steps skipped since the last step that was not."""
         return int(self._skipped_in_a_row.item())
 
     def _clear(self) -> None:
@@ -65,7 +65,7 @@ class Meter:
 
 
 def _memory_gb(device: torch.device) -> float:
-    """Most memory used so far: the GPU's, or the process's."""
+    """Peak memory so far: the GPU's, or the process's."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e9
     unit = 1 if sys.platform == "darwin" else 1024

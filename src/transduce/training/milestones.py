@@ -28,7 +28,7 @@ from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 
 _CLEARLY_WORSE = 0.1
-"""If the mean of the last checkpoints has a validation loss higher by this than the last one, the last is taken."""
+"""If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""
 
 
 @dataclass(frozen=True)
@@ -56,36 +56,37 @@ class Milestones:
                 values |= {kind: score, "samples": scored.samples[: config.samples]}
                 line += f"  {score_name} {score:.1f}"
         except Interrupted:
-            self.display.say(f"validation at step {progress.step:,} interrupted")
+            self.display.log(f"validation at step {progress.step:,} interrupted")
             return
         finally:
             model.train()
-        if validation.processes.is_first:
+        if validation.processes.is_main:
             self.run.metrics.add("valid", step=progress.step, **values)
         metric = f"{kind} of {validation.digest}"  # scores on other data are not comparable
         if score > progress.best_score or metric != progress.best_metric:
             progress.best_step, progress.best_score, progress.best_metric = progress.step, score, metric
-        self.display.say(f"step {progress.step:,}  {line}")
+        self.display.log(f"step {progress.step:,}  {line}")
         self.display.show_samples(values.get("samples", [])[:2])
 
     def save(self, model: Model, moments: dict[str, torch.Tensor], progress: Progress, *, must: bool) -> None:
         """Write a checkpoint and the report; a full disk ends the run only if this checkpoint `must` be saved."""
-        run, config, say = self.run, self.recipe.train, self.display.say
+        run, config, log = self.run, self.recipe.train, self.display.log
         try:
             save_checkpoint(run.checkpoints, model, moments, self.validation.tokenizer, progress, self.facts)
         except OSError as error:
             step = newest_step(run.checkpoints)
-            last = f"the last is of step {step:,}" if step else "there is none yet"
+            last = f"the last is of step {step:,}" if step else "there is no other yet"
             if must:
                 raise RunError(
-                    f"no checkpoint at step {progress.step:,}: {error}; {last}. Make room, then run the same command"
+                    f"no checkpoint at step {progress.step:,}: {error}; {last}. "
+                    "Free disk space, then run the same command"
                 ) from None
-            say(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
+            log(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
         try:
             prune(run.checkpoints, config.keep, progress.best_step, config.save_every, config.steps)
             write_report(run.report, self.recipe, run.metrics)
         except OSError as error:
-            say(f"warning: {run.path} is not up to date: {error}. Training continues")
+            log(f"warning: {run.path} is not up to date: {error}. Training continues")
 
     def finish(self, model: Model, progress: Progress) -> dict[str, float]:
         """Average the last checkpoints, score the result with the recipe's search options, and write the model."""
@@ -99,7 +100,7 @@ class Milestones:
             if scored := self.task.score(model, validation, recipe.search):
                 scores[f"valid_{self.task.score_name.lower()}"] = scored.value
                 samples = scored.samples[: recipe.train.samples]
-        if not validation.processes.is_first:
+        if not validation.processes.is_main:
             return scores
         if scores:
             run.metrics.add("final", step=progress.step, **scores, samples=samples)
@@ -110,12 +111,12 @@ class Milestones:
             write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, samples))
         except OSError as error:
             raise RunError(
-                f"all {progress.step:,} steps are made and saved, but {run.model} could not be written: {error}. "
-                "Make room, then run the same command"
+                f"all {progress.step:,} steps are done and saved, but {run.model} could not be written: {error}. "
+                "Free disk space, then run the same command"
             ) from None
         made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
-        self.display.say(f"finished: {run.model} ({made}{summary}); report: {run.report}")
+        self.display.log(f"finished: {run.model} ({made}{summary}); report: {run.report}")
         return scores
 
     def _average(self, model: Model) -> list[Path]:
@@ -131,9 +132,9 @@ class Milestones:
             load_average(model, last)
             of_mean, _ = self.validation.loss(model, config.label_smoothing)
             if of_last < of_mean - _CLEARLY_WORSE:
-                self.display.say(
+                self.display.log(
                     f"the mean of the last {len(last)} checkpoints (valid loss {of_mean:.3f}) is worse than the last "
-                    f"one ({of_last:.3f}), which is taken instead"
+                    f"one ({of_last:.3f}), which is used instead"
                 )
                 last = last[-1:]
                 load_average(model, last)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from transduce.distributed.sharded import local
+from transduce.distributed.sharded import local_shard
 from transduce.models.model import Model
 
 
@@ -18,13 +18,13 @@ class Float32:
         """The model that computes."""
 
     def begin(self) -> None:
-        """Called before every forward pass: gradients of several batches add up."""
+        """Called before every forward pass. Gradients of several batches are summed, so nothing is cleared here."""
 
     def collect(self) -> None:
-        """Add the worker's gradients to those of the weights: they are the same tensors."""
+        """Add the worker's gradients to those of the weights; here, they are the same tensors."""
 
     def refresh(self) -> None:
-        """Copy the updated weights to the worker: they are the same tensors."""
+        """Copy the updated weights to the worker; here, they are the same tensors."""
 
 
 class Bfloat16Copy(Float32):
@@ -37,7 +37,7 @@ class Bfloat16Copy(Float32):
             weight.data = weight.data.bfloat16()
 
     def begin(self) -> None:
-        """The copy's gradients are those of one batch, so that they are always written, never added to."""
+        """Clear the copy's gradients, so that each batch writes its own without adding to earlier ones."""
         self.worker.zero_grad()
 
     def collect(self) -> None:
@@ -63,4 +63,4 @@ def use_bfloat16(precision: str, device: torch.device) -> bool:
 
 def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
     """The gradients that exist; of a sharded model, this process's shards."""
-    return [local(weight.grad) for weight in weights if weight.grad is not None]
+    return [local_shard(weight.grad) for weight in weights if weight.grad is not None]

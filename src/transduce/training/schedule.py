@@ -1,4 +1,4 @@
-"""The learning rate over time (section 5.3), and how a run may end it."""
+"""The learning rate schedule (section 5.3), and an optional linear cooldown."""
 
 
 def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> float:
@@ -6,6 +6,6 @@ def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> f
     return scale * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
-def cooled(rate: float, step: int, steps: int, cooldown: int) -> float:
-    """The rate, which falls in a straight line over the last `cooldown` of `steps`, to 0 just after them."""
+def with_cooldown(rate: float, step: int, steps: int, cooldown: int) -> float:
+    """The rate, decayed linearly over the last `cooldown` of `steps`; it would reach 0 at the step after the last."""
     return rate * min(1.0, (steps + 1 - step) / (min(cooldown, steps) + 1))

@@ -1,4 +1,4 @@
-"""The start of a run: its model, the settings that are found by trial, and the checkpoint it resumes from."""
+"""The start of a run: its model, settings that are measured, and the checkpoint it resumes from."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,42 +28,42 @@ from transduce.training.precision import use_bfloat16
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
 
-def taken_over(recipe: Recipe, run: RunFolder, say: Callable[[str], None]) -> Recipe:
+def inherit_tokenizer_settings(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> Recipe:
     """The recipe with the tokenizer settings of the model that training starts from."""
-    if not recipe.train.start_from or run.begun:
+    if not recipe.train.start_from or run.has_checkpoint:
         return recipe
     folder = find_model(Path(recipe.train.start_from))
-    say(f"starting from {folder}, with its vocabulary")
+    log(f"starting from {folder}, with its vocabulary")
     card = read_card(folder)
     known = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
     return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
 
 
 def require_text(recipe: Recipe) -> None:
-    """Refuse training text that is missing; if it is a public corpus, the message says how to get it."""
+    """Raise an error if training text is missing; for a public corpus, the message names the command to get it."""
     for name in (name for files in recipe.data.train for name in files if not Path(name).exists()):
         folder = Path(name).parent.name
-        remedy = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
-        raise DataError(f"{name}: no such file{remedy}")
+        hint = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
+        raise DataError(f"{name}: no such file{hint}")
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
-    """How to train a tokenizer; or, if training starts from a model, the tokenizer of that model."""
+    """The settings to train a tokenizer with; if training starts from a model, the tokenizer of that model."""
     start = recipe.train.start_from
     if not start:
         return recipe.tokenizer
-    if run.begun:
+    if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
     folder = find_model(Path(start))
-    _require_sizes(recipe, folder)  # before all text is read
+    _require_sizes(recipe, folder)  # before the text is read, which may take long
     return Tokenizer.load(folder / TOKENIZER)
 
 
 def _require_sizes(recipe: Recipe, folder: Path) -> None:
     card = read_card(folder)
     there, here = build_config(card["architecture"], card["model"], str(folder)).sizes(), recipe.model.sizes()
-    if unequal := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
-        raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(unequal)}; set the same here")
+    if different := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
+        raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(different)}; use the same sizes")
 
 
 def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
@@ -71,7 +71,7 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     torch.manual_seed(recipe.train.seed)
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.reserve(recipe.data.max_length + 1)
-    if recipe.train.start_from and not run.begun:  # otherwise the run has weights of its own
+    if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_model(Path(recipe.train.start_from)), device)
         model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
@@ -80,20 +80,20 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     return model
 
 
-def settle_batch_tokens(
+def resolve_batch_tokens(
     recipe: Recipe, model: Model, prepared: Prepared, display: Display, processes: Processes
 ) -> Recipe:
-    """The recipe with the largest batch that fits in memory."""
-    require(processes.count == 1, "train.batch_tokens = auto is for one process; give several a number")
+    """The recipe with `train.batch_tokens` set to the largest batch that fits in memory."""
+    require(processes.count == 1, "train.batch_tokens = auto needs a single process; give a number for several")
     tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]))
-    display.say(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
+    display.log(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
     return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
 
 
 def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: Prepared, display: Display) -> Progress:
     """Load the newest intact checkpoint, if there is one."""
     corpus, sources = prepared.train.folder.name, prepared.sources
-    checkpoint = newest_intact(run.checkpoints, display.say)
+    checkpoint = newest_intact(run.checkpoints, display.log)
     if checkpoint is None:
         return Progress(corpus=corpus, sources=sources)
     before = read_progress(checkpoint)
@@ -103,20 +103,20 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
             reason += f" ({', '.join(changed)})"
         elif sorted(sources.values()) == sorted(before.sources.values()):
             reason = f"{run.path} was started with this text in another order, or by another version of transduce"
-        raise RunError(f"{reason}; restore it to resume, or choose another --out to start anew")
+        raise RunError(f"{reason}; restore it to resume, or choose another --out to start a new run")
     progress = load_checkpoint(checkpoint, model, optimizer)
-    display.say(f"resuming from {checkpoint}")
+    display.log(f"resuming from {checkpoint}")
     return progress
 
 
-def warn(recipe: Recipe, say: Callable[[str], None]) -> None:
-    """Warn of settings whose result will disappoint."""
+def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
+    """Warn of settings that are likely to be mistakes."""
     config = recipe.train
     if not recipe.data.valid:
-        say("no validation text: the model will not be scored; give some with --valid")
+        log("no validation text: the model will not be scored; give some with --valid")
     if config.steps < config.warmup:
-        say(
-            f"train.steps ({config.steps:,}) end before train.warmup ({config.warmup:,}): the learning rate will "
+        log(
+            f"train.steps ({config.steps:,}) is less than train.warmup ({config.warmup:,}): the learning rate will "
             "not reach its maximum; lower train.warmup for a short run"
         )
 

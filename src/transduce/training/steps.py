@@ -1,4 +1,4 @@
-"""Training steps: batches of the plan, their gradients, an update."""
+"""Training steps: each computes the gradients of its batches and makes one update."""
 
 import gc
 from collections.abc import Callable, Generator
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
-from transduce.distributed.processes import ALONE, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.errors import RunError
 from transduce.models.model import Model
 from transduce.runs.recipe import Recipe
@@ -20,13 +20,13 @@ from transduce.text.tokenizer import Tokenizer
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.meter import Meter
-from transduce.training.schedule import cooled, learning_rate
+from transduce.training.schedule import learning_rate, with_cooldown
 
 
 class Steps(AbstractContextManager["Steps"]):
     """Runs the steps of a recipe one after another, starting at any of them.
 
-    A step that does not fit in memory is repeated in smaller parts, and so are those after it.
+    A step that does not fit in memory is repeated with its batches split into parts; later steps are split too.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Steps(AbstractContextManager["Steps"]):
         tokenizer: Tokenizer,
         model: Model,
         optimizer: torch.optim.Adam,
-        say: Callable[[str], None],
-        processes: Processes = ALONE,
+        log: Callable[[str], None],
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
-        self.recipe, self.say, self._processes = recipe, say, processes
+        self.recipe, self.log, self._processes = recipe, log, processes
         self.learner = Learner(model, optimizer, task, recipe.train, processes)
         self.meter = Meter(model.device)
         fixed_length = recipe.data.max_length + 1 if self.learner.captures else None
@@ -65,15 +65,15 @@ class Steps(AbstractContextManager["Steps"]):
                 if not learner.sharing.splits_batches:
                     raise RunError(
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
-                        "train.accumulate by as much"
+                        "train.accumulate by the same factor"
                     ) from None
             total, failures = self._processes.total(count, failed)
             if failed := failures > 0:
                 self._split_further()
         count = int(total)
-        self._processes.add_up([sums])
+        self._processes.all_reduce([sums])
         rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
-        rate = cooled(rate, step + 1, config.steps, config.cooldown)
+        rate = with_cooldown(rate, step + 1, config.steps, config.cooldown)
         norm = learner.update(step + 1, rate, count, collected=len(parts) > 1)
         self.meter.add(sums, count, norm)
         return rate, norm
@@ -96,14 +96,14 @@ class Steps(AbstractContextManager["Steps"]):
         self._close()
         self.learner.reset()
         release_memory()
-        whole = self._loader.plan.batch_tokens
-        if whole // self._loader.split <= 64:
+        batch_tokens = self._loader.plan.batch_tokens
+        if batch_tokens // self._loader.split <= 64:
             raise RunError(
-                "memory does not hold even the smallest part of a batch; use a smaller model or lower data.max_length"
+                "out of memory even with the smallest part of a batch; use a smaller model or lower data.max_length"
             )
         self._loader = replace(self._loader, split=2 * self._loader.split)
-        self.say(
-            f"out of memory: from here on each batch of {whole:,} tokens is computed in {self._loader.split} parts "
+        self.log(
+            f"out of memory: from now on, batches of {batch_tokens:,} tokens are split into {self._loader.split} parts "
             "(without dropout, the result is the same)"
         )
 
@@ -117,7 +117,7 @@ class Steps(AbstractContextManager["Steps"]):
 
 
 def release_memory() -> None:
-    """Free the memory that a failed step has left behind."""
+    """Free the memory of a failed step."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""R-Drop against its definition, with torch's own divergence and automatic gradients."""
+"""R-Drop compared with its definition, computed with PyTorch's KL divergence and autograd."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,30 +21,30 @@ from transduce.training.loader import Loader
 M, V, D = 13, 11, 6
 
 
-def torchs_symmetric_kl(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
+def reference_symmetric_kl(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
     log_p, log_q = (F.log_softmax(hidden @ embedding_VD.T, dim=1)[labels_M != PAD] for hidden in (first_MD, second_MD))
     return F.kl_div(log_p, log_q, reduction="sum", log_target=True) + F.kl_div(
         log_q, log_p, reduction="sum", log_target=True
     )
 
 
-@pytest.mark.parametrize("logits_at_once", [V * 4, 1 << 20])
-def test_value_and_gradients_are_torchs(logits_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(r_drop, "_CPU_CHUNK", logits_at_once)
+@pytest.mark.parametrize("chunk", [V * 4, 1 << 20])
+def test_value_and_gradients_equal_those_of_pytorch(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(r_drop, "_CPU_CHUNK", chunk)
     torch.manual_seed(1)
     labels_M = torch.randint(4, V, (M,))
     labels_M[[2, 12]] = PAD
     inputs = [torch.randn(size, D, requires_grad=True) for size in (M, M, V)]
     outcomes = []
-    for function in (r_drop.symmetric_kl, torchs_symmetric_kl):
+    for function in (r_drop.symmetric_kl, reference_symmetric_kl):
         value = function(inputs[0], inputs[1], labels_M, inputs[2])
         outcomes.append((value, *torch.autograd.grad(3 * value, inputs)))
-    for ours, torchs in zip(*outcomes, strict=True):
-        torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-5)
+    for ours, expected in zip(*outcomes, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("dropout", "extra"), [(0.0, False), (0.3, True)])
-def test_a_step_pays_for_two_passes_that_disagree(
+def test_the_loss_of_a_step_includes_the_divergence_of_two_passes(
     dropout: float,
     extra: bool,
     tmp_path: Path,
@@ -52,7 +52,7 @@ def test_a_step_pays_for_two_passes_that_disagree(
     toy_tokenizer: Tokenizer,
     make_shards: Callable[..., Any],
 ) -> None:
-    """Without dropout the passes are the same and R-Drop is no loss; with it, it is the definition's."""
+    """Without dropout, both passes are equal and R-Drop adds nothing; with dropout, it adds the definition's term."""
     recipe = load_recipe(None, "tiny", {}, [f"model.dropout={dropout}"])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
     (batch,) = Loader(Translate(), plan, toy_tokenizer, torch.device("cpu")).batch(0)
@@ -68,10 +68,10 @@ def test_a_step_pays_for_two_passes_that_disagree(
     hidden = [model(batch) for _ in range(2)]
     for hidden_MD in hidden:
         losses.append(F.cross_entropy(hidden_MD @ weight_VD.T, batch.labels_L, label_smoothing=0.1, reduction="sum"))
-    apart = torchs_symmetric_kl(hidden[0], hidden[1], batch.labels_L, weight_VD)
-    expected = (sum(losses) + 4 * apart / 2) / 2
+    divergence = reference_symmetric_kl(hidden[0], hidden[1], batch.labels_L, weight_VD)
+    expected = (sum(losses) + 4 * divergence / 2) / 2
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-4)
     for weight, gradient in zip(model.parameters(), torch.autograd.grad(expected, model.parameters()), strict=True):
         torch.testing.assert_close(weight.grad, gradient, rtol=1e-4, atol=1e-4)
-    assert (apart.item() > 1) == extra
+    assert (divergence.item() > 1) == extra
     assert nll < loss or not extra

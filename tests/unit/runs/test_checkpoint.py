@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, damage is found, and nothing half-written is ever seen."""
+"""Checkpoints: saving and loading, detection of damage, atomic writes, pruning and averaging."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Training:
-    """A model and its optimizer; an update depends on nothing but them and the number of the step."""
+    """A model and its optimizer; an update depends only on them and the step number."""
 
     def __init__(self, seed: int = 1, fused: bool = True, vocab_size: int = V, **settings: object) -> None:
         self.model = small_model(seed, vocab_size, **settings)
@@ -73,17 +73,17 @@ class Training:
         return self
 
     def tensors(self) -> dict[str, Tensor]:
-        """Copies of all that training changes."""
-        found = {name: x.detach().clone() for name, x in self.model.state_dict().items()}
+        """Copies of all tensors that training changes."""
+        result = {name: x.detach().clone() for name, x in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
-            found |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.state[parameter].items()}
-        return found
+            result |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.state[parameter].items()}
+        return result
 
 
-def assert_bitwise_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def assert_bitwise_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name in expected:
-        assert torch.equal(found[name], expected[name]), name
+        assert torch.equal(actual[name], expected[name]), name
 
 
 def save(folder: Path, tokenizer: Tokenizer, training: Training) -> Path:
@@ -92,7 +92,7 @@ def save(folder: Path, tokenizer: Tokenizer, training: Training) -> Path:
 
 
 def save_steps(folder: Path, tokenizer: Tokenizer, steps: list[int]) -> Training:
-    """Checkpoints of these steps; the weights of each are its own."""
+    """Save checkpoints of these steps, each with different weights."""
     training = Training()
     for step in steps:
         training.update()
@@ -124,7 +124,7 @@ def empty(path: Path) -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
-def test_updates_after_loading_are_bitwise_those_of_an_uninterrupted_run(
+def test_updates_after_loading_are_bit_identical_to_an_uninterrupted_run(
     folder: Path, tokenizer: Tokenizer, fused: bool, positions: str
 ) -> None:
     uninterrupted = Training(fused=fused, positions=positions).updated(3)
@@ -138,7 +138,7 @@ def test_updates_after_loading_are_bitwise_those_of_an_uninterrupted_run(
     assert_bitwise_equal(resumed.updated(3).tensors(), uninterrupted.tensors())
 
 
-def test_loading_puts_back_a_run_that_has_gone_on(folder: Path, tokenizer: Tokenizer) -> None:
+def test_loading_restores_an_earlier_state(folder: Path, tokenizer: Tokenizer) -> None:
     training = Training().updated(2)
     saved, at_saving = save(folder, tokenizer, training), training.tensors()
     training.updated(4)
@@ -147,7 +147,7 @@ def test_loading_puts_back_a_run_that_has_gone_on(folder: Path, tokenizer: Token
     assert_bitwise_equal(training.tensors(), at_saving)
 
 
-def test_progress_comes_back_as_it_was(folder: Path, tokenizer: Tokenizer) -> None:
+def test_progress_is_restored(folder: Path, tokenizer: Tokenizer) -> None:
     training = Training().updated(1)
     training.progress = Progress(step=7, seconds=12.5, best_step=4, best_score=31.25)
     assert load_checkpoint(save(folder, tokenizer, training), training.model, training.optimizer) == Progress(
@@ -155,14 +155,14 @@ def test_progress_comes_back_as_it_was(folder: Path, tokenizer: Tokenizer) -> No
     )
 
 
-def test_progress_before_any_validation_comes_back_too(folder: Path, tokenizer: Tokenizer) -> None:
+def test_progress_before_any_validation_is_restored(folder: Path, tokenizer: Tokenizer) -> None:
     training = Training().updated(1)
     assert training.progress.best_score == float("-inf")
     saved = save(folder, tokenizer, training)
     assert load_checkpoint(saved, training.model, training.optimizer) == training.progress
 
 
-def test_a_checkpoint_is_a_model_folder_too(folder: Path, tokenizer: Tokenizer) -> None:
+def test_a_checkpoint_is_also_a_model_folder(folder: Path, tokenizer: Tokenizer) -> None:
     training = Training(vocab_size=tokenizer.vocab_size).updated(2)
     loaded = load_model(save(folder, tokenizer, training))
     assert_bitwise_equal(dict(loaded.model.state_dict()), dict(training.model.state_dict()))
@@ -182,53 +182,53 @@ def test_the_manifest_names_every_file(folder: Path, tokenizer: Tokenizer) -> No
 # Damage
 
 
-@pytest.mark.parametrize("harm", [flip_a_byte, cut_short, empty, Path.unlink])
+@pytest.mark.parametrize("damage", [flip_a_byte, cut_short, empty, Path.unlink])
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_named_and_the_checkpoint_before_it_is_used(
-    folder: Path, tokenizer: Tokenizer, name: str, harm: Callable[[Path], None]
+def test_a_damaged_file_is_named_and_the_previous_checkpoint_is_used(
+    folder: Path, tokenizer: Tokenizer, name: str, damage: Callable[[Path], None]
 ) -> None:
     save_steps(folder, tokenizer, [1, 2])
-    harm(folder / "step-2" / name)
-    said: list[str] = []
-    assert newest_intact(folder, said.append) == folder / "step-1"
-    (line,) = said
+    damage(folder / "step-2" / name)
+    logged: list[str] = []
+    assert newest_intact(folder, logged.append) == folder / "step-1"
+    (line,) = logged
     assert "step-2" in line
     assert name in line
 
 
-@pytest.mark.parametrize("harm", [cut_short, empty, Path.unlink])
-def test_a_damaged_manifest_is_found(folder: Path, tokenizer: Tokenizer, harm: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("damage", [cut_short, empty, Path.unlink])
+def test_a_damaged_manifest_is_detected(folder: Path, tokenizer: Tokenizer, damage: Callable[[Path], None]) -> None:
     save_steps(folder, tokenizer, [1, 2])
-    harm(folder / "step-2" / "manifest.json")
-    said: list[str] = []
-    assert newest_intact(folder, said.append) == folder / "step-1"
-    assert "manifest.json" in said[0]
+    damage(folder / "step-2" / "manifest.json")
+    logged: list[str] = []
+    assert newest_intact(folder, logged.append) == folder / "step-1"
+    assert "manifest.json" in logged[0]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"state.json": 5}'])
-def test_a_manifest_that_says_too_little_is_damage(folder: Path, tokenizer: Tokenizer, text: str) -> None:
+def test_an_incomplete_manifest_is_damage(folder: Path, tokenizer: Tokenizer, text: str) -> None:
     save_steps(folder, tokenizer, [1])
     (folder / "step-1" / "manifest.json").write_text(text)
     assert find_damage(folder / "step-1")
 
 
-def test_several_damaged_checkpoints_are_all_passed_over(folder: Path, tokenizer: Tokenizer) -> None:
+def test_several_damaged_checkpoints_are_skipped(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [8, 9, 10, 11])  # by number, not by name: step-9 comes before step-10
     for step in (10, 11):
         flip_a_byte(folder / f"step-{step}" / "model.safetensors")
-    said: list[str] = []
-    assert newest_intact(folder, said.append) == folder / "step-9"
-    assert ["step-11" in said[0], "step-10" in said[1]] == [True, True]
+    logged: list[str] = []
+    assert newest_intact(folder, logged.append) == folder / "step-9"
+    assert ["step-11" in logged[0], "step-10" in logged[1]] == [True, True]
 
 
-def test_an_undamaged_newest_checkpoint_is_used_without_a_word(folder: Path, tokenizer: Tokenizer) -> None:
+def test_an_intact_newest_checkpoint_is_used_without_a_message(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [9, 10])
-    said: list[str] = []
-    assert newest_intact(folder, said.append) == folder / "step-10"
-    assert said == []
+    logged: list[str] = []
+    assert newest_intact(folder, logged.append) == folder / "step-10"
+    assert logged == []
 
 
-def test_where_every_checkpoint_is_damaged_the_run_stops_rather_than_start_anew(
+def test_if_every_checkpoint_is_damaged_the_run_fails_instead_of_starting_again(
     folder: Path, tokenizer: Tokenizer
 ) -> None:
     save_steps(folder, tokenizer, [1, 2])
@@ -238,19 +238,19 @@ def test_where_every_checkpoint_is_damaged_the_run_stops_rather_than_start_anew(
         newest_intact(folder, lambda _: None)
 
 
-def test_a_run_without_checkpoints_has_no_newest(folder: Path) -> None:
+def test_a_run_without_checkpoints_has_no_newest_one(folder: Path) -> None:
     assert newest_intact(folder, pytest.fail) is None
 
 
-# Half-written checkpoints
+# Incomplete checkpoints
 
 
 @pytest.mark.parametrize(
-    ("module", "broken"),
+    ("module", "failing"),
     [(checkpoint_module, name) for name in ("save_model", "save_tensors", "write_manifest")] + [(disk, "flush_folder")],
 )
-def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_next(
-    folder: Path, tokenizer: Tokenizer, module: Any, broken: str, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_save_leaves_no_checkpoint_and_does_not_prevent_the_next(
+    folder: Path, tokenizer: Tokenizer, module: Any, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_steps(folder, tokenizer, [1])
     training = Training().updated(2)
@@ -259,7 +259,7 @@ def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_nex
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, broken, fail)
+        patch.setattr(module, failing, fail)
         with pytest.raises(OSError, match="no space"):
             save(folder, tokenizer, training)
     assert names(folder) == ["step-1"]
@@ -269,7 +269,7 @@ def test_a_save_that_breaks_off_leaves_no_checkpoint_and_does_not_hinder_the_nex
     assert newest_intact(folder, pytest.fail) == folder / "step-2"
 
 
-def test_folders_of_unfinished_saves_are_never_seen_and_are_cleared_away(folder: Path, tokenizer: Tokenizer) -> None:
+def test_folders_of_incomplete_saves_are_ignored_and_deleted(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [1])
     shutil.copytree(folder / "step-1", folder / ".step-5.tmp")
     (folder / "step-6.tmp").mkdir()
@@ -304,7 +304,7 @@ def test_pruning_keeps_the_last_and_the_best(
     assert all(find_damage(path) is None for path in list_checkpoints(folder))
 
 
-def test_the_checkpoint_of_a_stop_is_kept_while_it_is_the_newest_and_costs_no_other_its_place(
+def test_the_checkpoint_of_a_stop_is_kept_in_addition_while_it_is_the_newest(
     folder: Path, tokenizer: Tokenizer
 ) -> None:
     training = save_steps(folder, tokenizer, [10, 20, 30, 34])
@@ -316,10 +316,10 @@ def test_the_checkpoint_of_a_stop_is_kept_while_it_is_the_newest_and_costs_no_ot
     assert names(folder) == ["step-30", "step-40"]
 
 
-def test_scheduled_checkpoints_are_every_so_many_steps_and_the_last(folder: Path, tokenizer: Tokenizer) -> None:
+def test_scheduled_checkpoints_are_those_of_regular_steps_and_the_last(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [8, 10, 13, 20, 100, 105])
-    found = scheduled(folder, every=10, last_step=105)
-    assert [path.name for path in found] == ["step-10", "step-20", "step-100", "step-105"]
+    folders = scheduled(folder, every=10, last_step=105)
+    assert [path.name for path in folders] == ["step-10", "step-20", "step-100", "step-105"]
 
 
 def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, tokenizer: Tokenizer) -> None:
@@ -332,9 +332,7 @@ def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, toke
     assert names(folder) == ["step-1", "step-2", "step-3"]
 
 
-def test_where_a_better_checkpoint_could_not_be_saved_the_best_before_it_stays(
-    folder: Path, tokenizer: Tokenizer
-) -> None:
+def test_if_a_better_checkpoint_was_not_saved_the_previous_best_is_kept(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [1, 2, 3])
     prune(folder, keep=2, best_step=1, every=1, last_step=9)
     prune(folder, keep=2, best_step=4, every=1, last_step=9)
@@ -343,10 +341,10 @@ def test_where_a_better_checkpoint_could_not_be_saved_the_best_before_it_stays(
 
 
 @pytest.mark.parametrize("keep", [1, 2])
-def test_pruning_keeps_the_checkpoint_just_written_though_a_damaged_one_has_a_higher_step(
+def test_pruning_keeps_the_newest_checkpoint_even_if_a_damaged_one_has_a_higher_step(
     folder: Path, tokenizer: Tokenizer, keep: int
 ) -> None:
-    """20 and 30 are damaged, the run goes on from 10 and stops at 15."""
+    """20 and 30 are damaged; the run resumes from 10 and stops at 15."""
     training = save_steps(folder, tokenizer, [10, 20, 30])
     for step in (20, 30):
         flip_a_byte(folder / f"step-{step}" / "model.safetensors")
@@ -367,12 +365,12 @@ def test_averaging_takes_the_mean_of_every_weight(folder: Path, tokenizer: Token
     model = small_model(seed=50, vocab_size=V)
     load_average(model, last)
     weights = [load_file(path / "model.safetensors") for path in last]
-    found = model.state_dict()
-    assert found.keys() == weights[0].keys()
-    for name, x in found.items():
+    average = model.state_dict()
+    assert average.keys() == weights[0].keys()
+    for name, x in average.items():
         expected = sum(each[name].double() for each in weights) / 3
         torch.testing.assert_close(x.double(), expected, rtol=1e-6, atol=1e-9)
-        assert not torch.equal(x, weights[2][name]), f"{name} does not differ between checkpoints: nothing was tested"
+        assert not torch.equal(x, weights[2][name]), f"{name} is the same in all checkpoints"
 
 
 def test_the_average_of_one_checkpoint_is_itself(folder: Path, tokenizer: Tokenizer) -> None:
@@ -382,7 +380,7 @@ def test_the_average_of_one_checkpoint_is_itself(folder: Path, tokenizer: Tokeni
     assert_bitwise_equal(dict(model.state_dict()), dict(training.model.state_dict()))
 
 
-def test_a_run_with_damaged_checkpoints_alone_is_refused_every_time(folder: Path, tokenizer: Tokenizer) -> None:
+def test_a_run_with_only_damaged_checkpoints_fails_every_time(folder: Path, tokenizer: Tokenizer) -> None:
     save_steps(folder, tokenizer, [10, 20])
     for step in (10, 20):
         flip_a_byte(folder / f"step-{step}" / "model.safetensors")

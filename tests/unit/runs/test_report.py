@@ -1,4 +1,4 @@
-"""The report: one file that needs nothing else, and in which text stays text."""
+"""The report: one self-contained file in which all text is escaped."""
 
 import re
 from html.parser import HTMLParser
@@ -50,7 +50,7 @@ def report(folder: Path, metrics: Metrics, picture: dict[str, Any] | None = None
     return path.read_text(encoding="utf-8")
 
 
-def test_the_report_is_one_file_that_refers_to_nothing_outside(tmp_path: Path) -> None:
+def test_the_report_is_one_file_without_external_references(tmp_path: Path) -> None:
     samples = [{"source": EVIL, "output": EVIL, "reference": EVIL}]
     html = report(tmp_path, measured(tmp_path, samples), PICTURE)
     page = Page(html)
@@ -83,7 +83,7 @@ def test_the_name_of_the_run_is_escaped(tmp_path: Path) -> None:
     assert Page(html).text.count("<b>run") == 2
 
 
-def test_curves_and_last_numbers_are_there(tmp_path: Path) -> None:
+def test_charts_and_last_values_are_shown(tmp_path: Path) -> None:
     text = Page(report(tmp_path, measured(tmp_path))).text
     for words in ("Loss", "BLEU", "Learning rate", "Speed", "150", "1.667", "13.33", "train at step 150", "d_model"):
         assert words in text
@@ -102,10 +102,10 @@ def test_the_score_of_the_finished_model_and_its_samples_take_precedence(tmp_pat
     assert "old source" not in text
 
 
-def test_a_run_that_goes_on_after_its_end_shows_what_is_new(tmp_path: Path) -> None:
+def test_a_finished_run_that_is_trained_further_shows_the_new_values(tmp_path: Path) -> None:
     metrics = measured(tmp_path, [{"source": "first source", "output": "o", "reference": "r"}])
     metrics.add("final", step=150, valid_bleu=33.3, valid_perplexity=7.5, samples=[])
-    metrics.add("train", step=200, learning_rate=1e-3, tokens_per_second=1.0)  # a step that was skipped has no loss
+    metrics.add("train", step=200, learning_rate=1e-3, tokens_per_second=1.0)  # a skipped step has no loss
     text = Page(report(tmp_path, metrics)).text
     assert "33.3" not in text
     assert "first source" in text
@@ -117,7 +117,7 @@ def test_the_attention_picture_has_a_cell_for_every_weight(tmp_path: Path) -> No
     assert "rect" not in Page(report(tmp_path, measured(tmp_path))).tags
 
 
-def test_a_run_that_has_measured_nothing_yet_has_a_report(tmp_path: Path) -> None:
+def test_a_run_without_measurements_has_a_report(tmp_path: Path) -> None:
     page = Page(report(tmp_path, Metrics(tmp_path / "metrics.jsonl", pytest.fail)))
     assert "polyline" not in page.tags
     assert "Settings" in page.text
@@ -131,7 +131,7 @@ def test_a_single_point_of_any_size_can_be_drawn(tmp_path: Path, value: float) -
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_does_not_keep_the_report_from_being_written(tmp_path: Path, value: float) -> None:
+def test_a_loss_that_is_not_finite_does_not_prevent_the_report(tmp_path: Path, value: float) -> None:
     metrics = measured(tmp_path)
     metrics.add("valid", step=200, loss=value, perplexity=value, bleu=0.0)
     assert "Settings" in Page(report(tmp_path, metrics)).text

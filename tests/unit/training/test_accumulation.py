@@ -1,4 +1,4 @@
-"""Several batches for one update count as one batch of them all."""
+"""Gradient accumulation: an update from several batches equals an update from one large batch."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from transduce.training.api import train
 from transduce.training.schedule import learning_rate
 
 
-def test_an_update_from_accumulated_batches_is_that_of_one_large_batch(tmp_path: Path, toy_pairs: Any) -> None:
+def test_an_update_from_accumulated_batches_equals_one_from_a_large_batch(tmp_path: Path, toy_pairs: Any) -> None:
     files = [write_lines(tmp_path / name, [pair[side] for pair in toy_pairs]) for side, name in enumerate(("s", "t"))]
     changes = {"train.steps": 1, "train.accumulate": 3, "train.batch_tokens": 64, "model.dropout": 0.0}
     settings = TINY | changes | {"train.precision": "float32", "train.device": "cpu"}
@@ -29,14 +29,14 @@ def test_an_update_from_accumulated_batches_is_that_of_one_large_batch(tmp_path:
     corpus = ((str(files[0]), str(files[1])),)
     shards = prepare(DataConfig(train=corpus), TokenizerConfig(vocab_size=350), lambda _: None).train
     plan = BatchPlan(shards, recipe.train.batch_tokens, recipe.train.seed)
-    whole = to_device(
+    batch = to_device(
         Translate().pack([pair for n in range(3) for pair in shards.pairs(plan.batch(n))]), torch.device("cpu")
     )
     torch.manual_seed(recipe.train.seed)
     model = EncoderDecoder(recipe.model, shards.index["vocab_size"])
-    hidden_MD = model(whole)
-    loss, _ = smoothed_cross_entropy(hidden_MD, whole.labels_L, model.embedding.weight_VD, recipe.train.label_smoothing)
-    (loss / whole.count).backward()
+    hidden_MD = model(batch)
+    loss, _ = smoothed_cross_entropy(hidden_MD, batch.labels_L, model.embedding.weight_VD, recipe.train.label_smoothing)
+    (loss / batch.count).backward()
 
     # Adam's first moment after one step is a tenth of the gradient.
     moments = load_file(tmp_path / "run" / "checkpoints" / "step-1" / "optimizer.safetensors")

@@ -1,4 +1,4 @@
-"""Batches by number: the same whenever they are made, within the budget, also with words cut anew each time."""
+"""Batches by number: reproducible and within the budget, also with BPE-dropout."""
 
 import threading
 from collections.abc import Callable
@@ -33,13 +33,13 @@ def same(a: Batch, b: Batch) -> bool:
 
 
 def ahead(loader: Loader, start: int, count: int) -> list[Batch]:
-    """Batches made ahead. The thread is waited for, as SentencePiece has one seed for the whole process."""
+    """Prefetched batches. Waits for the thread, because SentencePiece has one random seed per process."""
     before = set(threading.enumerate())
     with closing(loader.ahead(start)) as batches:
-        found = [parts[0] for parts in islice(batches, count)]
+        result = [parts[0] for parts in islice(batches, count)]
     for thread in set(threading.enumerate()) - before:
         thread.join()
-    return found
+    return result
 
 
 def sources(batch: Batch, tokenizer: Tokenizer) -> list[str]:
@@ -56,7 +56,7 @@ def targets(batch: Batch, tokenizer: Tokenizer) -> list[str]:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("start", [0, 1, 7, 1000])
-def test_batches_from_any_number_on_are_those_of_that_number(
+def test_prefetched_batches_equal_those_made_by_number(
     plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float, start: int
 ) -> None:
     loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout)
@@ -64,25 +64,23 @@ def test_batches_from_any_number_on_are_those_of_that_number(
     assert all(same(a, b) for a, b in zip(ahead(loader, start, 6), expected, strict=True))
 
 
-def test_a_loader_that_resumes_goes_on_with_the_batch_that_would_have_come(
-    plan: BatchPlan, toy_tokenizer: Tokenizer
-) -> None:
-    whole = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
+def test_a_resumed_loader_continues_with_the_next_batch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+    batches = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
     rest = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 5, 3)
-    assert all(same(a, b) for a, b in zip(whole[5:], rest, strict=True))
-    assert not same(whole[0], whole[5])
+    assert all(same(a, b) for a, b in zip(batches[5:], rest, strict=True))
+    assert not same(batches[0], batches[5])
 
 
-def test_one_epoch_deals_out_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any) -> None:
+def test_one_epoch_has_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any) -> None:
     loader = Loader(Translate(), plan, toy_tokenizer, CPU)
-    found = []
+    pairs = []
     for number in range(plan.batches_per_epoch):
         batch = loader.batch(number)[0]
-        found += zip(sources(batch, toy_tokenizer), targets(batch, toy_tokenizer), strict=True)
-    assert sorted(found) == sorted(toy_pairs)
+        pairs += zip(sources(batch, toy_tokenizer), targets(batch, toy_tokenizer), strict=True)
+    assert sorted(pairs) == sorted(toy_pairs)
 
 
-def test_dropout_leaves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+def test_bpe_dropout_preserves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
     plain, cut = (Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
     for number in range(plan.batches_per_epoch):
         a, b = plain.batch(number)[0], cut.batch(number)[0]
@@ -90,16 +88,16 @@ def test_dropout_leaves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: T
         assert targets(a, toy_tokenizer) == targets(b, toy_tokenizer)
 
 
-def test_dropout_reaches_most_of_the_sentences_it_would_cut_anew(
+def test_bpe_dropout_changes_most_of_the_sentences_that_it_would_change_without_a_budget(
     plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any
 ) -> None:
     texts = [src for src, _ in toy_pairs]
     drawn = toy_tokenizer.encode_with_dropout(texts, 0.3, seed=1)
     would_differ = sum(ids != toy_tokenizer.encode(text) for ids, text in zip(drawn, texts, strict=True))
-    roomy = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, dropout_growth(plan.shards, toy_tokenizer, 0.3))
-    loader = Loader(Translate(), roomy, toy_tokenizer, CPU, bpe_dropout=0.3)
+    larger = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, dropout_growth(plan.shards, toy_tokenizer, 0.3))
+    loader = Loader(Translate(), larger, toy_tokenizer, CPU, bpe_dropout=0.3)
     differ = 0
-    for number in range(roomy.batches_per_epoch):
+    for number in range(larger.batches_per_epoch):
         batch = loader.batch(number)[0]
         offsets = batch["src"].segments.offsets_B1.tolist()
         for text, (start, end) in zip(sources(batch, toy_tokenizer), pairwise(offsets), strict=True):
@@ -108,19 +106,19 @@ def test_dropout_reaches_most_of_the_sentences_it_would_cut_anew(
     assert differ > would_differ / 2
 
 
-def test_a_pair_is_cut_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
+def test_bpe_dropout_segments_a_pair_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
     loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.3)
 
-    def cuts(epoch: int) -> dict[str, list[int]]:
-        found = {}
+    def lengths_by_source(epoch: int) -> dict[str, list[int]]:
+        result = {}
         for number in range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch):
             batch = loader.batch(number)[0]
             lengths = batch["src"].segments.lengths_B.tolist()
-            found |= dict(zip(sources(batch, toy_tokenizer), lengths, strict=True))
-        return found
+            result |= dict(zip(sources(batch, toy_tokenizer), lengths, strict=True))
+        return result
 
-    assert cuts(0).keys() == cuts(1).keys()
-    assert cuts(0) != cuts(1)
+    assert lengths_by_source(0).keys() == lengths_by_source(1).keys()
+    assert lengths_by_source(0) != lengths_by_source(1)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1, 0.9])
@@ -133,7 +131,7 @@ def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, 
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
-def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
+def test_batches_of_fixed_shape_have_equal_shapes(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
     longest = plan.shards.index["max_length"] + 1
     fixed = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
     shapes = set()
@@ -149,30 +147,30 @@ def test_batches_of_fixed_shape_all_have_it(plan: BatchPlan, toy_tokenizer: Toke
     assert next(iter(shapes))[:2] == (plan.batch_tokens, plan.batch_tokens)
 
 
-def test_an_error_on_the_thread_reaches_the_loop(
+def test_an_error_in_the_thread_is_raised_in_the_loop(
     plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Loader, number: int) -> Batch:
-        raise OSError(f"disk gone at {number}")
+        raise OSError(f"disk failure at {number}")
 
     monkeypatch.setattr(Loader, "batch", fail)
     with (
         closing(Loader(Translate(), plan, toy_tokenizer, CPU).ahead(4)) as batches,
-        pytest.raises(OSError, match="disk gone at 4"),
+        pytest.raises(OSError, match="disk failure at 4"),
     ):
         next(batches)
 
 
-def test_the_thread_is_gone_once_the_batches_are_closed(
+def test_the_thread_has_ended_when_the_batches_are_closed(
     plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A thread that is still in SentencePiece when the interpreter ends takes the process down with it (SIGABRT).
-    make, working, go_on = Loader.batch, threading.Event(), threading.Event()
+    # A thread that is still in SentencePiece when the interpreter exits aborts the process (SIGABRT).
+    make, working, resume = Loader.batch, threading.Event(), threading.Event()
 
     def slow(loader: Loader, number: int) -> Batch:
         if number == 1:
             working.set()
-            go_on.wait(0.3)
+            resume.wait(0.3)
         return make(loader, number)
 
     monkeypatch.setattr(Loader, "batch", slow)
@@ -181,5 +179,5 @@ def test_the_thread_is_gone_once_the_batches_are_closed(
         next(batches)
         assert working.wait(10)
     left = set(threading.enumerate()) - before
-    go_on.set()
+    resume.set()
     assert left == set()

@@ -1,4 +1,4 @@
-"""Steps of training: what memory does not hold is computed in parts, and the result is the same."""
+"""Training steps: splitting when out of memory, gradients that are not finite, bfloat16, CUDA graphs, determinism."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, write_lines
+from conftest import TINY, make_toy_pairs, write_lines
 from safetensors.torch import load_file
 
 from transduce.data.batch import Batch
@@ -27,13 +27,13 @@ from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 
 CPU = torch.device("cpu")
-SMALLEST = [  # few CPUs are quick with bfloat16
+SMALLEST = [  # few CPUs are fast with bfloat16
     f"model.{name}={value}"
     for name, value in {
         "encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 1, "dropout": 0.0,
     }.items()
 ]  # fmt: skip
-# In float32 every step runs the functions that tests replace; a captured step would only run them once.
+# In float32, every step calls the functions that tests replace; a captured step would call them only once.
 SETTINGS = TINY | {"train.steps": 4, "train.save_every": 4, "model.dropout": 0.0, "train.precision": "float32"}
 
 
@@ -46,7 +46,7 @@ def files(tmp_path: Path, toy_pairs: Any) -> dict[str, Path]:
 
 
 def out_of_memory_above(monkeypatch: pytest.MonkeyPatch, tokens: int) -> list[int]:
-    """A machine on which larger batches do not fit; the list fills with the sizes of those that do."""
+    """Make larger batches run out of memory; the sizes of those that fit are appended to the list."""
     fitting: list[int] = []
     compute = Compute.__call__
 
@@ -63,17 +63,17 @@ def out_of_memory_above(monkeypatch: pytest.MonkeyPatch, tokens: int) -> list[in
 def test_a_step_out_of_memory_is_split_and_the_run_is_the_same(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(tmp_path / "whole", **files, settings=SETTINGS)
+    train(tmp_path / "unsplit", **files, settings=SETTINGS)
     capsys.readouterr()
     fitting = out_of_memory_above(monkeypatch, 300)
     outcome = train(tmp_path / "split", **files, settings=SETTINGS)
 
     assert outcome.finished
     assert len(fitting) > SETTINGS["train.steps"]
-    assert "out of memory: from here on each batch of 512 tokens is computed in 2 parts" in capsys.readouterr().err
-    whole, split = (losses(tmp_path / name) for name in ("whole", "split"))
-    assert len(whole) == SETTINGS["train.steps"]
-    assert split == pytest.approx(whole, rel=1e-4)
+    assert "out of memory: from now on, batches of 512 tokens are split into 2 parts" in capsys.readouterr().err
+    unsplit, split = (losses(tmp_path / name) for name in ("unsplit", "split"))
+    assert len(unsplit) == SETTINGS["train.steps"]
+    assert split == pytest.approx(unsplit, rel=1e-4)
 
 
 def losses(run: Path) -> list[float]:
@@ -81,34 +81,34 @@ def losses(run: Path) -> list[float]:
     return [record["loss"] for record in records if record["kind"] == "train"]
 
 
-def test_where_even_one_sentence_does_not_fit_the_run_ends_with_a_word(
+def test_if_even_one_sentence_does_not_fit_the_run_ends_with_an_error(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out_of_memory_above(monkeypatch, 0)
-    with pytest.raises(RunError, match="memory does not hold even the smallest part"):
+    with pytest.raises(RunError, match="out of memory even with the smallest part"):
         train(tmp_path / "run", **files, settings=SETTINGS)
 
 
-def spoil_gradients(monkeypatch: pytest.MonkeyPatch, number: float, steps: set[int]) -> None:
+def inject_into_gradients(monkeypatch: pytest.MonkeyPatch, number: float, steps: set[int]) -> None:
     """Put this number into the gradients of these steps, counted from 0."""
-    compute, seen = Compute.__call__, count()
+    compute, steps_so_far = Compute.__call__, count()
 
-    def spoilt(self: Compute, batch: Batch) -> torch.Tensor:
+    def changed(self: Compute, batch: Batch) -> torch.Tensor:
         sums = compute(self, batch)
-        if next(seen) in steps:
+        if next(steps_so_far) in steps:
             gradient = next(iter(self.precision.worker.parameters())).grad
             assert gradient is not None
             gradient[-1, -1] = number
         return sums
 
-    monkeypatch.setattr(Compute, "__call__", spoilt)
+    monkeypatch.setattr(Compute, "__call__", changed)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_step_whose_gradients_are_not_finite_is_skipped_and_counted(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
 ) -> None:
-    spoil_gradients(monkeypatch, number, {1, 2})
+    inject_into_gradients(monkeypatch, number, {1, 2})
     outcome = train(tmp_path / "run", **files, settings=SETTINGS)
     assert outcome.finished
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -123,7 +123,7 @@ def test_a_step_whose_gradients_are_not_finite_is_skipped_and_counted(
 def test_a_run_without_finite_gradients_stops_and_names_the_pairs(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoil_gradients(monkeypatch, math.nan, set(range(3, 100)))
+    inject_into_gradients(monkeypatch, math.nan, set(range(3, 100)))
     with pytest.raises(RunError, match=r"10 steps in a row, up to step 13, were not finite"):
         train(tmp_path / "run", **files, settings=SETTINGS | {"train.steps": 50})
     bad = json.loads((tmp_path / "run" / "bad_batches.json").read_text())
@@ -133,7 +133,7 @@ def test_a_run_without_finite_gradients_stops_and_names_the_pairs(
 
 @pytest.mark.parametrize("split", [2, 3, 8])
 @pytest.mark.parametrize("fixed_length", [None, 60])
-def test_the_parts_of_a_batch_hold_its_pairs_and_keep_to_their_size(
+def test_the_parts_of_a_batch_have_its_pairs_and_a_bounded_size(
     tmp_path: Path,
     toy_pairs: Any,
     toy_tokenizer: Tokenizer,
@@ -142,23 +142,23 @@ def test_the_parts_of_a_batch_hold_its_pairs_and_keep_to_their_size(
     fixed_length: int | None,
 ) -> None:
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
-    whole = Loader(Translate(), plan, toy_tokenizer, CPU)
-    parted = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
+    unsplit = Loader(Translate(), plan, toy_tokenizer, CPU)
+    splitting = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
     for number in range(4):
-        (expected,), parts = whole.batch(number), parted.batch(number)
+        (expected,), parts = unsplit.batch(number), splitting.batch(number)
         most = max(len(expected["src"].ids_N), len(expected["tgt"].ids_N))
-        assert most / parted.part_tokens <= len(parts) <= 2 * split
+        assert most / splitting.part_tokens <= len(parts) <= 2 * split
         assert sum(part.count for part in parts) == expected.count
         labels = torch.cat([part.labels_L[: part.count] for part in parts])
         assert torch.equal(labels, expected.labels_L)
         for part in parts:
             sides = len(part["src"].ids_N), len(part["tgt"].ids_N)
-            assert max(sides) <= parted.part_tokens
-            assert fixed_length is None or set(sides) == {parted.part_tokens}
+            assert max(sides) <= splitting.part_tokens
+            assert fixed_length is None or set(sides) == {splitting.part_tokens}
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_a_bfloat16_copy_teaches_float32_weights(
+def test_gradients_of_a_bfloat16_copy_update_float32_weights(
     tmp_path: Path, toy_pairs: Any, toy_tokenizer: Tokenizer, make_shards: Callable[..., Any], parts: int
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
@@ -179,7 +179,7 @@ def test_a_bfloat16_copy_teaches_float32_weights(
                 if parts > 1:
                     learner.precision.collect()
             norm = learner.update(number, 1e-3, tokens, collected=parts > 1)
-            if half:  # as after fused updates, which leave Adam's own count alone
+            if half:  # as after fused updates, which do not change PyTorch's count
                 for state in optimizer.state.values():
                     assert state["step"].item() == number
                     state["step"].zero_()
@@ -201,20 +201,20 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
     make_shards: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The bookkeeping around a CUDA graph, with a stand-in for the graph that runs the function again."""
+    """`CapturedCompute` with a replacement of the CUDA graph that calls the function again."""
 
-    class Again:
-        def __init__(self, function: Any, inputs: list[torch.Tensor], forget: Callable[[], None]) -> None:
+    class FakeGraph:
+        def __init__(self, function: Any, inputs: list[torch.Tensor], clear: Callable[[], None]) -> None:
             self.function, self.inputs = function, [x.clone() for x in inputs]
             function(self.inputs)
-            forget()
+            clear()
 
         def __call__(self, inputs: list[torch.Tensor]) -> Any:
-            for room, x in zip(self.inputs, inputs, strict=True):
-                room.copy_(x)
+            for own, x in zip(self.inputs, inputs, strict=True):
+                own.copy_(x)
             return self.function(self.inputs)
 
-    monkeypatch.setattr(compute_module, "CapturedFunction", Again)
+    monkeypatch.setattr(compute_module, "CapturedFunction", FakeGraph)
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
     loader = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=60)
@@ -235,8 +235,25 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
         assert torch.equal(plain, captured)
 
 
+def test_two_runs_with_learned_positions_are_bit_identical(tmp_path: Path) -> None:
+    """With several threads and large batches: the gradient of an index, unlike that of F.embedding, varies."""
+    sides = zip(*make_toy_pairs(1000, seed=5), strict=True)
+    src, tgt = (write_lines(tmp_path / name, lines) for name, lines in zip(("src", "tgt"), sides, strict=True))
+    changes = {"model.positions": "learned", "train.batch_tokens": 2000, "train.steps": 5, "train.save_every": 5}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for run in ("first", "second"):
+            train(tmp_path / run, src=src, tgt=tgt, settings=TINY | changes | {"train.device": "cpu"})
+    finally:
+        torch.set_num_threads(threads)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        first, second = (tmp_path / run / "checkpoints/step-5" / name for run in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_dropout_is_drawn_anew_for_each_step_and_follows_the_seed(
+def test_on_a_gpu_dropout_differs_between_steps_and_follows_the_seed(
     tmp_path: Path, toy_pairs: Any, toy_tokenizer: Tokenizer, make_shards: Callable[..., Any]
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, ["model.dropout=0.5"])
@@ -252,7 +269,7 @@ def test_on_a_gpu_dropout_is_drawn_anew_for_each_step_and_follows_the_seed(
     assert losses[0] != losses[1]
 
 
-def test_the_largest_batch_is_a_matter_of_gpus() -> None:
+def test_the_largest_batch_is_only_measured_on_gpus() -> None:
     recipe = load_recipe(None, "tiny", {}, ["train.batch_tokens=auto"])
     assert recipe.train.batch_tokens == "auto"
     with pytest.raises(ConfigError, match="give a number to train on a CPU"):

@@ -1,4 +1,4 @@
-"""What the fault programs share: how often each is tried, a small run to be hurt, and the Python that hurts it."""
+"""Shared by the fault tests: the number of repetitions, a small run, and Python code that injects faults into it."""
 
 import os
 import time
@@ -11,68 +11,68 @@ from conftest import TINY, as_sets, make_toy_pairs, write_lines
 from transduce.runs.checkpoint import find_damage, list_checkpoints
 
 FULL = os.environ.get("FAULTS") == "full"
-"""`make faults` sets it: every fault as often as is promised, instead of a few times."""
+"""Set by `make faults`: every fault is repeated as often as the documentation states, instead of a few times."""
 
 
-def times(short: int, full: int) -> int:
-    """How often to try a fault."""
+def repetitions(short: int, full: int) -> int:
+    """Number of repetitions of a fault."""
     return full if FULL else short
 
 
 @dataclass(frozen=True)
 class SmallRun:
-    """A command that trains in two seconds, and what it leaves when nothing goes wrong."""
+    """A training command that takes two seconds, and the run it makes without faults."""
 
     folder: Path
-    words: list[str]
+    arguments: list[str]
     seconds: float
-    """What it takes, undisturbed."""
+    """Duration without faults."""
 
     @property
-    def whole(self) -> Path:
-        """The undisturbed run."""
-        return self.folder / "whole"
+    def reference(self) -> Path:
+        """The run without faults."""
+        return self.folder / "reference"
 
 
-def train_undisturbed(transduce: Any, folder: Path, **changes: object) -> SmallRun:
-    """The small run, once from start to end."""
-    words = ["train"]
+def train_reference_run(transduce: Any, folder: Path, **changes: object) -> SmallRun:
+    """Train the small run from start to end, without faults."""
+    arguments = ["train"]
     for name, count in (("train", 300), ("valid", 12)):
         for side, lines in zip(("src", "tgt"), zip(*make_toy_pairs(count, seed=count), strict=True), strict=True):
             path = write_lines(folder / f"{name}.{side}", lines)
-            words += [f"--{side}" if name == "train" else f"--valid-{side}", str(path)]
+            arguments += [f"--{side}" if name == "train" else f"--valid-{side}", str(path)]
     settings = TINY | {"train.steps": 40, "train.save_every": 4, "train.keep": 3, "train.average": 3}
-    words += ["--preset", "tiny", *as_sets(settings | changes)]
-    transduce("--help", cwd=folder)  # so that the server behind the command line is there
-    began = time.monotonic()
-    outcome = transduce(*words, "--out", "whole", cwd=folder)
+    arguments += ["--preset", "tiny", *as_sets(settings | changes)]
+    transduce("--help", cwd=folder)  # starts the server that runs the commands
+    start = time.monotonic()
+    outcome = transduce(*arguments, "--out", "reference", cwd=folder)
     assert outcome.code == 0, outcome.err
-    return SmallRun(folder, words, time.monotonic() - began)
+    return SmallRun(folder, arguments, time.monotonic() - start)
 
 
-def assert_same_end(found: Path, expected: Path) -> None:
-    """The last checkpoint and the finished model are those of the other run, bit for bit."""
+def assert_same_result(run: Path, expected: Path) -> None:
+    """Check that last checkpoint and finished model of both runs are bit-identical."""
     last = list_checkpoints(expected / "checkpoints")[-1].name
     for name in (f"checkpoints/{last}/model", f"checkpoints/{last}/optimizer", "model/model"):
         path = f"{name}.safetensors"
-        assert (found / path).read_bytes() == (expected / path).read_bytes(), path
+        assert (run / path).read_bytes() == (expected / path).read_bytes(), path
 
 
 def assert_intact(run: Path) -> None:
-    """Whatever looks like a checkpoint is one."""
+    """Check that every checkpoint of the run is intact."""
     assert {path.name: find_damage(path) for path in list_checkpoints(run / "checkpoints") if find_damage(path)} == {}
 
 
 def kill_after(seconds: float) -> str:
-    """Python that kills its process, as `kill -9` does, after so long."""
+    """Python code that kills its process with SIGKILL after this many seconds."""
     return f"""
 import os, signal, threading
 threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGKILL)).start()
 """
 
 
-def slowed(owner: str, name: str, seconds: float, ready: Path) -> str:
-    """Python that lets the first call of a function say so, with its process's number in a file, and take so long."""
+def slow_first_call(owner: str, name: str, seconds: float, ready: Path) -> str:
+    """Python code that delays the first call of a function by `seconds`, after writing its process id to `ready`."""
     module, _, inner = owner.partition(":")
     return f"""
 import os, time
@@ -91,10 +91,10 @@ setattr(owner, {name!r}, slow)
 """
 
 
-def wait_for(path: Path, patience: float = 60) -> str:
-    """The content of a file, as soon as it is there."""
-    until = time.monotonic() + patience
+def wait_for(path: Path, timeout: float = 60) -> str:
+    """Wait until a file exists; returns its content."""
+    limit = time.monotonic() + timeout
     while not path.exists():
-        assert time.monotonic() < until, f"{path} never came"
+        assert time.monotonic() < limit, f"{path} was not written"
         time.sleep(0.01)
     return path.read_text()
