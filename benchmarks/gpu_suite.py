@@ -23,22 +23,22 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "tests/reference/test_kernels.py": [],
-    "tests/reference/test_fast_engines.py": [],
-    "tests/reference/test_engine_conformance.py": [],
-    "tests/reference/test_attention_engines.py": [],
-    "tests/unit/training/test_steps.py": [],
-    "tests/unit/nn/test_r_drop.py": [],
-    "tests/system/test_benchmarks.py": ["-k", "gpu_suite or decode"],
+    "tests/reference/test_kernels.py": 8,
+    "tests/reference/test_engine_conformance.py": 4,
+    "tests/reference/test_fast_engines.py": 2,
+    "tests/reference/test_attention_engines.py": 1,
+    "tests/system/test_benchmarks.py": 1,
+    "tests/unit/training/test_steps.py": 1,
+    "tests/unit/nn/test_r_drop.py": 1,
 }
-"""Test files, the slowest first, and further arguments of pytest."""
+"""Test files, the slowest first, and the number of processes among which the tests of each are divided."""
 BENCHMARKS = {
     "train_gpu": ["base", "big", "--alone", "--rounds", "3", "--steps", "50"],
     "decode": ["gpu", "--alone", "--rounds", "5"],
 }
-SMOKE_TESTS = {"tests/unit/data/test_packing.py": []}
+SMOKE_TESTS = {"tests/unit/data/test_packing.py": 1}
 SMOKE_BENCHMARKS = {"train_gpu": ["--smoke"], "decode": ["gpu", "--smoke"]}
-AT_ONCE = 4
+AT_ONCE = 12
 TEST_SECONDS, ALL_SECONDS = 290, 470
 """The time limits of the tests, and of the tests and the benchmarks together; a process beyond its limit is stopped."""
 
@@ -75,25 +75,27 @@ def main() -> None:
     sys.exit(any(part["outcome"] != "ok" for part in (*tests.values(), *figures.values())))
 
 
-def run_tests(tests: dict[str, list[str]], folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
-    """Run every test file in a process of its own; returns the counts of each."""
+def run_tests(tests: dict[str, int], folder: Path, deadline: float) -> dict[str, dict[str, Any]]:
+    """Run every test file in one process or several; returns the counts of each process."""
+    shards = [f"{name} {shard}/{count}" for name, count in tests.items() for shard in range(1, count + 1)]
 
-    def run_file(name: str) -> dict[str, Any]:
-        report = folder / (Path(name).stem + ".xml")
-        arguments = ["-m", "pytest", "-rs", "--tb=short", f"--junitxml={report}", name, *tests[name]]
+    def run_shard(number: int) -> dict[str, Any]:
+        name, shard = shards[number].split()
+        report = folder / f"{number}.xml"
+        arguments = ["-m", "pytest", "-rs", "--tb=short", f"--junitxml={report}", name]
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-            finished = run(arguments, deadline, output)
+            finished = run(arguments, deadline, output, TEST_SHARD=shard)
             output.seek(0)
             printed = output.read()
         counts = read_counts(report) if report.exists() else {}
-        progress(f"{name}: {finished.outcome}, {counts}, {finished.seconds:.0f} s")
+        progress(f"{shards[number]}: {finished.outcome}, {counts}, {finished.seconds:.0f} s")
         if finished.code != 0:
             print(printed, flush=True)
         return {"outcome": finished.outcome, **counts, "seconds": round(finished.seconds, 1)}
 
-    progress(f"tests: {len(tests)} files, {AT_ONCE} at a time")
+    progress(f"tests: {len(tests)} files in {len(shards)} processes, {AT_ONCE} at a time")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(tests, pool.map(run_file, tests), strict=True))
+        return dict(zip(shards, pool.map(run_shard, range(len(shards))), strict=True))
 
 
 def read_counts(report: Path) -> dict[str, int]:
@@ -124,11 +126,11 @@ def read_figures(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, floa
                 yield f"{case}, tokens/s", round(value)
 
 
-def run(arguments: Sequence[str], deadline: float, output: IO[str] | None = None) -> Finished:
+def run(arguments: Sequence[str], deadline: float, output: IO[str] | None = None, **variables: str) -> Finished:
     """Run this Python with these arguments, until the deadline at most; what it prints goes to `output`, if given."""
     command, start = [sys.executable, *arguments], time.monotonic()
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **variables}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
             code = process.wait(max(deadline - start, 1))

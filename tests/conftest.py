@@ -89,6 +89,12 @@ with suppress(ModuleNotFoundError):  # a machine for `make gpu` need not have it
 Pairs = list[tuple[str, str]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With TEST_SHARD=2/4, run every fourth test, from the second on (benchmarks/gpu_suite.py)."""
+    number, _, count = os.environ.get("TEST_SHARD", "1/1").partition("/")
+    items[:] = items[int(number) - 1 :: int(count)]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep prepared corpora in a folder of this test run instead of the user's cache."""

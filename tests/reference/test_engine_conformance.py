@@ -15,7 +15,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.beam import beam_search
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import likeliest, roll_out
+from transduce.search.sampling import greedy_choice, roll_out
 
 CASES = 300
 INTERPRETED = 60
@@ -122,7 +122,7 @@ def test_search(number: int) -> None:
     assert_same_outputs(
         exact, [all_outputs(decoder, name, limit, alpha, prefix)[:nbest] for name, limit, prefix in cases]
     )
-    greedy = roll_out(decoder, names, limits, likeliest, alpha=alpha, prefixes=prefixes)
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes)
     assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case) for case in cases]
     beam = draw.randint(1, 8)
     nbest = draw.randint(1, beam)

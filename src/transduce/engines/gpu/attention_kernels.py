@@ -29,18 +29,18 @@ def _add_tile(q, k, v, maximum, total, o, inside, scale):
 def _attend_self(
     q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, scale, q_stride, k_stride, v_stride,
     W: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
-    BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     first_row = row // W * W
     t = tl.load(position_R + row)
-    width, column_k, column_v = HEADS * (D_K + D_V), tl.arange(0, D_K2), tl.arange(0, D_V2)
+    column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v = column_k < D_K, column_v < D_V
     cached_k, cached_v = cache + head * D_K + column_k, cache + HEADS * D_K + head * D_V + column_v
     q = tl.load(q_RHK + row * q_stride + head * D_K + column_k, mask=in_k, other=0.0).to(tl.float32)
     k = tl.load(k_RHK + row * k_stride + head * D_K + column_k, mask=in_k, other=0.0)
     v = tl.load(v_RHK + row * v_stride + head * D_V + column_v, mask=in_v, other=0.0)
-    offset = (row.to(tl.int64) * positions + t) * width
+    offset = (row.to(tl.int64) * positions + t) * WIDTH
     tl.store(cached_k + offset, k, mask=in_k)
     tl.store(cached_v + offset, v, mask=in_v)
 
@@ -50,7 +50,7 @@ def _attend_self(
         position = start + tl.arange(0, BLOCK)
         inside = position < t
         ancestor = tl.load(ancestor_RP + row * positions + position, mask=inside, other=0).to(tl.int64)
-        offsets = (((first_row + ancestor) * positions + position) * width)[:, None]
+        offsets = (((first_row + ancestor) * positions + position) * WIDTH)[:, None]
         keys = tl.load(cached_k[None, :] + offsets, mask=inside[:, None] & in_k[None, :], other=0.0).to(tl.float32)
         values = tl.load(cached_v[None, :] + offsets, mask=inside[:, None] & in_v[None, :], other=0.0).to(tl.float32)
         maximum, total, o = _add_tile(q, keys, values, maximum, total, o, inside, scale)
@@ -61,11 +61,11 @@ def _attend_self(
 def _attend_cross(
     q_RHK, cache, length_S, o_RHK, source_capacity, scale, q_stride,
     W: tl.constexpr, W2: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
-    D_V: tl.constexpr, D_V2: tl.constexpr, BLOCK: tl.constexpr,
+    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     slot, head = tl.program_id(0), tl.program_id(1)
     length = tl.load(length_S + slot)
-    width, column_k, column_v = HEADS * (D_K + D_V), tl.arange(0, D_K2), tl.arange(0, D_V2)
+    column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v, row = column_k < D_K, column_v < D_V, tl.arange(0, W2)
     rows = slot * W + row
     q_offset = rows[:, None] * q_stride + head * D_K + column_k[None, :]
@@ -76,7 +76,7 @@ def _attend_cross(
     for start in range(0, length, BLOCK):  # the rows of the slot share one load of its source
         position = start + tl.arange(0, BLOCK)
         inside = (position < length)[:, None]
-        offsets = ((slot.to(tl.int64) * source_capacity + position) * width)[:, None]
+        offsets = ((slot.to(tl.int64) * source_capacity + position) * WIDTH)[:, None]
         k = tl.load(cache + offsets + (head * D_K + column_k)[None, :], mask=inside & in_k[None, :], other=0.0)
         v = tl.load(
             cache + offsets + (HEADS * D_K + head * D_V + column_v)[None, :], mask=inside & in_v[None, :], other=0.0
@@ -110,7 +110,7 @@ def attend_self(
     strides = (x.stride(0) for x in (q_RHK, k_RHK, v_RHK))
     _attend_self[(R, H)](
         q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, q_RHK.shape[2] ** -0.5, *strides,
-        W=beam, BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2]), num_warps=1,
+        W=beam, BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2], cache), num_warps=1,
     )  # fmt: skip
     return o_RHK
 
@@ -122,12 +122,12 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, sourc
     o_RHK = torch.empty(R, H, d_v, dtype=q_RHK.dtype, device=q_RHK.device)
     _attend_cross[(S, H)](
         q_RHK, cache, length_S, o_RHK, source_capacity, q_RHK.shape[2] ** -0.5, q_RHK.stride(0),
-        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, **_sizes(q_RHK, d_v), num_warps=2,
+        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, **_sizes(q_RHK, d_v, cache), num_warps=2,
     )  # fmt: skip
     return o_RHK
 
 
-def _sizes(q_RHK: Tensor, d_v: int) -> dict[str, Any]:
+def _sizes(q_RHK: Tensor, d_v: int, cache: Tensor) -> dict[str, Any]:
     _, H, d_k = q_RHK.shape
     d_k2, d_v2 = (max(16, triton.next_power_of_2(width)) for width in (d_k, d_v))
-    return {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2}
+    return {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "WIDTH": cache.shape[1]}

@@ -7,6 +7,9 @@ from torch import Tensor
 
 from transduce.engines.gpu.attention_kernels import attend_cross, attend_self
 
+_ALIGNMENT = 8
+"""Rows are a multiple of this many elements: Triton loads up to 16 bytes at once, and assumes that rows allow it."""
+
 
 @dataclass(frozen=True)
 class SlotCache:
@@ -32,8 +35,9 @@ class SlotCache:
     ) -> "SlotCache":  # fmt: skip
         """A cache for all positions of all rows, and for sources of up to `source_capacity` tokens."""
         cache_rows = (ancestor_RP.numel(), len(source_length_S) * source_capacity + 1)
+        width = -(-heads * (d_k + d_v) // _ALIGNMENT) * _ALIGNMENT
         self_kv, cross_kv = (
-            torch.zeros(n, heads * (d_k + d_v), dtype=dtype, device=position_R.device) for n in cache_rows
+            torch.zeros(n, width, dtype=dtype, device=position_R.device) for n in cache_rows
         )  # a NaN in a row not yet written would not become zero when it is multiplied by a weight of zero
         return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_capacity, d_v)
 
@@ -48,4 +52,4 @@ class SlotCache:
 
     def store_source(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
         """Store the keys and values of source tokens in these rows."""
-        self.cross_kv.index_copy_(0, cache_row_N, kv_ND)
+        self.cross_kv[:, : kv_ND.shape[1]].index_copy_(0, cache_row_N, kv_ND)
