@@ -122,7 +122,8 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, sourc
     o_RHK = torch.empty(R, H, d_v, dtype=q_RHK.dtype, device=q_RHK.device)
     _attend_cross[(S, H)](
         q_RHK, cache, length_S, o_RHK, source_capacity, q_RHK.shape[2] ** -0.5, q_RHK.stride(0),
-        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, **_sizes(q_RHK, d_v, cache), num_warps=2,
+        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, num_warps=2,
+        **_sizes(q_RHK, d_v, cache),
     )  # fmt: skip
     return o_RHK
 
