@@ -116,7 +116,7 @@ def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tm
     assert source == "babo dedu"
     assert output.startswith("→ gigo")
     page = (tmp_path / "look.html").read_text(encoding="utf-8")
-    held = base64.b64decode(re.search(r'<script type="text/plain" id="look">([^<]*)<', page)[1])
+    held = base64.b64decode(re.search(r'<script type="text/plain" id="inspection">([^<]*)<', page)[1])
     header = json.loads(held[4 : 4 + int.from_bytes(held[:4], "little")])
     assert (header["text"], header["beam"], header["off"]) == ("babo dedu", 2, ["cross.1.2"])
     assert output == f"→ {header['translation']}"
@@ -125,10 +125,10 @@ def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tm
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([" "], "no text"),
-        (["babo", "--off", "cross.1.9"], "head cross.1.9: this model has layers 1 to 1 there, with heads 1 to 2"),
+        ([" "], "the text is empty"),
+        (["babo", "--off", "cross.1.9"], "head cross.1.9 does not exist: cross has layers 1 to 1 with heads 1 to 2"),
         (["babo", "--beam", "99"], "beam must be at most 16"),
-        (["babo " * 200], "at most 128 can be looked at at once"),
+        (["babo " * 200], "at most 128 can be inspected"),
         (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
     ],
 )
