@@ -83,7 +83,7 @@ def test_a_command_of_the_pages_works(transduce: Any, desk: Path, command: str) 
     outcome = run(transduce, command, desk)
     if "< in.en" in command or "--jsonl" in command:
         assert outcome.out.count("\n") == 50
-    if "--output out.de" in command:
+    if "--out out.de" in command:
         assert (desk / "out.de").read_text().count("\n") == 50
     else:
         assert outcome.out
