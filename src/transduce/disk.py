@@ -1,5 +1,6 @@
 """Files and folders that are written atomically: complete or absent, even if the process or the machine stops."""
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from transduce.errors import ModelError
 
 MANIFEST = "manifest.json"
 """Holds the sha256 of every other file in its folder, so that a damaged file is detected before it is used."""
+
+_MANIFEST_BYTES = 1 << 22
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -74,6 +77,9 @@ def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) 
     """
     manifest = folder / MANIFEST
     try:
+        _require_plain(manifest)
+        if manifest.stat().st_size > _MANIFEST_BYTES:
+            return manifest, "is damaged"
         text = manifest.read_bytes().decode()
         recorded = json.loads(text)
         if not isinstance(recorded, dict) or _layout(recorded) != text:
@@ -91,12 +97,13 @@ def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) 
         except FileNotFoundError:
             return folder / name, "is missing"
         except OSError as error:
-            return folder / name, f"cannot be read: {error.strerror}"
+            return folder / name, f"cannot be read: {error.strerror or error}"
     return None
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file's bytes."""
+    """The sha256 of the bytes of a plain file."""
+    _require_plain(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -107,6 +114,12 @@ def require_file(path: Path, most_bytes: int, limit: str) -> None:
         raise ModelError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
     if (size := path.stat().st_size) > most_bytes:
         raise ModelError(f"{path}: {size:,} bytes are more than {limit}")
+
+
+def _require_plain(path: Path) -> None:
+    """Raise OSError for a FIFO, which would block, or a device, which might never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
 def _layout(digests: dict[str, str]) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from transduce.disk import write_manifest
 from transduce.models.header import physical_memory
 from transduce.models.saved import shrink_model
 
@@ -73,7 +74,7 @@ class Payload:
 
 def replace_by_link(name: str, target: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(target)
 
     return change
@@ -94,9 +95,22 @@ def many_tensors(folder: Path) -> None:
     write_header(folder, json.dumps(header).encode())
 
 
-def fifo(folder: Path) -> None:
-    (folder / "tokenizer.model").unlink()
-    os.mkfifo(folder / "tokenizer.model")
+def fifo(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def with_manifest(change: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Change a folder after its manifest is written."""
+
+    def write_and_change(folder: Path) -> None:
+        write_manifest(folder)
+        change(folder)
+
+    return write_and_change
 
 
 def in_8_bits(change: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -180,7 +194,14 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "an endless vocabulary": replace_by_link("tokenizer.model", "/dev/zero"),
     "an endless card": replace_by_link("model.json", "/dev/zero"),
     "endless weights": replace_by_link("model.safetensors", "/dev/zero"),
-    "a FIFO for a vocabulary": fifo,
+    "a FIFO for a vocabulary": fifo("tokenizer.model"),
+    "a FIFO for a manifest": fifo("manifest.json"),
+    "an endless manifest": replace_by_link("manifest.json", "/dev/zero"),
+    "a FIFO for weights behind a manifest": with_manifest(fifo("model.safetensors")),
+    "endless weights behind a manifest": with_manifest(replace_by_link("model.safetensors", "/dev/zero")),
+    "a beam of a million": set_facts(search={"beam": 10**6}),
+    "outputs of four billion tokens": set_facts(search={"max_extra": 2**32}),
+    "float64 weights beyond float32": set_weights(EMBEDDING, lambda x: x.astype(np.float64) * 1e300),
     "8 bits in the card, but not in the weights": set_card(precision="int8"),
     "8 bits in the weights, but not in the card": in_8_bits(set_card(precision="float32")),
     "an unknown precision": set_card(precision="int4"),

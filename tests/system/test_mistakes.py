@@ -1,6 +1,7 @@
 """User errors: one line with the problem and its place, and exit code 2."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -136,8 +137,8 @@ def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("beam", 0, "beam must be at least 1"),
-        ("max_length", 0, "max_length must be at least 1"),
+        ("beam", 0, "beam must be between 1 and 1024"),
+        ("max_length", 0, "max_length must be between 1 and 65536"),
         ("top_p", 0.0, "top_p must be above 0 and at most 1"),
         ("seed", 2**31, "seed must be between 0 and 2147483647"),
         ("nbest", 9, "nbest must be at most beam unless sample is set, but nbest is 9 and beam is 2"),
@@ -165,3 +166,17 @@ def test_a_model_that_is_8_bit_already_is_not_shrunk(transduce: Any, trained: An
     message = complaint(transduce("shrink", "-m", "small", "-o", "smaller", cwd=tmp_path))
     assert message == "small: the weights are 8-bit already; name a run or model with float32 weights (-m)"
     assert not (tmp_path / "smaller").exists()
+
+
+@pytest.mark.parametrize("arguments", [("train", "--src", "fifo", "--tgt", "fifo"), ("train", "--train", "zero.tsv")])
+def test_training_text_that_is_not_a_plain_file_is_refused(
+    transduce: Any, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero.tsv").symlink_to("/dev/zero")
+    message = complaint(transduce(*arguments, "--out", "run", cwd=tmp_path))
+    assert message == f"{arguments[2]}: not a plain file"
+
+
+def test_a_file_of_api_keys_must_be_a_plain_file(transduce: Any, tmp_path: Path) -> None:
+    assert complaint(transduce("serve", "--keys", "/dev/zero", cwd=tmp_path)) == "/dev/zero: not a plain file"

@@ -102,6 +102,7 @@ def read_weights(
         actual, required = stored.get(name, "missing"), wanted.get(name, "absent")
         raise ModelError(f"{path}: does not fit {CARD}: {name[:80]} is {actual}, but should be {required}")
     weights = from_int8(load_file(path)) if precision == "int8" else load_file(path)
+    weights = {name: x.float() for name, x in weights.items()}  # a float64 value may become infinite
     for name, x in weights.items():
         if not all(edge.isfinite() for edge in x.aminmax()):
             raise ModelError(f"{path}: {name} contains values that are not finite numbers")

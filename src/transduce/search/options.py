@@ -28,14 +28,18 @@ def describe_bounds(bounds: Mapping[str, float]) -> str:
 class SearchConfig:
     """How outputs are searched for; the defaults are the paper's beam search (section 6.1)."""
 
-    beam: int = _option(4, "Number of hypotheses kept at each step; 1 is greedy search.", at_least=1)
+    beam: int = _option(4, "Number of hypotheses kept at each step; 1 is greedy search.", at_least=1, at_most=1024)
     length_penalty: float = _option(
         0.6, "Exponent alpha of the length penalty; higher values favour longer outputs.", at_least=-10, at_most=10
     )
-    max_extra: int = _option(50, "Maximum number of output tokens beyond the number of input tokens.", at_least=0)
-    max_length: int | None = _option(None, "Maximum number of output tokens; max_extra applies as well.", at_least=1)
+    max_extra: int = _option(
+        50, "Maximum number of output tokens beyond the number of input tokens.", at_least=0, at_most=10_000
+    )
+    max_length: int | None = _option(
+        None, "Maximum number of output tokens; max_extra applies as well.", at_least=1, at_most=2**16
+    )
     no_repeat: int = _option(0, "Block repeated n-grams of this size; 0 disables.", at_least=0)
-    nbest: int = _option(1, "Number of outputs for each input.", at_least=1)
+    nbest: int = _option(1, "Number of outputs for each input.", at_least=1, at_most=1024)
     sample: bool = _option(False, "Sample outputs at random instead of searching for the best.")
     temperature: float = _option(
         1.0, "Temperature for sampling; lower values favour likely tokens.", at_least=0.001, at_most=1000

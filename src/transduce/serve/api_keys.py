@@ -4,10 +4,12 @@ import hmac
 import os
 from pathlib import Path
 
+from transduce.disk import require_file
 from transduce.errors import ConfigError
 from transduce.serve.errors import HttpError
 
 ENVIRONMENT_VARIABLE = "TRANSDUCE_API_KEYS"
+_MAX_BYTES = 1 << 20
 
 
 class ApiKeys:
@@ -21,6 +23,7 @@ class ApiKeys:
         """Read keys separated by white space from a file, or without a file from the environment variable."""
         if path is None:
             return cls(os.environ.get(ENVIRONMENT_VARIABLE, "").split())
+        require_file(path, _MAX_BYTES, "a file of API keys may have")
         try:
             keys = path.read_text(encoding="utf-8").split()
         except UnicodeDecodeError:

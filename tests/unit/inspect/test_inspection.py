@@ -308,7 +308,7 @@ def test_a_copy_made_while_the_model_is_observed_is_not_observed(translator: Tra
         ({"text": "\ud800"}, DataError, "surrogate"),
         ({"text": "ba " * 300}, DataError, "at most 128"),
         ({"text": "ba " * 5000}, DataError, "15,000 characters"),
-        ({"text": "ba", "beam": 0}, ConfigError, "beam must be at least 1"),
+        ({"text": "ba", "beam": 0}, ConfigError, "beam must be between 1 and 1024"),
         ({"text": "ba", "beam": 17}, ConfigError, "beam must be at most 16"),
         ({"text": "ba", "length_penalty": 11.0}, ConfigError, "between -10 and 10"),
         ({"text": "ba", "prefix": [100_000]}, ConfigError, "100000 is not a token id"),

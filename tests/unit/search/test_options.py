@@ -12,13 +12,13 @@ from transduce.search.options import SearchConfig, SearchOptions
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "beam must be at least 1"),
+        ({"beam": 0}, "beam must be between 1 and 1024"),
         ({"length_penalty": 10.5}, "length_penalty must be between -10 and 10"),
         ({"length_penalty": float("nan")}, "length_penalty must be between -10 and 10"),
-        ({"max_extra": -1}, "max_extra must be at least 0"),
-        ({"max_length": 0}, "max_length must be at least 1"),
+        ({"max_extra": -1}, "max_extra must be between 0 and 10000"),
+        ({"max_length": 0}, "max_length must be between 1 and 65536"),
         ({"no_repeat": -1}, "no_repeat must be at least 0"),
-        ({"nbest": 0}, "nbest must be at least 1"),
+        ({"nbest": 0}, "nbest must be between 1 and 1024"),
         ({"nbest": 5}, "nbest must be at most beam unless sample is set, but nbest is 5 and beam is 4"),
         ({"temperature": 0.0}, "temperature must be between 0.001 and 1000"),
         ({"temperature": float("inf")}, "temperature must be between 0.001 and 1000"),
@@ -38,7 +38,7 @@ def test_bounds_themselves_are_allowed() -> None:
     for option in fields(SearchConfig):
         for name, bound in option.metadata["bounds"].items():
             if name != "above":
-                SearchConfig(**{option.name: bound})
+                SearchConfig(**{"sample": True, option.name: bound})
     assert SearchConfig(sample=True, nbest=5).nbest == 5
 
 
