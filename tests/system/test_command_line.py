@@ -167,7 +167,20 @@ def test_evaluate_scores_one_system_as_sacrebleu_does(transduce: Any, trained: A
 
 
 def test_evaluate_takes_every_search_option_and_names_the_engine(transduce: Any, trained: Any) -> None:
-    words = ("evaluate", "-m", "run", "--src", "valid.src", "--ref", "valid.tgt", "--engine", "native", "--json")
+    words = (
+        "evaluate",
+        "-m",
+        "run",
+        "--src",
+        "valid.src",
+        "--ref",
+        "valid.tgt",
+        "--engine",
+        "native",
+        "--device",
+        "cpu",
+        "--json",
+    )
     scores = json.loads(transduce(*words, "--max-length", "1", "--sample", cwd=trained.folder).out)
     engine = "plain (cpu, float32), because native has no sampling"
     assert [one["engine"] for one in scores] == [engine] * 3

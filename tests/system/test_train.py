@@ -252,7 +252,15 @@ def test_bpe_dropout_never_exceeds_the_positions_of_the_model(transduce: Any, tr
 
 def test_a_profile_is_a_table_and_a_trace(transduce: Any, trained: Any, tmp_path: Path) -> None:
     outcome = transduce(
-        *trained.words, "--profile", "--set", "train.steps=16", "--out", tmp_path / "run", cwd=trained.folder
+        *trained.words,
+        "--profile",
+        "--set",
+        "train.device=cpu",
+        "--set",
+        "train.steps=16",
+        "--out",
+        tmp_path / "run",
+        cwd=trained.folder,
     )
     assert outcome.code == 0, outcome.err
     table = (tmp_path / "run" / "profile" / "table.txt").read_text()

@@ -168,7 +168,7 @@ def setup() -> Iterator[Setup]:
 )
 def test_the_token_budget_is_the_batch_size_of_the_engine(name: str, batch_tokens: int | None, budget: int) -> None:
     """The budget of `plain` is smaller: its step is an entire batch."""
-    engine: Any = SimpleNamespace(name=name, batch_tokens=batch_tokens, begin=lambda _: None)
+    engine: Any = SimpleNamespace(name=name, batch_tokens=batch_tokens, start_session=lambda _: None)
     queue = EngineQueue(engine)
     jobs = [Job([5, 6, 7], []) for _ in range(100_000)]
     queue.enqueue(ScheduledRequest(Any, SearchConfig(beam=1), jobs, False, lambda _: None))
