@@ -32,6 +32,6 @@ def test_a_wrong_mirror_of_a_structure_is_detected(fields: Any, monkeypatch: pyt
 def test_a_wrong_constant_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     if load_library() is None:
         pytest.skip("no C compiler")
-    monkeypatch.setattr(structs, "BLOCK", 31)
-    with pytest.raises(AssertionError, match="'BLOCK', 31"):
+    monkeypatch.setattr(structs, "LOGIT_PANELS", 31)
+    with pytest.raises(AssertionError, match="'LOGIT_PANELS', 31"):
         load_library.__wrapped__()

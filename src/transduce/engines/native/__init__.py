@@ -1,1 +1,1 @@
-"""The engine for a CPU: 8-bit whole numbers, in C that is compiled on this machine where it has a compiler."""
+"""The engine for CPUs: C code with 8-bit integers, compiled on this machine if it has a compiler."""

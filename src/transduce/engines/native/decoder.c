@@ -1,179 +1,175 @@
-/* The Transformer and its beam search for a CPU, in 8-bit whole numbers: what `nn/`, `models/` and `search/` say in Python.
+/* The Transformer and its beam search on a CPU, with 8-bit integers: in Python, these are `nn/`, `models/` and `search/`.
  *
- * A job is one sentence with `beam` rows for its hypotheses. Jobs are encoded when they come and stepped together, each at
- * its own place. Keys and values never move: ancestor[r][p] says in which row of the job the token lies that hypothesis
- * r has at place p.
+ * A job is a sentence with `beam` hypotheses. Jobs are encoded when they start and then take steps together, each at its
+ * own position. Keys and values never move in the cache: ancestor[r][p] is the row of the job in which hypothesis r has
+ * its token of position p.
  */
 #include <stdlib.h>
 
 #include "search.h"
 
-/* ---- encoder: sentences laid end to end ---- */
+/* ---- encoder: packed sentences ---- */
 
-static void encode_some(Team team, const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
-                        Rows *rows) {
+/* Encode `count` sources and fill the cross-attention caches of their jobs. */
+static void encode_sources(Worker worker, const Model *model, Job **jobs, int count, const int32_t *tokens,
+                           const int32_t *offsets, Batch *batch) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, D = model->width, first, last;
-    int qkv_width = H * (2 * d_k + d_v), base = offsets[0];
-    float *scores = rows->scores + (size_t)team.id * rows->longest;
+    int qkv_width = H * (2 * d_k + d_v), kv_width = H * (d_k + d_v), base = offsets[0], post = !model->norm_first;
     const Layer *layers = model->encoder;
-    share(team, count, &first, &last);
+    float *scores = scratch_of(worker, batch);
+    split_work(worker, count, &first, &last);
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
-            embed(model, tokens[i], i - offsets[b], rows->x + (size_t)(i - base) * D);
-    meet(team);
-    residual(team, rows, NULL, NULL, model->norm_first ? &layers[0].norms[0] : NULL, &layers[0].qkv);
+            embed(model, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
+    barrier(worker);
+    residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
     for (int l = 0; l < model->encoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->encoder_layers ? layer + 1 : NULL;
-        linear(team, &layer->qkv, rows, rows->wide, 0);
-        share(team, count * H, &first, &last);
+        linear(worker, &layer->qkv, batch, batch->wide, 0);
+        split_work(worker, count * H, &first, &last);
         for (int i = first; i < last; i++) {
             int b = i / H, h = i % H, start = offsets[b] - base, length = offsets[b + 1] - offsets[b];
-            const float *own = rows->wide + (size_t)start * qkv_width;
+            const float *qkv = batch->wide + (size_t)start * qkv_width;
             for (int t = 0; t < length; t++) {
-                const float *q = own + (size_t)t * qkv_width + h * d_k;
-                float *o = rows->y + (size_t)(start + t) * H * d_v + h * d_v;
-                ATTEND(q, o, length, own + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v,
-                       scores);
+                const float *q = qkv + (size_t)t * qkv_width + h * d_k;
+                float *o = batch->y + (size_t)(start + t) * H * d_v + h * d_v;
+                ATTEND(q, o, length, qkv + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v, scores);
             }
         }
-        meet(team);
-        quantise(team, rows->y, &layer->out, rows);
-        linear(team, &layer->out, rows, rows->y, 0);
-        int post = !model->norm_first;
-        residual(team, rows, rows->y, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(team, &layer->inner, rows, rows->wide, 1);
-        quantise(team, rows->wide, &layer->outer, rows);
-        linear(team, &layer->outer, rows, rows->y, 0);
+        barrier(worker);
+        quantise(worker, batch->y, &layer->out, batch);
+        linear(worker, &layer->out, batch, batch->y, 0);
+        residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
+        linear(worker, &layer->inner, batch, batch->wide, 1);
+        quantise(worker, batch->wide, &layer->outer, batch);
+        linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
-        residual(team, rows, rows->y, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->decoder[0].kv);
+        residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->decoder[0].kv);
     }
-    int line = H * (d_k + d_v);
     for (int l = 0; l < model->decoder_layers; l++) {
-        linear(team, &model->decoder[l].kv, rows, rows->wide, 0);
-        share(team, count, &first, &last);
-        for (int b = first; b < last; b++)
-            memcpy(jobs[b]->cross_kv + (size_t)l * jobs[b]->source * line, rows->wide + (size_t)(offsets[b] - base) * line,
-                   (size_t)jobs[b]->source * line * sizeof(float));
-        meet(team);
+        linear(worker, &model->decoder[l].kv, batch, batch->wide, 0);
+        split_work(worker, count, &first, &last);
+        for (int b = first; b < last; b++) {
+            size_t size = (size_t)jobs[b]->source_length * kv_width;
+            memcpy(jobs[b]->cross_kv + l * size, batch->wide + (size_t)(offsets[b] - base) * kv_width, size * sizeof(float));
+        }
+        barrier(worker);
     }
 }
 
-typedef struct { const Model *model; Job **jobs; int count; const int32_t *tokens, *offsets; Rows *rows; } Reading;
+typedef struct { const Model *model; Job **jobs; int count; const int32_t *tokens, *offsets; Batch *batch; } EncodeCall;
 
-static void read_sources(Team team, void *arguments) {
-    const Reading *all = arguments;
-    const int32_t *offsets = all->offsets;
-    for (int b = 0, end; b < all->count; b = end) { /* a few at a time, so that they stay in the cache */
+static void run_encode(Worker worker, void *arguments) {
+    const EncodeCall *call = arguments;
+    const int32_t *offsets = call->offsets;
+    for (int b = 0, end; b < call->count; b = end) { /* a few at a time, so that activations stay in the CPU's cache */
         end = b + 1;
-        while (end < all->count && offsets[end + 1] - offsets[b] <= ENCODED_AT_ONCE) end++;
-        if (team.id == 0) all->rows->rows = offsets[end] - offsets[b];
-        meet(team);
-        encode_some(team, all->model, all->jobs + b, end - b, all->tokens, offsets + b, all->rows);
+        while (end < call->count && offsets[end + 1] - offsets[b] <= ENCODER_TOKENS) end++;
+        if (worker.id == 0) call->batch->count = offsets[end] - offsets[b];
+        barrier(worker);
+        encode_sources(worker, call->model, call->jobs + b, end - b, call->tokens, offsets + b, call->batch);
     }
 }
 
-/* Read the sources of these jobs: job b's tokens are offsets[b]..offsets[b + 1], its end marker among them. */
-void encode(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets, Rows *rows,
+/* Encode the sources of these jobs: job b has the tokens offsets[b] up to offsets[b + 1], with the end marker. */
+void encode(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets, Batch *batch,
             int threads) {
-    Reading all = {model, jobs, count, tokens, offsets, rows};
-    together(threads, read_sources, &all);
+    EncodeCall call = {model, jobs, count, tokens, offsets, batch};
+    run_parallel(threads, run_encode, &call);
 }
 
 /* ---- decoder: one new token for each row ---- */
 
-static void attend_self(Team team, const Model *model, int l, Rows *rows) {
-    const Row *which = rows->which;
-    int H = model->heads, d_k = model->d_k, d_v = model->d_v, line = H * (d_k + d_v), first, last;
-    float *scores = rows->scores + (size_t)team.id * rows->longest;
-    share(team, rows->rows * H, &first, &last);
+static void self_attention(Worker worker, const Model *model, int l, Batch *batch) {
+    int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
+    float *scores = scratch_of(worker, batch);
+    split_work(worker, batch->count * H, &first, &last);
     for (int i = first; i < last; i++) {
-        int h = i % H;
-        const Job *job = which[i / H].job;
-        int own = which[i / H].row, t = job->position;
-        const float *qkv = rows->wide + (size_t)(i / H) * H * (2 * d_k + d_v), *q = qkv + h * d_k;
-        float *cache = job->self_kv + (size_t)l * job->beam * job->places * line + h * d_k;
-        int apart = H * d_k - h * d_k + h * d_v;
-        float *now = cache + ((size_t)own * job->places + t) * line;
-        memcpy(now, qkv + (H + h) * d_k, d_k * sizeof(float));
-        memcpy(now + apart, qkv + 2 * H * d_k + h * d_v, d_v * sizeof(float));
-        const uint8_t *ancestor = job->ancestor + own * job->places; /* at place t it says `own` */
-        float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->places + p) * line, apart, scores);
+        int h = i % H, value_offset = H * d_k - h * d_k + h * d_v;
+        const Job *job = batch->row[i / H].job;
+        int row = batch->row[i / H].hypothesis, t = job->position;
+        const float *qkv = batch->wide + (size_t)(i / H) * H * (2 * d_k + d_v), *q = qkv + h * d_k;
+        float *cache = job->self_kv + (size_t)l * job->beam * job->positions * kv_width + h * d_k;
+        float *new = cache + ((size_t)row * job->positions + t) * kv_width;
+        memcpy(new, qkv + (H + h) * d_k, d_k * sizeof(float));
+        memcpy(new + value_offset, qkv + 2 * H * d_k + h * d_v, d_v * sizeof(float));
+        const uint8_t *ancestor = job->ancestor + row * job->positions; /* ancestor[t] is `row` itself */
+        float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
+        ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->positions + p) * kv_width, value_offset, scores);
     }
-    meet(team);
+    barrier(worker);
 }
 
-static void attend_cross(Team team, const Model *model, int l, Rows *rows) {
-    const Row *which = rows->which;
-    int H = model->heads, d_k = model->d_k, d_v = model->d_v, line = H * (d_k + d_v), first, last;
-    float *scores = rows->scores + (size_t)team.id * rows->longest;
-    share(team, rows->rows * H, &first, &last);
+static void cross_attention(Worker worker, const Model *model, int l, Batch *batch) {
+    int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
+    float *scores = scratch_of(worker, batch);
+    split_work(worker, batch->count * H, &first, &last);
     for (int i = first; i < last; i++) {
         int h = i % H;
-        const Job *job = which[i / H].job;
-        const float *q = rows->wide + (size_t)(i / H) * H * d_k + h * d_k;
-        const float *cache = job->cross_kv + (size_t)l * job->source * line + h * d_k;
-        float *o = rows->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, job->source, cache + (size_t)p * line, H * d_k - h * d_k + h * d_v, scores);
+        const Job *job = batch->row[i / H].job;
+        const float *q = batch->wide + (size_t)(i / H) * H * d_k + h * d_k;
+        const float *cache = job->cross_kv + (size_t)l * job->source_length * kv_width + h * d_k;
+        float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
+        ATTEND(q, o, job->source_length, cache + (size_t)p * kv_width, H * d_k - h * d_k + h * d_v, scores);
     }
-    meet(team);
+    barrier(worker);
 }
 
-typedef struct { const Model *model; Rows *rows; float alpha; int nbest; } Writing;
+typedef struct { const Model *model; Batch *batch; float alpha; int nbest; } StepCall;
 
-static void write_words(Team team, void *arguments) {
-    const Writing *all = arguments;
-    const Model *model = all->model;
-    Rows *rows = all->rows;
-    const Row *which = rows->which;
-    int D = model->width, post = !model->norm_first, first, last;
+static void run_step(Worker worker, void *arguments) {
+    const StepCall *call = arguments;
+    const Model *model = call->model;
+    Batch *batch = call->batch;
+    const Row *row = batch->row;
+    int D = model->width, post = !model->norm_first, beam = row[0].job->beam, first, last;
+    int candidates = beam > 1 ? 2 * beam : 1; /* of 2 * beam, at most `beam` end: enough remain to continue with */
     const Layer *layers = model->decoder;
-    int most = which[0].job->beam > 1 ? 2 * which[0].job->beam : 1; /* of 2W at most W end, so W live ones remain */
-    share(team, rows->rows, &first, &last);
+    split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++) {
-        const Job *job = which[r].job;
-        int token = job->position ? job->said[which[r].row * job->places + job->position - 1] : BOS;
-        embed(model, token, job->position, rows->x + (size_t)r * D);
+        const Job *job = row[r].job;
+        int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : BOS;
+        embed(model, token, job->position, batch->x + (size_t)r * D);
     }
-    meet(team);
-    residual(team, rows, NULL, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
+    barrier(worker);
+    residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
     for (int l = 0; l < model->decoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->decoder_layers ? layer + 1 : NULL;
-        linear(team, &layer->qkv, rows, rows->wide, 0);
-        attend_self(team, model, l, rows);
-        quantise(team, rows->y, &layer->out, rows);
-        linear(team, &layer->out, rows, rows->y, 0);
-        residual(team, rows, rows->y, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
-        linear(team, &layer->q, rows, rows->wide, 0);
-        attend_cross(team, model, l, rows);
-        quantise(team, rows->y, &layer->cross_out, rows);
-        linear(team, &layer->cross_out, rows, rows->y, 0);
-        residual(team, rows, rows->y, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(team, &layer->inner, rows, rows->wide, 1);
-        quantise(team, rows->wide, &layer->outer, rows);
-        linear(team, &layer->outer, rows, rows->y, 0);
+        linear(worker, &layer->qkv, batch, batch->wide, 0);
+        self_attention(worker, model, l, batch);
+        quantise(worker, batch->y, &layer->out, batch);
+        linear(worker, &layer->out, batch, batch->y, 0);
+        residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
+        linear(worker, &layer->q, batch, batch->wide, 0);
+        cross_attention(worker, model, l, batch);
+        quantise(worker, batch->y, &layer->cross_out, batch);
+        linear(worker, &layer->cross_out, batch, batch->y, 0);
+        residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
+        linear(worker, &layer->inner, batch, batch->wide, 1);
+        quantise(worker, batch->wide, &layer->outer, batch);
+        linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
-        residual(team, rows, rows->y, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
+        residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
     }
-    next_words(team, model, rows, most);
-    for (int r = 0, end, job = 0; r < rows->rows; r = end, job++) {
-        for (end = r + 1; end < rows->rows && which[end].job == which[r].job; end++);
-        if (job % team.size == team.id) advance(which[r].job, r, rows, team.size, most, all->alpha, all->nbest);
+    find_candidates(worker, model, batch, candidates);
+    for (int r = 0, end, j = 0; r < batch->count; r = end, j++) {
+        for (end = r + 1; end < batch->count && row[end].job == row[r].job; end++);
+        if (j % worker.count == worker.id) extend(row[r].job, r, batch, worker.count, candidates, call->alpha, call->nbest);
     }
 }
 
-/* One step of all jobs, which all have the same beam. */
-void step(const Model *model, Job **jobs, int count, Rows *rows, float alpha, int nbest, int threads) {
-    rows->rows = 0;
+/* One step of all jobs, which must have the same beam. */
+void step(const Model *model, Job **jobs, int count, Batch *batch, float alpha, int nbest, int threads) {
+    batch->count = 0;
     for (int j = 0; j < count; j++)
         for (int w = 0; w < jobs[j]->beam; w++)
-            if (jobs[j]->alive[w] > -INFINITY) rows->which[rows->rows++] = (Row){jobs[j], w};
-    Writing all = {model, rows, alpha, nbest};
-    together(threads, write_words, &all);
+            if (jobs[j]->log_prob[w] > -INFINITY) batch->row[batch->count++] = (Row){jobs[j], w};
+    StepCall call = {model, batch, alpha, nbest};
+    run_parallel(threads, run_step, &call);
 }
 
-/* Weights to whole numbers in panels: `packed` has room for all panels, `scale` and `sum` for all their channels, `row` for
- * padded_in numbers.
+/* Quantise weights and arrange them in panels. `packed`, `scale` and `sum` have room for all panels and hold zeros; `row`
+ * is scratch space of padded_in numbers.
  */
 void pack_weights(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
                   float *scale, int32_t *sum) {
@@ -187,7 +183,7 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
     }
 }
 
-/* y = x W^T + b of float rows, by which the library is checked. */
+/* y = x W^T + b of float rows, for tests. */
 void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
     int8_t *q = malloc((size_t)rows * layer->padded_in);
     float *scale = malloc(rows * sizeof(float));

@@ -1,4 +1,4 @@
-"""The engine that runs decoder.c."""
+"""The native engine: jobs, batches and the calls into decoder.c."""
 
 import ctypes
 from collections import deque
@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from transduce.engines.engine import Job, fast_engine_limits, output_limit
 from transduce.engines.native import structs
-from transduce.engines.native.structs import BLOCK, ENCODED_AT_ONCE, MAX_BEAM, PANEL, Candidate, Model, Row, Rows
-from transduce.engines.native.weights import Weights
+from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
+from transduce.engines.native.weights import PADDING, Weights
 from transduce.models import model as models
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search.decoder import Hypothesis
@@ -21,52 +21,53 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 
 MOST_ROWS = 128
+"""Maximum number of hypotheses in a batch."""
 
 
-class _Running:
-    """A job under way: its structure, and the arrays it points to."""
+class _ActiveJob:
+    """A job that is being decoded: its structure and the arrays that it points to."""
 
     def __init__(self, key: int, job: Job, limit: int, beam: int, model: Model) -> None:
         self.key = key
-        places, source = limit + 1, len(job.tokens) + 1
-        line = model.heads * (model.d_k + model.d_v) * model.decoder_layers
-        forced = np.full(places, -1, np.int32)
+        positions, source_length = limit + 1, len(job.tokens) + 1
+        kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
+        forced = np.full(positions, -1, np.int32)
         forced[: len(job.prefix)], forced[limit] = job.prefix, EOS
-        alive = np.full(beam, -np.inf, np.float32)
-        alive[0] = 0.0  # one hypothesis to begin with: nothing said
+        log_prob = np.full(beam, -np.inf, np.float32)
+        log_prob[0] = 0.0  # search starts with one hypothesis, which is empty
         self.arrays: dict[str, npt.NDArray[Any]] = {
-            "self_kv": np.empty(beam * places * line, np.float32),
-            "cross_kv": np.empty(source * line, np.float32),
-            "ancestor": np.zeros((beam, places), np.uint8),
-            "said": np.zeros((beam, places), np.int32),
+            "self_kv": np.empty(beam * positions * kv_width, np.float32),
+            "cross_kv": np.empty(source_length * kv_width, np.float32),
+            "ancestor": np.zeros((beam, positions), np.uint8),
+            "tokens": np.zeros((beam, positions), np.int32),
             "forced": forced,
-            "ended": np.zeros((beam, places), np.int32),
-            "ended_length": np.zeros(beam, np.int32),
-            "alive": alive,
-            "ended_log_prob": np.zeros(beam, np.float32),
-            "ended_score": np.full(beam, -np.inf, np.float32),
+            "log_prob": log_prob,
+            "finished_tokens": np.zeros((beam, positions), np.int32),
+            "finished_length": np.zeros(beam, np.int32),
+            "finished_log_prob": np.zeros(beam, np.float32),
+            "finished_score": np.full(beam, -np.inf, np.float32),
         }
-        memory = {name: array.ctypes.data for name, array in self.arrays.items()}
-        self.struct = structs.Job(beam=beam, places=places, source=source, limit=limit, **memory)
+        addresses = {name: array.ctypes.data for name, array in self.arrays.items()}
+        self.struct = structs.Job(beam=beam, positions=positions, source_length=source_length, limit=limit, **addresses)
 
     def hypotheses(self, nbest: int) -> list[Hypothesis]:
-        """What has ended, best first."""
-        ended, length, log_prob, score = (
-            self.arrays[name] for name in ("ended", "ended_length", "ended_log_prob", "ended_score")
+        """The finished hypotheses, best first."""
+        tokens, length, log_prob, score = (
+            self.arrays[f"finished_{name}"] for name in ("tokens", "length", "log_prob", "score")
         )
-        order = np.argsort(-score, kind="stable")[: min(nbest, self.struct.ended_count)]
-        return [Hypothesis(ended[i, : length[i]].tolist(), float(log_prob[i]), float(score[i])) for i in order]
+        order = np.argsort(-score, kind="stable")[: min(nbest, self.struct.finished_count)]
+        return [Hypothesis(tokens[i, : length[i]].tolist(), float(log_prob[i]), float(score[i])) for i in order]
 
 
 class NativeEngine:
-    """The model in 8-bit whole numbers, on several threads."""
+    """The model with 8-bit integers, on several threads."""
 
     name = "native"
 
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
         self.batch_tokens = batch_tokens
-        """Source tokens, times the beam, that are worked on at once."""
+        """Maximum number of source tokens times the beam that are in a batch."""
         self.weights = Weights(model, library)
         self.sizes = model.config
 
@@ -86,16 +87,17 @@ class NativeEngine:
 
 
 class NativeSession:
-    """Keeps up to MOST_ROWS rows busy; a job that is done makes room for the next."""
+    """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching)."""
 
     def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
         assert config.beam <= MAX_BEAM
         self._engine, self._config = engine, config
         self._waiting: deque[tuple[int, Job]] = deque()
-        self._running: list[_Running] = []
-        self._room = (0, 0)
-        """Rows of the buffers, and places of the longest text that they hold."""
+        self._active: list[_ActiveJob] = []
         self._pointers: Any = None
+        """To the structures of the active jobs."""
+        self._reserved = (0, 0)
+        """Rows of the batch's buffers, and the size of each thread's scratch space."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """As in `Session`."""
@@ -103,9 +105,9 @@ class NativeSession:
 
     def drop(self, keys: Sequence[int]) -> None:
         """As in `Session`."""
-        gone = set(keys)
-        self._waiting = deque(item for item in self._waiting if item[0] not in gone)
-        self._keep([running for running in self._running if running.key not in gone])
+        dropped = set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
+        self._set_active([job for job in self._active if job.key not in dropped])
 
     @property
     def waiting(self) -> int:
@@ -115,78 +117,80 @@ class NativeSession:
     @property
     def busy(self) -> bool:
         """As in `Session`."""
-        return bool(self._waiting or self._running)
+        return bool(self._waiting or self._active)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """As in `Session`."""
-        if jobs := self._that_fit():
-            self._enter(jobs)
+        if jobs := self._next_jobs():
+            self._start(jobs)
         engine, config = self._engine, self._config
         engine.library.step(
-            byref(engine.weights.model), self._pointers, len(self._running), byref(self._rows),
+            byref(engine.weights.model), self._pointers, len(self._active), byref(self._batch),
             c_float(config.length_penalty), config.nbest, engine.threads,
         )  # fmt: skip
-        done = [running for running in self._running if running.struct.done]
+        done = [job for job in self._active if job.struct.done]
         if done:
-            self._keep([running for running in self._running if not running.struct.done])
-        return [(running.key, running.hypotheses(config.nbest)) for running in done]
+            self._set_active([job for job in self._active if not job.struct.done])
+        return [(job.key, job.hypotheses(config.nbest)) for job in done]
 
-    def _that_fit(self) -> list[tuple[int, Job]]:
-        """Waiting jobs for which there is room, once there is room for several or nothing else to do."""
+    def _next_jobs(self) -> list[tuple[int, Job]]:
+        """Waiting jobs that fit into the batch, once there is room for an eighth of it."""
         beam = self._config.beam
         most = max(MOST_ROWS // beam, 1)
-        if len(self._running) > most - max(most // 8, 1):
+        if len(self._active) > most - max(most // 8, 1):
             return []
         jobs: list[tuple[int, Job]] = []
-        room = self._engine.batch_tokens // beam - sum(running.struct.source for running in self._running)
-        while self._waiting and len(self._running) + len(jobs) < most:
-            room -= len(self._waiting[0][1].tokens) + 1
-            if room < 0 and (jobs or self._running):
+        tokens = self._engine.batch_tokens // beam - sum(job.struct.source_length for job in self._active)
+        while self._waiting and len(self._active) + len(jobs) < most:
+            tokens -= len(self._waiting[0][1].tokens) + 1
+            if tokens < 0 and (jobs or self._active):
                 break
             jobs.append(self._waiting.popleft())
         return jobs
 
-    def _enter(self, jobs: list[tuple[int, Job]]) -> None:
+    def _start(self, jobs: list[tuple[int, Job]]) -> None:
+        """Encode the sources of these jobs and add them to the batch."""
         engine, config = self._engine, self._config
         model = engine.weights.model
         limits = [output_limit(job, config, engine.longest) for _, job in jobs]
         sources = [[*job.tokens, EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
         longest = max(*lengths, *(limit + 1 for limit in limits))
-        engine.weights.reach(longest)
-        new = [_Running(key, job, limit, config.beam, model) for (key, job), limit in zip(jobs, limits, strict=True)]
-        self._make_room(max(ENCODED_AT_ONCE, *lengths, (len(self._running) + len(new)) * config.beam), longest)
+        engine.weights.require_positions(longest)
+        new = [_ActiveJob(key, job, limit, config.beam, model) for (key, job), limit in zip(jobs, limits, strict=True)]
+        self._reserve(max(ENCODER_TOKENS, *lengths, (len(self._active) + len(new)) * config.beam), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
         assert 0 <= tokens.min() <= tokens.max() < model.vocabulary
         offsets = np.array([0, *accumulate(lengths)], np.int32)
         engine.library.encode(
             byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),
-            byref(self._rows), engine.threads,
+            byref(self._batch), engine.threads,
         )  # fmt: skip
-        self._keep(self._running + new)
+        self._set_active(self._active + new)
 
-    def _keep(self, running: list[_Running]) -> None:
-        self._running = running
-        self._pointers = _pointers(running)
+    def _set_active(self, jobs: list[_ActiveJob]) -> None:
+        self._active = jobs
+        self._pointers = _pointers(jobs)
 
-    def _make_room(self, rows: int, longest: int) -> None:
-        """Buffers for this many rows, and texts of this length."""
-        if rows <= self._room[0] and longest <= self._room[1]:
+    def _reserve(self, rows: int, longest: int) -> None:
+        """Allocate the buffers of a batch of this many rows with texts up to this length, unless they are there."""
+        if rows <= self._reserved[0] and longest <= self._reserved[1]:
             return
-        self._room = rows, longest = max(rows, self._room[0]), max(longest, self._room[1])
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
-        wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
-        most = 2 * self._config.beam
-        width = max(sizes.d_model, sizes.num_heads * d_v)
+        self._reserved = rows, scratch = max(rows, self._reserved[0]), max(longest, self._reserved[1], sizes.d_model)
+        width, wide = max(sizes.d_model, sizes.num_heads * d_v), max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         bytes_of = {
-            "which": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "scale": rows * 4, "logits": threads * rows * BLOCK * PANEL * 4, "q": rows * (max(wide, width) + 16),
-            "scores": threads * longest * 4,
-            "top": threads * rows * 4, "total": threads * rows * 4, "best": threads * rows * most * sizeof(Candidate),
+            "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
+            "quantised": rows * (max(wide, width) + PADDING), "scale": rows * 4, "scratch": threads * scratch * 4,
+            "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
+            "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
+            "candidates": threads * rows * 2 * self._config.beam * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
-        self._rows = Rows(longest=longest, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()})
+        self._batch = Batch(
+            scratch_size=scratch, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()}
+        )
 
 
-def _pointers(jobs: list[_Running]) -> Any:
-    return (POINTER(structs.Job) * len(jobs))(*(pointer(running.struct) for running in jobs))
+def _pointers(jobs: list[_ActiveJob]) -> Any:
+    return (POINTER(structs.Job) * len(jobs))(*(pointer(job.struct) for job in jobs))

@@ -1,8 +1,8 @@
-/* Matrix products in 8-bit whole numbers.
+/* Matrix products of 8-bit integers.
  *
- * Weights: one scale for each output channel. Activations: one scale for each row, found when the row is known. Both lie
- * in -127..127. Sixteen output channels stand side by side in a panel, four inputs of each together, as the dot-product
- * instructions want them: panel[k / 4][channel][k % 4].
+ * Weights have one scale for each output channel, activations one for each row, computed from the row. Both are in
+ * -127..127. A panel holds PANEL output channels, interleaved in groups of four inputs as the dot-product instructions
+ * expect them: panel[k / 4][channel][k % 4].
  */
 #include <math.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include <immintrin.h>
 #endif
 
-enum { ROWS = 4 }; /* that share one pass over a panel */
+enum { ROWS = 4 }; /* rows that share one pass over a panel */
 
-/* The sums of products of `rows` rows with one panel. The loops over rows and channels are unrolled by the compiler. */
+/* Dot products of `rows` rows with the channels of one panel. The compiler unrolls the loops over rows and channels. */
 static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int stride, const int rows, const int8_t *panel,
                                                             int padded_in, const int32_t *sum, int32_t out[ROWS][PANEL]) {
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < 4; c++) vst1q_s32(&out[r][c * 4], acc[r][c]);
 #elif defined(__AVX512VNNI__)
-    /* The instruction wants one side without a sign: x + 128, and 128 times the weights' sum is taken off again. */
+    /* One operand of the instruction is unsigned: it gets x + 128, and 128 times the sum of the weights is subtracted. */
     __m512i acc[ROWS], flip = _mm512_set1_epi8((char)0x80);
     __m512i start = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(sum)), 7);
     for (int r = 0; r < rows; r++) acc[r] = start;
@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int
             int32_t four;
             memcpy(&four, x + r * stride + k, 4);
             __m256i row = _mm256_set1_epi32(four), size = _mm256_abs_epi8(row);
-            for (int c = 0; c < 2; c++) { /* |x| times w with x's sign: two products stay below 2^15 */
+            for (int c = 0; c < 2; c++) { /* |x| times w with the sign of x: the sum of two products is below 2^15 */
                 __m256i w = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)(panel + c * 32)), row);
                 acc[r][c] = _mm256_add_epi32(acc[r][c], _mm256_madd_epi16(_mm256_maddubs_epi16(size, w), ones));
             }
@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int
 #endif
 }
 
-/* Panels first..last of x W^T + b for all rows; `y` points at the first panel's place in row 0. */
+/* x W^T + b of all rows for the panels `first` up to `last` (excluded); `y` points to the first panel's output in row 0. */
 static void multiply_panels(const Linear *linear, int first, int last, const int8_t *x, const float *x_scale, int rows,
                             float *y, int y_stride, int relu) {
     int32_t sums[ROWS][PANEL];
@@ -92,13 +92,13 @@ static void multiply_panels(const Linear *linear, int first, int last, const int
         const int32_t *sum = linear->sum + p * PANEL;
         int width = linear->width_out - p * PANEL < PANEL ? linear->width_out - p * PANEL : PANEL;
         for (int r = 0; r < rows; r += ROWS) {
-            int some = rows - r < ROWS ? rows - r : ROWS, stride = linear->padded_in;
-            const int8_t *at = x + (size_t)r * stride;
-            if (some == 4) dot_panel(at, stride, 4, panel, stride, sum, sums);
-            else if (some == 3) dot_panel(at, stride, 3, panel, stride, sum, sums);
-            else if (some == 2) dot_panel(at, stride, 2, panel, stride, sum, sums);
-            else dot_panel(at, stride, 1, panel, stride, sum, sums);
-            for (int i = 0; i < some; i++) {
+            int count = rows - r < ROWS ? rows - r : ROWS, stride = linear->padded_in;
+            const int8_t *block = x + (size_t)r * stride;
+            if (count == 4) dot_panel(block, stride, 4, panel, stride, sum, sums);
+            else if (count == 3) dot_panel(block, stride, 3, panel, stride, sum, sums);
+            else if (count == 2) dot_panel(block, stride, 2, panel, stride, sum, sums);
+            else dot_panel(block, stride, 1, panel, stride, sum, sums);
+            for (int i = 0; i < count; i++) {
                 float values[PANEL];
                 for (int c = 0; c < PANEL; c++) {
                     float value = sums[i][c] * (x_scale[r + i] * scale[c]) + bias[c];
@@ -110,12 +110,12 @@ static void multiply_panels(const Linear *linear, int first, int last, const int
     }
 }
 
-/* Weight k of output channel n, before its scale. */
+/* The quantised weight of input k and output channel n. */
 static inline int8_t weight_at(const Linear *linear, int n, int k) {
     return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
 }
 
-/* One row in whole numbers; the scale that leads back. */
+/* Quantise one row and pad it with zeros; returns its scale: x is about q * scale. */
 static float quantise_row(const float *x, int width, int padded, int8_t *q) {
     float largest = 0;
     for (int k = 0; k < width; k++) largest = fmaxf(largest, fabsf(x[k]));

@@ -1,108 +1,115 @@
-/* From next words to whole sentences: what `search/beam.py` says in Python. */
-#include "parts.h"
+/* Beam search, as in `search/beam.py`; with a beam of 1, greedy search. */
+#include "layers.h"
 
-enum { CHUNK = 64 }; /* places whose ancestors are moved at once */
+enum { CHUNK = 64 }; /* positions whose ancestors are copied at once */
 
-/* Keep the best `most` candidates, best first. */
-static void consider(Candidate *best, int most, float log_prob, int token) {
-    if (log_prob <= best[most - 1].log_prob) return;
-    int place = most - 1;
-    for (; place > 0 && best[place - 1].log_prob < log_prob; place--) best[place] = best[place - 1];
-    best[place] = (Candidate){log_prob, token};
-}
-
-/* The vocabulary projection, block by block: of each row the softmax's sum and the best words, never all logits. */
-static void next_words(Team team, const Model *model, Rows *rows, int most) {
-    const Row *which = rows->which;
-    int first, last, R = rows->rows;
-    float *logits = rows->logits + (size_t)team.id * R * BLOCK * PANEL, *top = rows->top + team.id * R;
-    float *total = rows->total + team.id * R;
-    Candidate *best = rows->best + (size_t)team.id * R * most;
-    for (int r = 0; r < R; r++) top[r] = -INFINITY, total[r] = 0;
-    for (int i = 0; i < R * most; i++) best[i] = (Candidate){-INFINITY, EOS};
-    share(team, model->projection.panels, &first, &last);
-    for (int panel = first; panel < last; panel += BLOCK) {
-        int end = panel + BLOCK < last ? panel + BLOCK : last, start = panel * PANEL;
-        int words = (end * PANEL < model->vocabulary ? end * PANEL : model->vocabulary) - start;
-        multiply_panels(&model->projection, panel, end, rows->q, rows->scale, R, logits, BLOCK * PANEL, 0);
-        for (int r = 0; r < R; r++) {
-            const float *row = logits + (size_t)r * BLOCK * PANEL;
-            float highest = row[0], sum = 0;
-            for (int i = 1; i < words; i++) highest = fmaxf(highest, row[i]);
-            if (highest > top[r]) total[r] *= top[r] == -INFINITY ? 0 : exponential(top[r] - highest), top[r] = highest;
-            for (int i = 0; i < words; i++) sum += exponential(row[i] - top[r]);
-            total[r] += sum;
-            int forced = which[r].job->forced[which[r].job->position];
-            if (forced >= start && forced < start + words) consider(best + r * most, most, row[forced - start], forced);
-            if (forced >= 0 || highest <= best[r * most + most - 1].log_prob) continue;
-            for (int i = start < EOS ? EOS - start : 0; i < words; i++)
-                if (row[i] > best[r * most + most - 1].log_prob) consider(best + r * most, most, row[i], start + i);
-        }
-    }
-    meet(team);
-}
-
+/* ((5 + length) / 6)^alpha */
 float length_penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
 
-static void finish(Job *job, int row, float log_prob, float score) {
-    int place = job->ended_count, t = job->position;
-    if (place == job->beam) { /* it takes the place of the worst that ended before, if it is better */
-        place = 0;
-        for (int i = 1; i < job->beam; i++)
-            if (job->ended_score[i] < job->ended_score[place]) place = i;
-        if (score <= job->ended_score[place]) return;
-    } else job->ended_count++;
-    for (int p = 0; p < t; p++)
-        job->ended[place * job->places + p] = job->said[job->ancestor[row * job->places + p + 1] * job->places + p];
-    job->ended_length[place] = t, job->ended_log_prob[place] = log_prob, job->ended_score[place] = score;
+/* Insert a candidate into the best `count`, which are sorted, if it is one of them. */
+static void insert(Candidate *best, int count, float log_prob, int token) {
+    if (log_prob <= best[count - 1].log_prob) return;
+    int i = count - 1;
+    for (; i > 0 && best[i - 1].log_prob < log_prob; i--) best[i] = best[i - 1];
+    best[i] = (Candidate){log_prob, token};
 }
 
-/* Extend a job's hypotheses by their best next words; its live rows are r, r + 1, ... of the batch. */
-static void advance(Job *job, int r, const Rows *rows, int threads, int most, float alpha, int nbest) {
-    int W = job->beam, P = job->places, t = job->position, R = rows->rows, live = 0;
-    float gain[MAX_BEAM];
-    int from[MAX_BEAM];
-    for (int w = 0; w < W; w++)
-        if (job->alive[w] > -INFINITY) {
-            float top = -INFINITY, total = 0;
-            for (int i = 0; i < threads; i++) top = fmaxf(top, rows->top[i * R + r + live]);
-            for (int i = 0; i < threads; i++)
-                if (rows->total[i * R + r + live] > 0)
-                    total += rows->total[i * R + r + live] * expf(rows->top[i * R + r + live] - top);
-            gain[live] = job->alive[w] - top - logf(total);
-            from[live++] = w;
-        }
-    Candidate found[2 * MAX_BEAM]; /* its token is the word, times W, plus the live row */
-    for (int c = 0; c < most; c++) found[c] = (Candidate){-INFINITY, 0};
-    for (int i = 0; i < threads; i++)
-        for (int w = 0; w < live; w++)
-            for (int c = 0; c < most; c++) {
-                const Candidate *one = rows->best + ((size_t)i * R + r + w) * most + c;
-                if (one->log_prob > -INFINITY) consider(found, most, one->log_prob + gain[w], one->token * W + w);
+/* Project onto the vocabulary block by block. Of each row, keep the softmax's maximum and sum and the best `count`
+ * tokens of this worker's part of the vocabulary, but never all logits.
+ */
+static void find_candidates(Worker worker, const Model *model, Batch *batch, int count) {
+    int first, last, R = batch->count;
+    float *logits = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
+    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
+    Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
+    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0;
+    for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
+    split_work(worker, model->projection.panels, &first, &last);
+    for (int panel = first; panel < last; panel += LOGIT_PANELS) {
+        int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
+        int tokens = (end * PANEL < model->vocabulary ? end * PANEL : model->vocabulary) - start;
+        multiply_panels(&model->projection, panel, end, batch->quantised, batch->scale, R, logits, LOGIT_PANELS * PANEL, 0);
+        for (int r = 0; r < R; r++) {
+            const float *row = logits + (size_t)r * LOGIT_PANELS * PANEL;
+            const Job *job = batch->row[r].job;
+            Candidate *best = candidates + r * count;
+            float max = row[0], sum = 0;
+            for (int i = 1; i < tokens; i++) max = fmaxf(max, row[i]);
+            if (max > max_logit[r]) {
+                exp_sum[r] *= max_logit[r] == -INFINITY ? 0 : exponential(max_logit[r] - max);
+                max_logit[r] = max;
             }
-    float alive[MAX_BEAM];
-    int token[MAX_BEAM], parent[MAX_BEAM], kept = 0;
-    for (int c = 0; c < most && found[c].log_prob > -INFINITY; c++) {
-        int word = found[c].token / W, row = from[found[c].token % W];
-        if (word == EOS) finish(job, row, found[c].log_prob, found[c].log_prob / length_penalty(t + 1, alpha));
-        else if (kept < W) alive[kept] = found[c].log_prob, token[kept] = word, parent[kept++] = row;
+            for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max_logit[r]);
+            exp_sum[r] += sum;
+            int forced = job->forced[job->position];
+            if (forced >= start && forced < start + tokens) insert(best, count, row[forced - start], forced);
+            if (forced >= 0 || max <= best[count - 1].log_prob) continue;
+            for (int i = start < EOS ? EOS - start : 0; i < tokens; i++)
+                if (row[i] > best[count - 1].log_prob) insert(best, count, row[i], start + i);
+        }
+    }
+    barrier(worker);
+}
+
+/* Add a hypothesis to the finished ones; if there are `beam` already, it replaces the worst unless that is better. */
+static void finish(Job *job, int row, float log_prob, float score) {
+    int i = job->finished_count, t = job->position, P = job->positions;
+    if (i == job->beam) {
+        i = 0;
+        for (int w = 1; w < job->beam; w++)
+            if (job->finished_score[w] < job->finished_score[i]) i = w;
+        if (score <= job->finished_score[i]) return;
+    } else job->finished_count++;
+    for (int p = 0; p < t; p++) job->finished_tokens[i * P + p] = job->tokens[job->ancestor[row * P + p + 1] * P + p];
+    job->finished_length[i] = t, job->finished_log_prob[i] = log_prob, job->finished_score[i] = score;
+}
+
+/* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch. */
+static void extend(Job *job, int r, const Batch *batch, int workers, int count, float alpha, int nbest) {
+    int W = job->beam, P = job->positions, t = job->position, R = batch->count, alive = 0;
+    float base[MAX_BEAM]; /* what turns a row's logits into log-probabilities of hypotheses */
+    int hypothesis[MAX_BEAM];
+    for (int w = 0; w < W; w++)
+        if (job->log_prob[w] > -INFINITY) {
+            const float *max_logit = batch->max_logit + r + alive, *exp_sum = batch->exp_sum + r + alive;
+            float max = -INFINITY, total = 0;
+            for (int i = 0; i < workers; i++) max = fmaxf(max, max_logit[i * R]);
+            for (int i = 0; i < workers; i++)
+                if (exp_sum[i * R] > 0) total += exp_sum[i * R] * expf(max_logit[i * R] - max);
+            base[alive] = job->log_prob[w] - max - logf(total);
+            hypothesis[alive++] = w;
+        }
+    Candidate best[2 * MAX_BEAM]; /* here, `token` is the token times W, plus the row */
+    for (int c = 0; c < count; c++) best[c] = (Candidate){-INFINITY, 0};
+    for (int i = 0; i < workers; i++)
+        for (int row = 0; row < alive; row++)
+            for (int c = 0; c < count; c++) {
+                const Candidate *one = batch->candidates + ((size_t)i * R + r + row) * count + c;
+                if (one->log_prob > -INFINITY) insert(best, count, one->log_prob + base[row], one->token * W + row);
+            }
+    float log_prob[MAX_BEAM];
+    int tokens[MAX_BEAM], parent[MAX_BEAM], kept = 0;
+    for (int c = 0; c < count && best[c].log_prob > -INFINITY; c++) {
+        int token = best[c].token / W, from = hypothesis[best[c].token % W];
+        if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / length_penalty(t + 1, alpha));
+        else if (kept < W) log_prob[kept] = best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
     }
     for (int p = 0; p <= t; p += CHUNK) {
         uint8_t history[MAX_BEAM][CHUNK];
-        int some = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
-        for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P + p, some);
-        for (int w = 0; w < kept; w++) memcpy(job->ancestor + w * P + p, history[w], some);
+        int size = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
+        for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P + p, size);
+        for (int w = 0; w < kept; w++) memcpy(job->ancestor + w * P + p, history[w], size);
     }
     for (int w = 0; w < kept; w++) {
         job->ancestor[w * P + t + 1] = w;
-        job->said[w * P + t] = token[w];
-        job->alive[w] = alive[w];
+        job->tokens[w * P + t] = tokens[w];
+        job->log_prob[w] = log_prob[w];
     }
-    for (int w = kept; w < W; w++) job->alive[w] = -INFINITY;
-    /* Log-probabilities only fall: a live hypothesis can at best keep its own and end at the kindest length. */
-    float bound = kept ? alive[0] / length_penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
+    for (int w = kept; w < W; w++) job->log_prob[w] = -INFINITY;
+    /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. */
+    float bound = kept ? log_prob[0] / length_penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
     int final = 0;
-    for (int i = 0; i < job->ended_count; i++) final += job->ended_score[i] >= bound;
+    for (int i = 0; i < job->finished_count; i++) final += job->finished_score[i] >= bound;
     job->done = final >= nbest || !kept;
     job->position = t + 1;
 }

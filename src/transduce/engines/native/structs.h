@@ -1,69 +1,85 @@
-/* The structures and constants that Python shares (`structs.py`), and the table by which it checks its own. */
+/* The structures and constants that decoder.c shares with Python, and the table by which Python checks its copies of them
+ * (`structs.py`). In comments on arrays, [beam] is a row for each hypothesis and [position] one for each target position.
+ */
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    PANEL = 16,            /* output channels side by side */
-    BLOCK = 32,            /* panels of words whose logits exist at the same time */
-    ENCODED_AT_ONCE = 128, /* tokens of short sources */
+    PANEL = 16,            /* output channels of a panel (see int8.h) */
+    LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
+    ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
-    BOS = 2, EOS = 3,      /* EOS is said; the markers below it never are */
+    BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
 };
 
 typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
-    const float *scale, *bias; /* of every output channel, up to a whole panel */
-    const int32_t *sum;        /* of every output channel's weights */
+    const float *scale, *bias; /* [panels * PANEL] */
+    const int32_t *sum;        /* [panels * PANEL]: the sum of each output channel's weights */
 } Linear;
 
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
 
 typedef struct {
     Linear qkv, out, q, kv, cross_out, inner, outer;
-    Norm norms[3]; /* around self-attention, cross-attention (decoder) and feed-forward */
+    Norm norms[3]; /* of self-attention, cross-attention (decoder only) and feed-forward */
 } Layer;
 
 typedef struct {
     int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
-    const float *positions;
+    const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
-    Norm encoder_norm, decoder_norm; /* used where the norm comes first */
-    Linear projection; /* and embedding: one matrix (section 3.4) */
+    Norm encoder_norm, decoder_norm; /* used if norm_first */
+    Linear projection; /* also the embedding: they share one matrix (section 3.4) */
 } Model;
+
+/* One sentence and its hypotheses. */
+typedef struct {
+    int32_t beam;
+    int32_t positions;          /* target positions there is memory for: limit + 1 */
+    int32_t source_length;      /* with the end marker */
+    int32_t limit;              /* maximum number of output tokens */
+    int32_t position;           /* current target position: the number of tokens generated */
+    int32_t finished_count, done;
+    float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
+    uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
+    int32_t *tokens;            /* [beam][position] */
+    int32_t *forced;            /* [position]: the only token allowed there, -1 for any */
+    float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
+    int32_t *finished_tokens;   /* [beam][position] */
+    int32_t *finished_length;   /* [beam], as are the next two */
+    float *finished_log_prob, *finished_score;
+} Job;
+
+/* One row of a batch in a step: hypothesis `hypothesis` of a job. */
+typedef struct { Job *job; int32_t hypothesis; } Row;
 
 typedef struct { float log_prob; int32_t token; } Candidate;
 
+/* The rows that are computed together, and the buffers for them. */
 typedef struct {
-    int32_t beam, places, source, limit, position, ended_count, done;
-    float *self_kv, *cross_kv;          /* [layer][row][place][keys, values], [layer][place][keys, values] */
-    uint8_t *ancestor;                  /* [row][place] */
-    int32_t *said, *forced, *ended;     /* [row][place], [place], [row][place] */
-    int32_t *ended_length;
-    float *alive, *ended_log_prob, *ended_score; /* [row] */
-} Job;
+    int32_t count;              /* rows */
+    int32_t scratch_size;       /* at least the width of the model and the length of any source and output */
+    Row *row;                   /* [count]; in a step only */
+    float *x;                   /* [count][width]: the residual stream */
+    float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
+    int8_t *quantised;          /* [count][padded_in]: inputs of the next linear layer */
+    float *scale;               /* [count]: scales of `quantised` */
+    float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
+    float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
+    float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
+    Candidate *candidates;      /* [thread][count][2 * beam] */
+} Batch;
 
-typedef struct { Job *job; int32_t row; } Row;
-
-/* Buffers for the rows that are worked on together. */
-typedef struct {
-    int32_t rows, longest; /* longest: of sources and of places */
-    Row *which; /* in a step */
-    float *x, *y, *wide, *scale, *logits;
-    float *scores; /* [thread][longest] */
-    int8_t *q;
-    float *top, *total; /* [thread][row]: of the softmax over the words a thread has seen */
-    Candidate *best;    /* [thread][row][2 beam] */
-} Rows;
-
-/* Structures: the name, 0 and the size, then name, offset and size of every field. Constants: name, value and 0. */
+/* For a structure: its name, 0 and its size; then the name, offset and size of each field. For a constant: name, value, 0. */
 typedef struct { const char *name; int32_t offset, size; } Entry;
 
 #define NAME(type) NAME_(type)
 #define NAME_(type) #type
 #define STRUCT {NAME(T), 0, sizeof(T)}
-#define C(constant) {#constant, constant, 0}
 #define F(field) {NAME(T) "." #field, offsetof(T, field), sizeof(((T *)0)->field)}
+#define CONSTANT(name) {#name, name, 0}
 static const Entry entries[] = {
 #define T Linear
     STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(sum),
@@ -79,22 +95,23 @@ static const Entry entries[] = {
     F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(projection),
 #undef T
 #define T Job
-    STRUCT, F(beam), F(places), F(source), F(limit), F(position), F(ended_count), F(done), F(self_kv), F(cross_kv),
-    F(ancestor), F(said), F(forced), F(ended), F(ended_length), F(alive), F(ended_log_prob), F(ended_score),
+    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(position), F(finished_count), F(done), F(self_kv),
+    F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
+    F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row
-    STRUCT, F(job), F(row),
+    STRUCT, F(job), F(hypothesis),
 #undef T
 #define T Candidate
     STRUCT, F(log_prob), F(token),
 #undef T
-#define T Rows
-    STRUCT, F(rows), F(longest), F(which), F(x), F(y), F(wide), F(scale), F(logits), F(scores), F(q), F(top), F(total),
-    F(best),
+#define T Batch
+    STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
+    F(max_logit), F(exp_sum), F(candidates),
 #undef T
-    C(PANEL), C(BLOCK), C(ENCODED_AT_ONCE), C(MAX_BEAM), C(BOS), C(EOS), {NULL, 0, 0},
+    CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
+    {NULL, 0, 0},
 };
 #undef F
-#undef C
 
 const Entry *layout(void) { return entries; }

@@ -6,11 +6,11 @@ from itertools import count, takewhile
 
 from transduce.text.tokenizer import BOS, EOS
 
-PANEL, BLOCK, ENCODED_AT_ONCE, MAX_BEAM = 16, 32, 128, 16
+PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 32, 128, 16
 
 
 class Linear(ctypes.Structure):
-    """x W^T + b in 8-bit whole numbers."""
+    """x W^T + b with 8-bit integers."""
 
     _fields_ = (
         ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
@@ -25,7 +25,7 @@ class Norm(ctypes.Structure):
 
 
 class Layer(ctypes.Structure):
-    """Of the encoder or the decoder; the encoder's has no cross-attention."""
+    """A layer of the encoder, which has no cross-attention, or of the decoder."""
 
     _fields_ = (
         *((name, Linear) for name in ("qkv", "out", "q", "kv", "cross_out", "inner", "outer")),
@@ -34,7 +34,7 @@ class Layer(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """All of it."""
+    """The encoder-decoder model."""
 
     _fields_ = (
         *((name, c_int32) for name in (
@@ -49,33 +49,35 @@ class Job(ctypes.Structure):
     """A sentence and its hypotheses."""
 
     _fields_ = (
-        *((name, c_int32) for name in ("beam", "places", "source", "limit", "position", "ended_count", "done")),
+        *((name, c_int32) for name in (
+            "beam", "positions", "source_length", "limit", "position", "finished_count", "done",
+        )),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "said", "forced", "ended", "ended_length",
-            "alive", "ended_log_prob", "ended_score",
+            "self_kv", "cross_kv", "ancestor", "tokens", "forced", "log_prob",
+            "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
         )),
     )  # fmt: skip
 
 
 class Row(ctypes.Structure):
-    """A hypothesis of a job."""
+    """A row of a batch: one hypothesis of a job."""
 
-    _fields_ = (("job", c_void_p), ("row", c_int32))
+    _fields_ = (("job", c_void_p), ("hypothesis", c_int32))
 
 
 class Candidate(ctypes.Structure):
-    """A next word."""
+    """A next token."""
 
     _fields_ = (("log_prob", c_float), ("token", c_int32))
 
 
-class Rows(ctypes.Structure):
-    """Buffers for the rows that are worked on together."""
+class Batch(ctypes.Structure):
+    """The rows that are computed together, and the buffers for them."""
 
     _fields_ = (
-        ("rows", c_int32), ("longest", c_int32),
+        ("count", c_int32), ("scratch_size", c_int32),
         *((name, c_void_p) for name in (
-            "which", "x", "y", "wide", "scale", "logits", "scores", "q", "top", "total", "best",
+            "row", "x", "y", "wide", "quantised", "scale", "scratch", "logits", "max_logit", "exp_sum", "candidates",
         )),
     )  # fmt: skip
 
@@ -85,14 +87,15 @@ class _Entry(ctypes.Structure):
 
 
 def check_layout(library: ctypes.CDLL) -> None:
-    """Compare all of the above with what the library was compiled from; any difference is a mistake in one of them."""
+    """Compare all of the above with the library's; a difference is a mistake in structs.py or structs.h."""
     ours: list[tuple[str, int, int]] = []
-    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Rows):
+    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Batch):
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
     constants = {
-        "PANEL": PANEL, "BLOCK": BLOCK, "ENCODED_AT_ONCE": ENCODED_AT_ONCE, "MAX_BEAM": MAX_BEAM, "BOS": BOS, "EOS": EOS
+        "PANEL": PANEL, "LOGIT_PANELS": LOGIT_PANELS, "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
+        "BOS": BOS, "EOS": EOS,
     }  # fmt: skip
     ours += [(name, value, 0) for name, value in constants.items()]
     library.layout.restype = POINTER(_Entry)

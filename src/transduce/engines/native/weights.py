@@ -1,4 +1,4 @@
-"""A model's weights as decoder.c wants them: structures over memory that numpy owns."""
+"""A model's weights in the structures of decoder.c, whose arrays are numpy's."""
 
 import ctypes
 import threading
@@ -13,43 +13,43 @@ from transduce.engines.native.structs import PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 
-_INPUTS = 16
+PADDING = 16
 """Inputs are padded to a multiple of this."""
 MAX_SIZE = 2**24
-"""Inputs or outputs of a layer, and tokens of a text: with these, no index in decoder.c exceeds 32 bits."""
+"""Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
 
 
 class Memory:
-    """Structures over arrays that live as long as this does."""
+    """Makes structures, and owns the arrays that they point to."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._kept: list[Any] = []
 
     def keep(self, x: npt.NDArray[Any]) -> int:
-        """The address of an array that stays."""
+        """Keep an array in memory; returns its address."""
         self._kept.append(x)
         return x.ctypes.data
 
     def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
-        """Weights in whole numbers, packed into panels."""
+        """A linear layer with quantised weights in panels."""
         width_out, width_in = weight.shape
         _require_size(max(width_out, width_in), "inputs or outputs of a layer")
-        panels, padded_in = -(-width_out // PANEL), -(-width_in // _INPUTS) * _INPUTS
+        panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
         packed = np.zeros(panels * PANEL * padded_in, np.int8)
         scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
         padded_bias[:width_out] = bias
         total = np.zeros(panels * PANEL, np.int32)
         memory = [self.keep(x) for x in (packed, scale, total)]
         row = np.empty(padded_in, np.int8)
-        dense = np.ascontiguousarray(weight)  # has a name, or a copy would be gone before it is read
+        dense = np.ascontiguousarray(weight)  # a variable, so that a copy is not freed before it is read
         addresses = map(c_void_p, (row.ctypes.data, *memory))
         self._library.pack_weights(c_void_p(dense.ctypes.data), width_out, width_in, padded_in, *addresses)
         return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
 
 
 class Weights(Memory):
-    """The structures of a model."""
+    """A model's structures."""
 
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
         super().__init__(library)
@@ -63,37 +63,37 @@ class Weights(Memory):
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))
-        self._positions, self._reach, self._lock = model.embedding.positions, 0, threading.Lock()
-        self.reach(1)
+        self._positions, self._length, self._lock = model.embedding.positions, 0, threading.Lock()
+        self.require_positions(1)
 
-    def reach(self, length: int) -> None:
-        """Make sure that the table of positions has this length; it grows if they are sinusoids.
+    def require_positions(self, length: int) -> None:
+        """Make the table of positional encodings at least this long; an error if they are learned and it is not.
 
-        Another thread may be in a call that reads the table: all earlier tables stay in memory.
+        Earlier tables stay in memory, since another thread may be in a call that reads them.
         """
         _require_size(length, "tokens of a text")
         with self._lock:
-            while self._reach < length:
+            while self._length < length:
                 self._positions.require(length)
                 table_TD = _array(self._positions.table_TD)
-                self.model.positions, self._reach = self.keep(table_TD), len(table_TD)
+                self.model.positions, self._length = self.keep(table_TD), len(table_TD)
 
     def _stack(self, layers: nn.ModuleList) -> Any:
-        found = (Layer * len(layers))()
+        stack = (Layer * len(layers))()
         module: Any  # an EncoderLayer or a DecoderLayer
-        for layer, module in zip(found, layers, strict=True):
-            layer.qkv, layer.out = map(self._of, (module.self_attention.qkv, module.self_attention.out))
-            layer.inner, layer.outer = map(self._of, (module.feed_forward.inner, module.feed_forward.outer))
+        for layer, module in zip(stack, layers, strict=True):
+            layer.qkv, layer.out = map(self._linear, (module.self_attention.qkv, module.self_attention.out))
+            layer.inner, layer.outer = map(self._linear, (module.feed_forward.inner, module.feed_forward.outer))
             norms = [self._norm(residual.norm) for residual in module.residuals]
             layer.norms[0], layer.norms[2] = norms[0], norms[-1]
             if len(norms) == 3:
                 cross = module.cross_attention
-                layer.q, layer.kv, layer.cross_out = map(self._of, (cross.q, cross.kv, cross.out))
+                layer.q, layer.kv, layer.cross_out = map(self._linear, (cross.q, cross.kv, cross.out))
                 layer.norms[1] = norms[1]
-        self._kept.append(found)
-        return found
+        self._kept.append(stack)
+        return stack
 
-    def _of(self, module: nn.Linear) -> Linear:
+    def _linear(self, module: nn.Linear) -> Linear:
         return self.linear(_array(module.weight), _array(module.bias))
 
     def _norm(self, norm: Any) -> Norm:
@@ -107,5 +107,5 @@ def _require_size(size: int, what: str) -> None:
 
 
 def _array(x: Tensor) -> npt.NDArray[np.float32]:
-    found: npt.NDArray[np.float32] = x.detach().float().cpu().contiguous().numpy()
-    return found
+    array: npt.NDArray[np.float32] = x.detach().float().cpu().contiguous().numpy()
+    return array
