@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="0: only real sentences")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="on a CPU")
     parser.add_argument("--engines", nargs="*", help="ours; all that run here unless given")
-    parser.add_argument("--alone", action="store_true", help="leave out the peers")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the peers")
     parser.add_argument("--model", type=Path, help="a trained model for real sentences")
     parser.add_argument("--text", type=Path, help="the sentences, one per line")
     parser.add_argument("--out", type=Path)
@@ -76,7 +76,7 @@ def main() -> None:
         if options.rounds:
             model = random_model(config, vocabulary).to(device)
             systems = {f"transduce {name}": ours(make_engine(name, model)) for name in names}
-            if not options.alone:
+            if not options.no_peers:
                 systems |= peers(model, Path(folder), device, options.threads)
             print("systems:", ", ".join(systems))
             for sentences, beam in cases:

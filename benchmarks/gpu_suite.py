@@ -32,8 +32,8 @@ TESTS = {
 }
 """Test files, the slowest first, and the number of processes among which the tests of each are divided."""
 BENCHMARKS = {
-    "train_gpu": ["base", "big", "--alone", "--rounds", "3", "--steps", "50"],
-    "decode": ["gpu", "--alone", "--rounds", "5"],
+    "train_gpu": ["base", "big", "--no-peers", "--rounds", "3", "--steps", "50"],
+    "decode": ["gpu", "--no-peers", "--rounds", "5"],
 }
 SMOKE_TESTS = {"tests/unit/data/test_packing.py": 1}
 SMOKE_BENCHMARKS = {"train_gpu": ["--smoke"], "decode": ["gpu", "--smoke"]}

@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("presets", nargs="*", default=["base", "big"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=50, help="steps of each system in each round")
-    parser.add_argument("--alone", action="store_true", help="leave out the peer")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the peer")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if DEVICE.type == "cpu" and not options.smoke:
@@ -100,7 +100,7 @@ def main() -> None:
             print(f"\n{preset}: {workload.recipe(preset).model}")
             results[preset] = {"agreement": agreement(workload, preset)}
             results[preset] |= measure(workload, preset, options.rounds, options.steps)
-            if find_spec("transformers") and not options.alone:
+            if find_spec("transformers") and not options.no_peers:
                 results[preset] |= measure_peer(workload, preset, options.rounds, options.steps, fast=not options.smoke)
                 ratio = results[preset][OURS] / results[preset][PEERS]
                 results[preset]["ours is faster by"] = ratio
