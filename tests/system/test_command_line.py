@@ -279,7 +279,7 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["translate", "evaluate", "inspect"])
 def test_help_shows_type_default_and_bounds_of_search_options(transduce: Any, tmp_path: Path, command: str) -> None:
     text = " ".join(transduce(command, "--help", cwd=tmp_path).out.split())
-    beam = "--beam <int> Number of hypotheses kept at each step; 1 is greedy search. [default: 4; x>=1]"
+    beam = "--beam <int> Number of hypotheses kept at each step; 1 is greedy search. [default: 4; x>=1; x<=1024]"
     options = [
         beam,
         "Block repeated n-grams of this size; 0 disables. [default: 0; x>=0]",
