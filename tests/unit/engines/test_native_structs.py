@@ -1,4 +1,4 @@
-"""The structures that Python and C share are compared when the library loads."""
+"""Python's copies of the structures of structs.h are checked when the library is loaded."""
 
 import ctypes
 from typing import Any
@@ -21,7 +21,7 @@ FIELDS = list(structs.Job._fields_)
     ],
     ids=["a field missing", "the last field missing", "a field of another width", "two fields swapped"],
 )
-def test_a_wrong_mirror_of_a_structure_is_detected(fields: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_copy_of_a_structure_is_detected(fields: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if load_library() is None:
         pytest.skip("no C compiler")
     monkeypatch.setattr(structs, "Job", type("Job", (ctypes.Structure,), {"_fields_": fields}))

@@ -41,7 +41,9 @@ static void layer_norm(const Norm *norm, const float *x, float *y) {
     for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
 }
 
-static float *scratch_of(Worker worker, const Batch *batch) { return batch->scratch + (size_t)worker.id * batch->scratch_size; }
+static float *scratch_of(Worker worker, const Batch *batch) {
+    return batch->scratch + (size_t)worker.id * batch->scratch_size;
+}
 
 /* Between sub-layers: if `add`, add the output of the last one, batch->y, to the residual stream batch->x and apply the
  * post-norm `after` (or NULL). Then quantise the stream, through the pre-norm `before` (or NULL), as the input of `next`.

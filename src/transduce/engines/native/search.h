@@ -43,9 +43,13 @@ static void find_candidates(Worker worker, const Model *model, Batch *batch, int
             exp_sum[r] += sum;
             int forced = job->forced[job->position];
             if (forced >= start && forced < start + tokens) insert(best, count, row[forced - start], forced);
-            if (forced >= 0 || max <= best[count - 1].log_prob) continue;
+            float worst = best[count - 1].log_prob;
+            if (forced >= 0 || max <= worst) continue;
             for (int i = start < EOS ? EOS - start : 0; i < tokens; i++)
-                if (row[i] > best[count - 1].log_prob) insert(best, count, row[i], start + i);
+                if (row[i] > worst) {
+                    insert(best, count, row[i], start + i);
+                    worst = best[count - 1].log_prob;
+                }
         }
     }
     barrier(worker);
