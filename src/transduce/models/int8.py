@@ -19,7 +19,8 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, x in weights.items():
         if is_matrix(name, tuple(x.shape)):
             largest_N1 = x.abs().amax(dim=1, keepdim=True)
-            inverse_N1 = torch.where(largest_N1 > 0, 127 / largest_N1, 0)
+            # A Python number over a tensor is computed by a rounded reciprocal, which can differ from C by one bit.
+            inverse_N1 = torch.where(largest_N1 > 0, torch.tensor(127.0) / largest_N1, 0)
             stored[name], stored[name + LARGEST] = (x * inverse_N1).round().to(torch.int8), largest_N1[:, 0]
         else:
             stored[name] = x
