@@ -19,11 +19,11 @@ from transduce.search.options import SearchConfig
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on a CPU, through Triton's interpreter
 TOLERANCE = 1e-3
-"""Log-probabilities and scores differ by less than this."""
+"""Maximum difference of log-probabilities and of scores."""
 TIE = 1e-5
-"""Hypotheses whose scores differ by less than this may come in either order."""
+"""Hypotheses whose scores differ by less than this may be in either order."""
 ROUNDING_TIES = (3e-5, 1e-4, 3e-4)
-"""Activations this close to a half, with 127 as the largest of their row, may be rounded either way."""
+"""Activations this close to halfway between two integers may be rounded either way."""
 ATTEMPTS = 20
 
 
@@ -45,8 +45,8 @@ def native_engine(model: EncoderDecoder, threads: int = 2) -> Engine:
 FAST: dict[str, Callable[[EncoderDecoder], Engine]] = {"gpu": gpu_engine, "native": native_engine}
 
 
-def in_whole_numbers(x_ND: Tensor, noise: float = 0.0) -> Tensor:
-    """Every row rounded to -127..127 of its own scale, then in double precision so that sums of products are exact."""
+def quantise_rows(x_ND: Tensor, noise: float = 0.0) -> Tensor:
+    """Round each row to integers in -127..127 times its scale, in double precision so that products are exact."""
     largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
     q_ND = x_ND * (_127 / largest_N1)
     if noise:
@@ -58,26 +58,26 @@ _127 = torch.tensor(127.0)  # 127.0 / largest_N1 would be 127 times a reciprocal
 
 
 def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
-    """The same model with every matrix of weights in whole numbers: the definition of `native`."""
+    """A copy of the model that multiplies 8-bit integers: the definition of `native`."""
 
-    class WholeLinear(Linear):
+    class QuantisedLinear(Linear):
         def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
-            y_ND = (in_whole_numbers(x_ND, noise) @ self.whole.T).float() + self.bias
+            y_ND = (quantise_rows(x_ND, noise) @ self.quantised.T).float() + self.bias
             return y_ND.relu() if relu else y_ND
 
-    class WholeModel(EncoderDecoder):
+    class QuantisedModel(EncoderDecoder):
         def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
             hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
             state.position += 1
-            return (in_whole_numbers(hidden_RD, noise) @ self.whole_VD.T).float(), state
+            return (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float(), state
 
     result = copy.deepcopy(model)
-    result.__class__, result.whole_VD = WholeModel, in_whole_numbers(result.output_weight_VD.data)
-    result.output_weight_VD.data = result.whole_VD.float()
+    result.__class__, result.quantised_VD = QuantisedModel, quantise_rows(result.output_weight_VD.data)
+    result.output_weight_VD.data = result.quantised_VD.float()
     result.reserve(1024 if model.longest is None else 1)
     for module in result.modules():
         if isinstance(module, Linear):
-            module.__class__, module.whole = WholeLinear, in_whole_numbers(module.weight.data)
+            module.__class__, module.quantised = QuantisedLinear, quantise_rows(module.weight.data)
     return result
 
 
@@ -109,10 +109,10 @@ def same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> bool:
 def assert_conforms(
     name: str, model: EncoderDecoder, job: Job, search: SearchConfig, ours: list[Hypothesis], theirs: list[Hypothesis]
 ) -> None:
-    """The output of `native` may also be the plain engine's after rounding ties were resolved another way.
+    """The output of `native` may also equal that of the plain engine with rounding ties resolved in another way.
 
-    In C, float32 sums are taken in another order, so that in about one job in a hundred an activation is rounded up by
-    one engine and down by the other.
+    C adds float32 numbers in another order, so in about one job of a hundred an activation is rounded up by one engine
+    and down by the other.
     """
     if name == "native" and not same(ours, theirs):
         torch.manual_seed(0)

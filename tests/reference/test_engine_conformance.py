@@ -1,4 +1,4 @@
-"""Every engine finds what the plain one finds, and search finds what enumeration finds, in random cases."""
+"""Random cases: every engine returns what the plain engine returns, and search what enumeration finds."""
 
 import random
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from transduce.search.sampling import greedy_choice, roll_out
 
 CASES = 300
 INTERPRETED = 60
-"""Cases of the gpu engine if there is no GPU: Triton's interpreter takes half a second for each, small as they are."""
+"""Cases of the gpu engine without a GPU: Triton's interpreter takes half a second even for small ones."""
 TABLES = 120
 
 
@@ -29,7 +29,7 @@ class Case:
     jobs: list[Job]
     search: SearchConfig
     most_rows: int
-    """Rows of the batch: few, so that jobs wait for others to finish, or enough for all."""
+    """Maximum rows of the batch: few, so that jobs wait until others finish, or enough for all jobs."""
     threads: int
 
 
@@ -73,7 +73,7 @@ def draw_case(number: int, small: bool) -> Case:
 
 
 def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hypothesis]) -> None:
-    """What holds for the output of any engine."""
+    """Properties of the output of any engine."""
     assert 1 <= len(hypotheses) <= search.nbest
     assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
     assert len({tuple(one.tokens) for one in hypotheses}) == len(hypotheses)

@@ -1,4 +1,4 @@
-"""The length penalty is written once in each of four languages; all give the same numbers."""
+"""The length penalty is implemented in four languages; all give the same numbers."""
 
 import ctypes
 import json
@@ -34,7 +34,7 @@ VECTORS: list[tuple[int, float, float]] = json.loads(
 """Length, alpha and ((5 + length) / 6)^alpha in double precision."""
 LENGTHS, ALPHAS, EXPECTED = (list(column) for column in zip(*VECTORS, strict=True))
 FLOAT32 = 2e-6
-"""Relative: a length of 1,000 to the power of 10 multiplies the rounding of the quotient by 10."""
+"""Relative tolerance: a power of 10 multiplies the rounding error of its base by 10."""
 
 
 def test_python() -> None:
@@ -59,7 +59,7 @@ def test_triton() -> None:
     penalty_N = torch.empty_like(length_N)
     N = len(VECTORS)
     penalties[(1,)](length_N, alpha_N, penalty_N, N, BLOCK=triton.next_power_of_2(N))
-    assert penalty_N.tolist() == pytest.approx(EXPECTED, rel=10 * FLOAT32)  # by way of a logarithm of up to 51
+    assert penalty_N.tolist() == pytest.approx(EXPECTED, rel=10 * FLOAT32)  # it is exp(x) with x up to 51
 
 
 def test_javascript() -> None:

@@ -1,4 +1,4 @@
-"""The native engine stays within its memory, whatever the sizes of models and texts."""
+"""The native engine stays within its memory for models and texts of any size."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ def test_no_array_on_the_stack_has_a_variable_length() -> None:
 def test_texts_beyond_the_learned_positions_are_refused(max_positions: int, beam: int) -> None:
     engine = native_engine(small_model(positions="learned", max_positions=max_positions))
     search = SearchConfig(beam=beam)
-    longest = max_positions - 1  # the end marker takes a position, too
+    longest = max_positions - 1  # one position is for the end marker
     ((best, *_),) = search_all(engine, [Job([5] * longest, [])], search)
     assert len(best.tokens) <= longest
     for job in (Job([5] * max_positions, []), Job([5] * 400, []), Job([], [6] * max_positions)):
@@ -58,7 +58,7 @@ def test_a_table_of_positions_stays_while_another_thread_may_read_it() -> None:
     table = weakref.ref(engine.weights._kept[-1])
     address = engine.weights.model.positions
     search_all(engine, [Job([5] * 30, [])], SearchConfig(beam=1, max_extra=0))
-    assert engine.weights.model.positions != address  # it has grown
+    assert engine.weights.model.positions != address  # there is a larger table now
     assert table() is not None
     assert table().ctypes.data == address
 

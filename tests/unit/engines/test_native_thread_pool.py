@@ -1,4 +1,4 @@
-"""The native engine's threads: any number of them, callers at the same time, and forks."""
+"""The native engine's thread pool: any number of threads, concurrent callers, and forks."""
 
 import os
 import signal
@@ -28,29 +28,29 @@ def engine(threads: int) -> NativeEngine:
 
 
 def outputs(engine: NativeEngine) -> list[list[int]]:
-    """The tokens found; scores are sums, whose order depends on the number of threads."""
+    """The tokens of the best hypotheses; scores are sums, whose order depends on the number of threads."""
     return [best[0].tokens for best in search_all(engine, JOBS, SearchConfig(beam=3, max_extra=10))]
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
+def test_the_number_of_threads_does_not_change_the_output() -> None:
     alone = outputs(engine(1))
     assert outputs(engine(2)) == alone
     assert outputs(engine(5)) == alone
-    assert outputs(engine(3)) == alone  # fewer than have been hired
+    assert outputs(engine(3)) == alone  # fewer than the pool has
 
 
-def test_callers_at_the_same_time_take_turns() -> None:
+def test_concurrent_callers_take_turns() -> None:
     alone = outputs(engine(1))
     engines = [engine(threads) for threads in [1, 2, 3, 2] * 3]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(outputs, engines)) == [alone] * 12
 
 
-def test_a_fork_hires_its_own() -> None:
-    both = engine(2)
-    expected = outputs(both)
+def test_a_forked_process_starts_its_own_threads() -> None:
+    shared = engine(2)
+    expected = outputs(shared)
     child = os.fork()
     if child == 0:
-        signal.alarm(30)  # instead of waiting for threads that are not there
-        os._exit(0 if outputs(both) == expected else 1)
+        signal.alarm(30)  # ends the process if it waits for threads of its parent
+        os._exit(0 if outputs(shared) == expected else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

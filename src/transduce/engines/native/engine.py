@@ -123,6 +123,7 @@ class NativeSession:
         """As in `Session`."""
         if jobs := self._next_jobs():
             self._start(jobs)
+        assert self._active
         engine, config = self._engine, self._config
         engine.library.step(
             byref(engine.weights.model), self._pointers, len(self._active), byref(self._batch),
