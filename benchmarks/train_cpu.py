@@ -36,7 +36,7 @@ from transduce.tasks.translate import Translate
 Sentences = tuple[Batch, PaddedBatch]
 """The same sentences for us and for the peers."""
 Step = Callable[[Sentences], None]
-SMOKE = ["tokenizer.vocab_size=350", "train.batch_tokens=256", "model.d_model=16", "model.d_ff=32"]
+SMOKE = ["tokenizer.vocab_size=450", "train.batch_tokens=256", "model.d_model=16", "model.d_ff=32"]
 
 
 def main() -> None:

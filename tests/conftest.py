@@ -126,7 +126,7 @@ def toy_tokenizer(toy_pairs: Pairs) -> Any:
     """A tokenizer of the toy language."""
     from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
-    return Tokenizer.train((text for pair in toy_pairs for text in pair), TokenizerConfig(vocab_size=350))
+    return Tokenizer.train((text for pair in toy_pairs for text in pair), TokenizerConfig(vocab_size=450))
 
 
 @pytest.fixture(scope="session")
@@ -258,7 +258,7 @@ def transduce(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> 
 
 # Small enough that training takes two seconds, large enough to have every part of the model.
 TINY = {
-    "tokenizer.vocab_size": 350,
+    "tokenizer.vocab_size": 450,
     "model.encoder_layers": 1,
     "model.decoder_layers": 1,
     "model.d_model": 32,

@@ -113,7 +113,7 @@ def test_a_damaged_shard_of_a_run_is_reported_in_one_line(transduce: Any, small:
 
 def test_training_text_that_changed_between_resumes_is_named(small: SmallRun, tmp_path: Path) -> None:
     names = {name: shutil.copy(small.folder / f"train.{name}", tmp_path / name) for name in ("src", "tgt")}
-    settings = {"train.steps": 2, "tokenizer.vocab_size": 350}
+    settings = {"train.steps": 2, "tokenizer.vocab_size": 450}
     train(tmp_path / "run", **names, preset="tiny", settings=settings)
     with Path(names["tgt"]).open("a") as file:
         file.write("\n")
@@ -137,5 +137,5 @@ def test_training_text_that_changes_while_it_is_read_is_named(
 
     monkeypatch.setattr(prepare_module.Tokenizer, "train", train_and_change_the_text)
     with pytest.raises(DataError, match=f"{source} changed while it was being read"):
-        prepare(DataConfig(train=((str(source), str(target)),)), TokenizerConfig(vocab_size=350), lambda _: None)
+        prepare(DataConfig(train=((str(source), str(target)),)), TokenizerConfig(vocab_size=450), lambda _: None)
     assert list((tmp_path / "cache").iterdir()) == []

@@ -26,7 +26,7 @@ from transduce import ConfigError, Translator
         (["--set", "train.stepz=5"], ["unknown key stepz", "did you mean steps?", "valid keys: accumulate"]),
         (["--set", "steps=5"], ["unknown key steps (did you mean train.steps?)"]),
         (
-            ["--src", "valid.src", "--tgt", "valid.tgt", "--valid", "nothing.tsv", "--set", "tokenizer.vocab_size=301"],
+            ["--src", "valid.src", "--tgt", "valid.tgt", "--valid", "nothing.tsv", "--set", "tokenizer.vocab_size=401"],
             ["nothing.tsv: no such file"],
         ),
         (["--set", "train.steps=many"], ["steps must be a whole number, not 'many'"]),
@@ -88,7 +88,7 @@ def test_a_damaged_model_is_one_line(
             "card of a list": lambda: card.write_text("[1]"),
             "card without sizes": lambda: card.write_text('{"format": 1}'),
             "card with a number for sizes": lambda: card.write_text(
-                '{"format": 1, "architecture": "encoder_decoder", "vocab_size": 350, "model": 5}'
+                '{"format": 1, "architecture": "encoder_decoder", "vocab_size": 450, "model": 5}'
             ),
             "card of the future": lambda: card.write_text('{"format": 99}'),
         }[damage]()

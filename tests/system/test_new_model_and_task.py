@@ -82,7 +82,7 @@ class LastToken(Task):
 
 SETTINGS: dict[str, Any] = {
     "task": "last_token", "model.architecture": "toy", "model.d_model": 24, "model.window": 3,
-    "tokenizer.vocab_size": 350, "train.steps": 30, "train.save_every": 10, "train.log_every": 5, "train.warmup": 10,
+    "tokenizer.vocab_size": 450, "train.steps": 30, "train.save_every": 10, "train.log_every": 5, "train.warmup": 10,
     "train.batch_tokens": 256, "train.device": "cpu",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
 SMALL = """
 [tokenizer]
-vocab_size = 350
+vocab_size = 450
 
 [model]
 encoder_layers = 1

@@ -152,7 +152,7 @@ def test_a_recipe_with_a_tsv_trains_under_its_own_name(
     (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
     model = tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))["model"]
     (tmp_path / "backwards.toml").write_text(
-        'preset = "tiny"\n[data]\ntrain = "pairs.tsv"\nreverse = true\n[tokenizer]\nvocab_size = 320\n'
+        'preset = "tiny"\n[data]\ntrain = "pairs.tsv"\nreverse = true\n[tokenizer]\nvocab_size = 420\n'
         "[train]\nsteps = 9\nsave_every = 1\nkeep = 2\naverage = 1\nbatch_tokens = 300\n[model]\n"
         + "".join(f"{name} = {json.dumps(value)}\n" for name, value in model.items())
     )
@@ -284,7 +284,7 @@ def test_a_run_too_short_for_a_profile_prints_a_message(transduce: Any, trained:
 def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     pair = {"src": trained.folder / "train.src", "tgt": trained.folder / "train.tgt"}
-    sizes = {"model.d_model": 32, "model.d_ff": 64, "train.batch_tokens": 256, "tokenizer.vocab_size": 350}
+    sizes = {"model.d_model": 32, "model.d_ff": 64, "train.batch_tokens": 256, "tokenizer.vocab_size": 450}
 
     from transduce import Translator, train
 

@@ -1,6 +1,7 @@
 """The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1)."""
 
 import io
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +13,17 @@ import sentencepiece
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import DataError, ModelError
+from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
 
 _MAX_BYTES = 1 << 26
 """Limit for the size of a saved vocabulary: ten times the largest in use."""
-
-# SentencePiece represents a space by U+2581, so that character itself would be decoded to a space. It is escaped:
-# U+E011 (private use) starts an escape sequence, and is itself escaped.
-_SPACE_MARK, _ESCAPE = "\u2581", "\ue011"
+_ASCII = "".join(map(chr, range(33, 127)))
+_BASE_TOKENS = 4 + 256 + len(RESERVED) + len(_ASCII) + 1
+"""Special tokens, bytes, symbols, ASCII and the space: the tokens of every vocabulary."""
+_LARGE_ALPHABET_COVERAGE = 0.9995
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +36,21 @@ class TokenizerConfig:
     """Algorithm: byte-pair encoding as in the paper, or SentencePiece's unigram model."""
     sample_pairs: int = 200_000
     """Maximum number of pairs, sampled from the corpus, that the vocabulary is trained on."""
+    character_coverage: float | Literal["auto"] = "auto"
+    """Share of the text's characters that become tokens; the others are written in bytes. auto: all, or 0.9995 for
+    large alphabets (Chinese, Japanese). ASCII and the digits of the text's scripts are always tokens."""
+    symbols: tuple[str, ...] = ()
+    """User-defined symbols: strings that are always one token, in addition to the reserved symbols."""
 
     def __post_init__(self) -> None:
-        require(self.vocab_size >= 300, "vocab_size must be at least 300 (256 bytes, 4 special tokens, some pieces)")
+        least = _BASE_TOKENS + len(self.symbols) + 20
+        require(
+            self.vocab_size >= least, f"vocab_size must be at least {least} (256 bytes, ASCII, symbols, some pieces)"
+        )
         require(self.sample_pairs >= 1, "sample_pairs must be at least 1")
+        coverage = self.character_coverage
+        require(coverage == "auto" or 0.9 <= coverage <= 1, "character_coverage must be between 0.9 and 1, or auto")
+        require(all(self.symbols), "symbols must not be empty strings")
 
 
 class Tokenizer:
@@ -57,9 +70,17 @@ class Tokenizer:
     def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Train a vocabulary on sentences of both languages."""
         model = io.BytesIO()
+        escaped = [escape(sentence) for sentence in sentences]
+        alphabet = set().union(*escaped) - {" "}
+        required = {SPACE_MARK, *_ASCII, *_digits(alphabet)}
+        escaped.append(" ".join(sorted(required)))  # SentencePiece requires that each occurs
+        coverage = config.character_coverage
+        if coverage == "auto":  # at most half of the pieces are single characters
+            room = (config.vocab_size - _BASE_TOKENS - len(config.symbols)) / 2
+            coverage = 1.0 if len(alphabet - required) <= room else _LARGE_ALPHABET_COVERAGE
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=map(_escape, sentences),
+                sentence_iterator=iter(escaped),
                 model_writer=model,
                 model_type=config.type,
                 vocab_size=config.vocab_size,
@@ -68,7 +89,9 @@ class Tokenizer:
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 max_sentence_length=100_000,
-                required_chars=_SPACE_MARK,  # without it, text with few spaces could not be decoded
+                character_coverage=coverage,
+                required_chars="".join(sorted(required)),  # without the mark, text with few spaces could not be decoded
+                user_defined_symbols=[*RESERVED, *config.symbols],
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -97,34 +120,40 @@ class Tokenizer:
         """Number of ids, including special tokens."""
         return self._pieces.get_piece_size()
 
+    @cached_property
+    def symbol_ids(self) -> dict[str, int]:
+        """The id of each reserved symbol and language tag; empty for vocabularies that were made without them."""
+        return {piece: i for i, piece in enumerate(self._all_pieces) if is_symbol(piece)}
+
     def encode(self, text: str) -> list[int]:
         """Encode a text, without special tokens."""
-        return cast(list[int], self._pieces.encode(_escape(text)))
+        return self.encode_all([text])[0]
 
-    def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """Encode many texts; -1 threads: one for each core."""
-        return cast(list[list[int]], self._pieces.encode([_escape(text) for text in texts], num_threads=threads))
+    def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
+        """Encode many texts, which are `marked` if they may contain symbols; -1 threads: one for each core."""
+        escaped = list(texts) if marked else [escape(text) for text in texts]
+        return cast(list[list[int]], self._pieces.encode(escaped, num_threads=threads))
 
-    def encode_with_dropout(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Encode with BPE-dropout (unigram: sampling); the result is determined by the seed."""
+    def encode_with_dropout(self, marked: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Encode marked texts with BPE-dropout (unigram: sampling); the result is determined by the seed."""
         # SentencePiece encodes a list in a new thread, whose random generator starts from this seed.
         sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2^32 - 1 would keep the old seed
-        escaped = [_escape(text) for text in texts]
-        ids = self._pieces.encode(escaped, num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
+        ids = self._pieces.encode(list(marked), num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
         return cast(list[list[int]], ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to text; special tokens are ignored."""
+        """Decode ids to text; special tokens and symbols are ignored."""
         return self.decode_all([ids])[0]
 
-    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1) -> list[str]:
-        """Decode many texts; -1 threads: one for each core."""
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
+        """Decode many texts, to `marked` texts if symbols are to be kept; -1 threads: one for each core."""
         without_special = [[i for i in ids if i > EOS] for ids in many_ids]
-        return [_unescape(text) for text in self._pieces.decode(without_special, num_threads=threads)]
+        texts = self._pieces.decode(without_special, num_threads=threads)
+        return texts if marked else [unescape(text) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece, as SentencePiece writes it, of each id."""
-        return [self._all_pieces[i] for i in ids]
+        """The piece of each id, as SentencePiece writes it; symbols are written as ⟨...⟩."""
+        return [describe(self._all_pieces[i]) for i in ids]
 
     @cached_property
     def _all_pieces(self) -> list[str]:
@@ -137,16 +166,10 @@ class Tokenizer:
             return bytes([int(piece[3:5], 16)])  # written <0xE6>
         if token in (PAD, UNK, BOS, EOS):
             return b""
-        return str(piece).replace(_SPACE_MARK, " ").encode()
+        return str(piece).replace(SPACE_MARK, " ").encode()
 
 
-def _escape(text: str) -> str:
-    if _SPACE_MARK not in text and _ESCAPE not in text:
-        return text
-    return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "s")
-
-
-def _unescape(text: str) -> str:
-    if _ESCAPE not in text:
-        return text
-    return text.replace(_ESCAPE + "s", _SPACE_MARK).replace(_ESCAPE + "e", _ESCAPE)
+def _digits(alphabet: set[str]) -> set[str]:
+    """The digits 0 to 9 of every script that has a digit in the alphabet."""
+    zeros = {ord(character) - unicodedata.decimal(character) for character in alphabet if character.isdecimal()}
+    return {chr(zero + value) for zero in zeros for value in range(10)}

@@ -124,7 +124,9 @@ class Loader:
     def _with_dropout(self, examples: Sequence[Example], number: int) -> Sequence[Example]:
         """The examples, segmented with BPE-dropout. Shards hold only ids; decoding them restores the exact text."""
         room = [self.plan.batch_tokens - sum(len(ids) + 1 for ids in stream) for stream in zip(*examples, strict=True)]
-        texts = self.tokenizer.decode_all([np.asarray(ids).tolist() for example in examples for ids in example])
+        texts = self.tokenizer.decode_all(
+            [np.asarray(ids).tolist() for example in examples for ids in example], marked=True
+        )
         sampled = iter(self.tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed=self._seed(number)))
         result: list[Example] = []
         for example in examples:
@@ -144,6 +146,6 @@ def dropout_growth(shards: TokenShards, tokenizer: Tokenizer, dropout: float) ->
     growths = []
     for stream in zip(*pairs, strict=True):
         sentences = [ids.tolist() for ids in stream]
-        cut = tokenizer.encode_with_dropout(tokenizer.decode_all(sentences), dropout, seed=0)
+        cut = tokenizer.encode_with_dropout(tokenizer.decode_all(sentences, marked=True), dropout, seed=0)
         growths.append(sum(len(ids) + 1 for ids in cut) / sum(len(ids) + 1 for ids in sentences))
     return 1.03 * max(growths)

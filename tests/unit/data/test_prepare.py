@@ -19,7 +19,7 @@ from transduce.text.pairs import Corpus, Pair, ReadReport
 from transduce.text.readers import READERS, Reader
 from transduce.text.tokenizer import TokenizerConfig
 
-TOKENIZER = TokenizerConfig(vocab_size=350)
+TOKENIZER = TokenizerConfig(vocab_size=450)
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_changed_content_or_settings_are_prepared_again(
     elif change in ("max_length", "reverse"):
         data = replace(data, **{change: {"max_length": 100, "reverse": True}[change]})  # type: ignore[arg-type]
     else:
-        value = {"vocab_size": 330, "type": "unigram", "sample_pairs": 30}[change]
+        value = {"vocab_size": 430, "type": "unigram", "sample_pairs": 30}[change]
         tokenizer = replace(TOKENIZER, **{change: value})  # type: ignore[arg-type]
     run(data, tokenizer)
     assert len(list(cache.iterdir())) == 2

@@ -38,7 +38,7 @@ FILES = ["model.json", "model.safetensors", "optimizer.safetensors", "state.json
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(["a cat sat", "eine Katze sass", "a dog ran"] * 20, TokenizerConfig(vocab_size=300))
+    return Tokenizer.train(["a cat sat", "eine Katze sass", "a dog ran"] * 20, TokenizerConfig(vocab_size=400))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_an_update_from_accumulated_batches_equals_one_from_a_large_batch(tmp_pa
 
     recipe = load_recipe(None, None, {}, [f"{name}={value}" for name, value in settings.items()])
     corpus = ((str(files[0]), str(files[1])),)
-    shards = prepare(DataConfig(train=corpus), TokenizerConfig(vocab_size=350), lambda _: None).train
+    shards = prepare(DataConfig(train=corpus), TokenizerConfig(vocab_size=450), lambda _: None).train
     plan = BatchPlan(shards, recipe.train.batch_tokens, recipe.train.seed)
     batch = to_device(
         Translate().pack([pair for n in range(3) for pair in shards.pairs(plan.batch(n))]), torch.device("cpu")

@@ -1,0 +1,60 @@
+"""Reserved symbols: tokens of every new vocabulary that a user's text can never produce.
+
+They are characters of Unicode's private use area, and language tags that are written with such characters. A *marked*
+text may contain them. `escape` turns a user's text into a marked text without symbols, and `unescape` turns it back, so
+that decoding restores every text exactly, even one that contains these characters.
+"""
+
+import re
+
+SPACE_MARK = "\u2581"
+"""SentencePiece's representation of a space."""
+_ESCAPE = "\ue011"
+
+_SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
+SLOTS = _SYMBOLS[:10]
+"""Each stands for a protected span of a sentence; see protect.py."""
+TERM, TERM_TRANSLATION, TERM_END = _SYMBOLS[10:13]
+"""Around a term of a glossary and its translation: TERM term TERM_TRANSLATION translation TERM_END; see glossary.py."""
+BACK_TRANSLATED = _SYMBOLS[13]
+"""The first token of a source that is a back-translation."""
+_UNUSED = _SYMBOLS[14:]  # for context between sentences, and to spare
+RESERVED = [*SLOTS, TERM, TERM_TRANSLATION, TERM_END, BACK_TRANSLATED, *_UNUSED]
+"""The symbols of every new vocabulary, besides language tags."""
+_TAG_START, _TAG_END = "\ue110", "\ue111"
+
+# U+FFFD is escaped as well: in a decoded text, it can then only come from bytes that are not UTF-8.
+_SPECIAL = {SPACE_MARK: "s", _ESCAPE: "e", "\ufffd": "f"}
+_SPECIAL |= {symbol: chr(ord("A") + index) for index, symbol in enumerate([*_SYMBOLS, _TAG_START, _TAG_END])}
+_ORIGINAL = {letter: character for character, letter in _SPECIAL.items()}
+_TO_ESCAPE = re.compile(f"[{''.join(_SPECIAL)}]")
+_ESCAPED = re.compile(f"{_ESCAPE}([{''.join(_ORIGINAL)}])")
+_SYMBOL = re.compile(f"{_TAG_START}[^{_TAG_END}]*{_TAG_END}|[{''.join(_SYMBOLS)}\ufffd]")
+
+
+def language_tag(code: str) -> str:
+    """The symbol that selects a language."""
+    return f"{_TAG_START}{code}{_TAG_END}"
+
+
+def escape(text: str) -> str:
+    """A user's text as a marked text without symbols."""
+    return _TO_ESCAPE.sub(lambda match: _ESCAPE + _SPECIAL[match[0]], text)
+
+
+def unescape(marked: str) -> str:
+    """The text of a marked text, without its symbols and without characters that could not be decoded."""
+    without = _SYMBOL.sub("", marked)
+    return _ESCAPED.sub(lambda match: _ORIGINAL[match[1]], without) if _ESCAPE in without else without
+
+
+def is_symbol(piece: str) -> bool:
+    """Whether a piece of a vocabulary is a reserved symbol or a language tag."""
+    return piece in _SYMBOLS or piece.startswith(_TAG_START)
+
+
+def describe(piece: str) -> str:
+    """A piece for people: a symbol as its number or its language in ⟨⟩, any other piece as it is."""
+    if not is_symbol(piece):
+        return piece
+    return f"⟨{piece[1:-1] or _SYMBOLS.index(piece)}⟩"
