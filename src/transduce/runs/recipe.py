@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.data.augment import AugmentConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoderConfig
@@ -98,12 +99,15 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=EncoderDecoderConfig, metadata={"variant": config_class})
     train: TrainConfig = field(default_factory=TrainConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
+        pairs = TASKS[self.task].reader == "pairs"
+        require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
 
 
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may

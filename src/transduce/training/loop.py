@@ -10,6 +10,7 @@ import torch
 
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
+from transduce.data.variation import Variation
 from transduce.disk import write_atomically
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.distributed.sharded import gathered
@@ -22,7 +23,6 @@ from transduce.runs.run_folder import RunFolder
 from transduce.tasks.registry import TASKS
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
-from transduce.training.loader import dropout_growth
 from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
@@ -88,8 +88,8 @@ def _train(
         assert config.batch_tokens != "auto"
         task = TASKS[recipe.task]()
         validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.log, processes, stop)
-        growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
-        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
+        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
         optimizer = torch.optim.Adam(
             model.parameters(),
             betas=(config.beta1, config.beta2),
@@ -117,7 +117,7 @@ def _train(
     stopping = False
     with (
         display.begin(progress.step, config.steps),
-        Steps(recipe, task, plan, tokenizer, model, optimizer, display.log, processes) as steps,
+        Steps(recipe, task, plan, variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
         while progress.step < config.steps and not stopping:

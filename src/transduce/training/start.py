@@ -127,6 +127,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     return {
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
+        "augment": to_table(recipe.augment),
         "search": to_table(recipe.search),
         "tokenizer": to_table(recipe.tokenizer),
         **({"start_from": recipe.train.start_from} if recipe.train.start_from else {}),
