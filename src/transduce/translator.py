@@ -218,7 +218,7 @@ class Translator:
                 f"line {line} has a prefix of {len(forced):,} tokens, more than the {self.model.longest} this model "
                 "can generate; shorten it"
             )
-        sentences = split_sentences(text) if self.by_sentence else [text]
+        sentences = [part.text for part in split_sentences(text)] if self.by_sentence else [text]
         if len(tokens) <= self.max_source_length and len(sentences) == 1:
             return [Job(tokens, forced)]
         if long == "refuse" and len(tokens) > self.max_source_length:
@@ -226,7 +226,7 @@ class Translator:
                 f"line {line} has {len(tokens):,} tokens, more than the {self.max_source_length} this model "
                 "takes at once; shorten it or split it with long=split"
             )
-        parts = [part for sentence in sentences for part in split_long(sentence, self._fits)]
+        parts = [part.text for sentence in sentences for part in split_long(sentence, self._fits)]
         return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
     def _fits(self, text: str) -> bool:
