@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,10 @@ class DataConfig:
     """Every text is one sentence, so a text of several sentences must be translated sentence by sentence."""
     reverse: bool = False
     """Read the second side of every pair as the source."""
+    src_lang: str | None = None
+    """Language of the source, an ISO 639-1 code, e.g. en."""
+    tgt_lang: str | None = None
+    """Language of the target, an ISO 639-1 code, e.g. de; it selects the tokenizer of BLEU."""
     max_length: int = 256
     """Pairs with more tokens than this on either side are left out and counted."""
 
@@ -57,20 +61,28 @@ class Prepared:
     train: TokenShards
     valid: list[tuple[str, ...]]
     """Validation examples, as the reader yields them."""
+    valid_sizes: list[int]
+    """Number of validation examples of each entry of `data.valid`."""
     sources: dict[str, str]
     """The files of the training text and the sha256 of each."""
 
 
 def prepare(
-    data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str = "pairs"
+    data: DataConfig,
+    vocabulary: TokenizerConfig | Tokenizer,
+    log: Callable[[str], None],
+    reader: str = "pairs",
+    check_valid: Callable[[Sequence[tuple[str, ...]]], None] = lambda _: None,
 ) -> Prepared:
     """Get the corpus as token shards, from the cache if it is there; learn the vocabulary from it if none is given.
 
-    `reader` is a key of `READERS`, which tells what an example is.
+    `reader` is a key of `READERS`, which tells what an example is. `check_valid` is called with the validation examples
+    before the training text is read, which may take long.
     """
     require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
-    valid = _read_valid(data, log, reader)  # first, so that a typo in its name shows at once
+    valid, valid_sizes = _read_valid(data, log, reader)  # first, so that a typo in its name shows at once
+    check_valid(valid)
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
         log(f"data: {folder} (prepared before)")
@@ -81,17 +93,21 @@ def prepare(
         log(f"data: {line}")
     lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
     log(f"data: {len(shards):,} pairs, {lengths} tokens a pair, a vocabulary of {shards.index['vocab_size']:,}")
-    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, valid, sources)
+    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, valid, valid_sizes, sources)
 
 
-def _read_valid(data: DataConfig, log: Callable[[str], None], reader: str) -> list[tuple[str, ...]]:
-    if not data.valid:
-        return []
-    report = ReadReport()
-    examples = list(READERS[reader].read(data.valid, report, reverse=data.reverse))
-    for line in report.lines():
-        log(f"validation data: {line}")
-    return examples
+def _read_valid(data: DataConfig, log: Callable[[str], None], reader: str) -> tuple[list[tuple[str, ...]], list[int]]:
+    """The examples of all entries and the number of examples of each."""
+    examples: list[tuple[str, ...]] = []
+    sizes = []
+    for entry in data.valid:
+        report = ReadReport()
+        of_entry = list(READERS[reader].read([entry], report, reverse=data.reverse))
+        for line in report.lines():
+            log(f"validation data: {line}")
+        examples += of_entry
+        sizes.append(len(of_entry))
+    return examples, sizes
 
 
 def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str], reader: str) -> str:

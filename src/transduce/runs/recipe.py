@@ -9,6 +9,7 @@ from transduce.config import Table, apply_sets, build, merge, read_toml, require
 from transduce.data.augment import AugmentConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
+from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
@@ -56,7 +57,11 @@ class TrainConfig:
     log_every: int = 50
     """Number of steps between lines of metrics."""
     valid_sentences: int = 500
-    """Number of validation pairs, from the first on, that are translated for BLEU; the loss uses all of them."""
+    """Number of pairs of each validation file, from the first on, that are translated for BLEU; the loss uses all."""
+    criterion: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What selects the best checkpoint: the highest BLEU or chrF, or the lowest loss; without a score, the loss."""
+    bleu_tokenizer: BleuTokenizer = "auto"
+    """Tokenizer of BLEU, one of sacreBLEU's; auto selects it by data.tgt_lang or by the script of the references."""
     samples: int = 5
     """Number of those translations that the report shows; 0 keeps validation text out of the run's folder."""
     save_every: int = 1000
@@ -116,6 +121,7 @@ FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
     *("data.by_sentence", "search"),
+    *("train.criterion", "train.bleu_tokenizer"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Translation: pairs of source and target; BLEU selects the best checkpoint."""
+"""Translation: pairs of source and target, scored by BLEU and, if it is the criterion, by chrF."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
-from transduce.evaluation.scores import bleu
+from transduce.evaluation.bleu_tokenizer import choose_tokenizer, load_tokenizer
+from transduce.evaluation.scores import bleu, chrf
 from transduce.models.alignment import cross_attention
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.tasks.task import Task, ValidationScore
+from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
@@ -32,20 +33,42 @@ class Translate(Task):
         streams = {"src": PackedStream.of(sources, end=EOS), "tgt": PackedStream(tgt, labels.offsets_B1)}
         return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
 
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+        """See `Task`: BLEU may need a tokenizer that is not installed."""
+        if not scoring.sentences or not examples:
+            return None
+        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in examples))
+        load_tokenizer(tokenizer, "--set train.bleu_tokenizer=")
+        return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
+
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: BLEU of the first validation pairs."""
-        if not validation.scored:
+        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together."""
+        scored, scoring = validation.scored, validation.scoring
+        if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
         translator = Translator(
             model, validation.tokenizer, config=options, max_source_length=data.max_length, by_sentence=data.by_sentence
         )
-        sources, references = zip(*validation.texts[: validation.scored], strict=True)
+        examples = [example for _, pairs in scored for example in validation.texts[pairs]]
+        sources, references = zip(*examples, strict=True)
         own_sources = sources[processes.share]
         outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources)))
         rows = zip(sources, references, outputs, strict=True)
         samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows]
-        return ValidationScore(bleu(outputs, references), samples)
+        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in validation.texts))
+
+        def metrics(outputs: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+            values = {"bleu": bleu(outputs, references, tokenizer.name)}
+            return values | ({"chrf": chrf(outputs, references)} if scoring.criterion == "chrf" else {})
+
+        files, start = {}, 0
+        for name, pairs in scored if len(scored) > 1 else []:
+            end = start + len(validation.texts[pairs])
+            files[name] = metrics(outputs[start:end], references[start:end])
+            start = end
+        more = metrics(outputs, references)
+        return ValidationScore(more.pop("bleu"), samples, more, files, tokenizer.name)
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""

@@ -26,12 +26,14 @@ from transduce.training.display import Display
 from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
+    check_scoring,
     facts_of,
     inherit_tokenizer_settings,
     new_model,
     require_text,
     resolve_batch_tokens,
     resume,
+    scoring_of,
     vocabulary_of,
     warn,
 )
@@ -79,17 +81,23 @@ def _train(
         device = processes.device(pick_device(recipe.train.device))
         recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
+        task = TASKS[recipe.task]()
         with processes.main_process_first():
-            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.log, TASKS[recipe.task].reader)
+            prepared = prepare(
+                recipe.data,
+                vocabulary_of(recipe, run),
+                display.log,
+                task.reader,
+                check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
+            )
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        task = TASKS[recipe.task]()
-        validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.log, processes, stop)
         variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
+        validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
         optimizer = torch.optim.Adam(
             model.parameters(),
             betas=(config.beta1, config.beta2),

@@ -1,6 +1,6 @@
 """The start of a run: its model, settings that are measured, and the checkpoint it resumes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from transduce.models.saved import load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.tasks.task import Scoring, Task
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
@@ -107,6 +108,18 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
     progress = load_checkpoint(checkpoint, model, optimizer)
     display.log(f"resuming from {checkpoint}")
     return progress
+
+
+def scoring_of(recipe: Recipe) -> Scoring:
+    """How the model is scored on the validation data."""
+    config = recipe.train
+    return Scoring(config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang)
+
+
+def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
+    """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
+    if description := task.check_scoring(scoring_of(recipe), examples):
+        log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 
 def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
