@@ -79,7 +79,7 @@ class Translator:
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
         self.config = config or SearchConfig()
-        self.max_source_length = min(max_source_length, model.longest or max_source_length)
+        self.max_source_length = max_source_length if model.longest is None else min(max_source_length, model.longest)
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         self.by_sentence = by_sentence
         """Whether the model was trained on single sentences only: a text is then translated sentence by sentence."""
