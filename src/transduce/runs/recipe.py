@@ -74,6 +74,8 @@ class TrainConfig:
     """Shard the model over the processes of torchrun (FSDP2), if it does not fit on one GPU."""
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1 ..."""
+    threads: int | None = None
+    """Number of CPU threads; OMP_NUM_THREADS or the number of cores if not given. It affects the last digits of sums."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; auto is bfloat16 on GPUs that support it. Weights are always float32."""
 
@@ -83,6 +85,7 @@ class TrainConfig:
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
+        require(self.threads is None or self.threads >= 1, "threads must be at least 1")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
@@ -119,7 +122,7 @@ class Recipe:
 # move to other files, because a run compares the digests of their content.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
-    *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
+    *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
     *("data.by_sentence", "search"),
     *("train.criterion", "train.bleu_tokenizer"),
 }

@@ -23,6 +23,7 @@ from transduce.runs.run_folder import RunFolder
 from transduce.tasks.registry import TASKS
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
+from transduce.training.first_steps import FirstSteps
 from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
@@ -79,6 +80,8 @@ def _train(
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
+        if recipe.train.threads:
+            torch.set_num_threads(recipe.train.threads)
         recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
         task = TASKS[recipe.task]()
@@ -123,6 +126,7 @@ def _train(
     )
 
     stopping = False
+    first_steps = FirstSteps(display, config.log_every)
     with (
         display.begin(progress.step, config.steps),
         Steps(recipe, task, plan, variation, model, optimizer, display.log, processes) as steps,
@@ -133,6 +137,7 @@ def _train(
             progress.step += 1
             if recording:
                 recording.after_step()
+            first_steps.after_step(progress.step, norm)
             is_last, stopping = progress.step == config.steps, processes.any(bool(stop))
             saving = progress.step % config.save_every == 0 or is_last or stopping
 
