@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, count, islice, repeat
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Literal, Unpack, overload
 
@@ -21,9 +21,13 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
-from transduce.text.chunks import split_long
-from transduce.text.sentences import split_sentences
+from transduce.text.glossary import Glossary
+from transduce.text.protect import Protection
+from transduce.text.sentences import join_sentences
 from transduce.text.tokenizer import Tokenizer
+from transduce.translator.parts import Part, Splitter
+from transduce.translator.repair import Repairer, output_text
+from transduce.translator.translation import Translation, join
 
 LongInput = Literal["split", "refuse"]
 
@@ -32,31 +36,18 @@ _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One output for one input."""
-
-    text: str
-    score: float
-    """Ranking score: log-probability divided by the length penalty."""
-    log_prob: float
-    tokens: list[str]
-    alignment: list[int] | None = None
-    """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
-
-
 @dataclass
 class _Line:
-    """A text that is being translated, as one job or several."""
+    """A text that is being translated, in one part or several."""
 
-    jobs: list[Job]
+    parts: list[Part]
     results: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    """Hypotheses of the finished jobs, by index of the job."""
+    """Hypotheses of the finished parts, by index of the part."""
 
     @property
     def outputs(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each job, in order."""
-        return [self.results[part] for part in range(len(self.jobs))]
+        """Hypotheses of each part, in order."""
+        return [self.results[part] for part in range(len(self.parts))]
 
 
 class Translator:
@@ -71,6 +62,9 @@ class Translator:
         max_source_length: int = 256,
         engine: Engine | None = None,
         by_sentence: bool = False,
+        uses_slots: bool = False,
+        protection: Protection | None = None,
+        languages: tuple[str | None, str | None] = (None, None),
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         if reason := PlainEngine.supports(model, config or SearchConfig()):
@@ -79,10 +73,20 @@ class Translator:
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
         self.config = config or SearchConfig()
-        self.max_source_length = max_source_length if model.longest is None else min(max_source_length, model.longest)
+        if model.longest is not None:
+            max_source_length = min(max_source_length, model.longest)
+        self.source_language, self.target_language = languages
+        self.splitter = Splitter(
+            tokenizer, max_source_length, by_sentence, self.source_language, protection, uses_slots
+        )
+        """How texts are split into the parts that are translated."""
+        # The gpu engine has one session at a time, which is in use when an output is repaired.
+        self._repairer = Repairer(model, tokenizer, self._plain if self.engine.name == "gpu" else self.engine)
+
+    @property
+    def max_source_length(self) -> int:
         """Maximum number of source tokens in one forward pass; longer texts are split."""
-        self.by_sentence = by_sentence
-        """Whether the model was trained on single sentences only: a text is then translated sentence by sentence."""
+        return self.splitter.max_source_length
 
     @classmethod
     def load(
@@ -93,14 +97,16 @@ class Translator:
         engine: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
+        protect: bool | Sequence[str] = True,
         **options: Unpack[SearchOptions],
     ) -> "Translator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
         Without a path, load the bundled model, English to German. `engine` is auto (the fastest available), gpu,
         native (CPU, 8-bit) or plain. `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch)
-        are chosen automatically by default. `options` are the fields of SearchConfig; they become the defaults of
-        every translation.
+        are chosen automatically by default. `protect` keeps addresses, placeholders, file names, numbers with units and
+        emoji unchanged; a list of regular expressions protects what they match as well. `options` are the fields of
+        SearchConfig; they become the defaults of every translation.
         """
         folder = find_model(None if path is None else Path(path))
         saved = load_model(folder, pick_device(device))
@@ -113,6 +119,9 @@ class Translator:
             max_source_length=saved.facts.get("max_length", 256),
             engine=chosen,
             by_sentence=bool(saved.facts.get("by_sentence")),
+            uses_slots=bool(saved.facts.get("augment", {}).get("spans")),
+            protection=Protection([] if protect is True else protect) if protect is not False else None,
+            languages=(saved.facts.get("src_lang"), saved.facts.get("tgt_lang")),
         )
 
     @overload
@@ -133,17 +142,22 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
+        glossary: Glossary | None = None,
         **options: Unpack[SearchOptions],
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        Each output starts with its text's prefix. A text longer than `max_source_length` is split and translated in
-        parts, or, with long="refuse", raises a DataError with its line number, counted from `first_line`. The
-        translation of an empty text is empty.
+        Every sentence of an output starts with its text's prefix, and uses the translations of the glossary. A text
+        longer than `max_source_length` is split and translated in parts, or, with long="refuse", raises a DataError
+        with its line number, counted from `first_line`. The translation of an empty text is empty.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
-        return list(self.stream(texts, prefixes=prefixes, align=align, long=long, first_line=first_line, **options))
+        return list(
+            self.stream(
+                texts, prefixes=prefixes, align=align, long=long, first_line=first_line, glossary=glossary, **options
+            )
+        )
 
     def stream(
         self,
@@ -153,6 +167,7 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
+        glossary: Glossary | None = None,
         window: int | None = None,
         **options: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
@@ -174,79 +189,105 @@ class Translator:
             if more and session.waiting <= window // 2 and len(lines) <= window:
                 read = list(islice(source, window))
                 more = bool(read)
-                tokens = self.tokenizer.encode_all([text for _, (text, _) in read], threads=-1)
                 jobs: list[tuple[int, Job]] = []
-                for (number, (text, prefix)), ids in zip(read, tokens, strict=True):
-                    lines.append(_Line(self._jobs(text, ids, prefix, long, number)))
-                    for part, job in enumerate(lines[-1].jobs):
+                for parts in self._parts(read, long, glossary):
+                    lines.append(_Line(parts))
+                    for index, part in enumerate(parts):
                         key = next(keys)
-                        origin[key] = (lines[-1], part)
-                        jobs.append((key, job))
+                        origin[key] = (lines[-1], index)
+                        jobs.append((key, part))
                 session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
             for key, hypotheses in session.step() if session.busy else ():
                 if not hypotheses:
                     raise ModelError("the model's scores are not finite numbers; try --engine plain")
-                line, part = origin.pop(key)
-                line.results[part] = hypotheses
+                line, index = origin.pop(key)
+                line.results[index] = hypotheses
             done = []
-            while lines and len(lines[0].results) == len(lines[0].jobs):
+            while lines and len(lines[0].results) == len(lines[0].parts):
                 done.append(lines.popleft())
-            outputs = self.translations(
-                [job for line in done for job in line.jobs], [best for line in done for best in line.outputs], align
-            )
+            parts = [part for line in done for part in line.parts]
+            outputs = self.translations(parts, [best for line in done for best in line.outputs], config, align)
             for line in done:
-                yield _join_by_rank(line.jobs, [next(outputs) for _ in line.jobs])
+                yield self.join_by_rank(line.parts, [next(outputs) for _ in line.parts])
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""
-        return self.tokenizer.pieces([token for job in self.jobs(text) for token in job.tokens])
+        return [token for part in self.parts(text) for token in self.pieces(part, part.tokens)]
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
-    def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
-        """A text as one job, or as several if it is longer than `max_source_length`."""
-        return self._jobs(text, self.tokenizer.encode(text), prefix, long, line)
+    def parts(self, text: str, prefix: str = "", glossary: Glossary | None = None) -> list[Part]:
+        """The parts of a text, each of which is a job for an engine."""
+        return self._parts([(1, (text, prefix))], "split", glossary)[0]
 
-    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
-        if not text.strip():
-            return []
-        forced = self.tokenizer.encode(prefix) if prefix else []
-        if self.model.longest is not None and len(forced) > self.model.longest:
-            raise DataError(
-                f"line {line} has a prefix of {len(forced):,} tokens, more than the {self.model.longest} this model "
-                "can generate; shorten it"
-            )
-        sentences = [part.text for part in split_sentences(text)] if self.by_sentence else [text]
-        if len(tokens) <= self.max_source_length and len(sentences) == 1:
-            return [Job(tokens, forced)]
-        if long == "refuse" and len(tokens) > self.max_source_length:
-            raise DataError(
-                f"line {line} has {len(tokens):,} tokens, more than the {self.max_source_length} this model "
+    def _parts(
+        self, read: Sequence[tuple[int, tuple[str, str]]], long: LongInput, glossary: Glossary | None
+    ) -> list[list[Part]]:
+        """The parts of texts with their line numbers and prefixes."""
+        forced = [self._forced(prefix, line) for line, (_, prefix) in read]
+
+        def refusal(index: int, tokens: int) -> DataError:
+            return DataError(
+                f"line {read[index][0]} has {tokens:,} tokens, more than the {self.max_source_length} this model "
                 "takes at once; shorten it or split it with long=split"
             )
-        parts = [part.text for sentence in sentences for part in split_long(sentence, self._fits)]
-        return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _fits(self, text: str) -> bool:
-        return len(self.tokenizer.encode(text)) <= self.max_source_length
+        texts = [text for _, (text, _) in read]
+        return self.splitter.parts(texts, forced, glossary, refusal if long == "refuse" else None)
+
+    def _forced(self, prefix: str, line: int) -> list[int]:
+        """The tokens of a prefix."""
+        tokens = self.tokenizer.encode(prefix) if prefix else []
+        if self.model.longest is not None and len(tokens) > self.model.longest:
+            raise DataError(
+                f"line {line} has a prefix of {len(tokens):,} tokens, more than the {self.model.longest} this model "
+                "can generate; shorten it"
+            )
+        return tokens
 
     def translations(
-        self, jobs: list[Job], results: list[list[Hypothesis]], align: bool
+        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, align: bool
     ) -> Iterator[list[Translation]]:
-        """Decode the hypotheses of jobs to text."""
+        """Decode the hypotheses of parts to text, with everything that the parts require."""
+        results = self._repairer.repair(parts, results, config)
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
-            pairs = [(job.tokens, one.tokens) for job, best in zip(jobs, results, strict=True) for one in best]
+            pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
             alignments = self._alignments(pairs)
         outputs = [one.tokens for best in results for one in best]
-        texts = iter(self.tokenizer.decode_all(outputs, threads=-1) if outputs else [])
-        for best in results:
+        texts = iter(self.tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
+        for part, best in zip(parts, results, strict=True):
             yield [
-                Translation(next(texts), one.score, one.log_prob, self.tokenizer.pieces(one.tokens), next(alignments))
+                Translation(
+                    part.text if part.is_untranslatable else output_text(next(texts), part),
+                    one.score,
+                    one.log_prob,
+                    self.pieces(part, one.tokens),
+                    next(alignments),
+                )
                 for one in best
             ]
+
+    def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
+        """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
+        originals = {self.tokenizer.symbol_ids[one.marked]: one.text for one in part.required if one.is_slot}
+        pieces = self.tokenizer.pieces(tokens)
+        if originals:
+            return [originals.get(token, piece) for token, piece in zip(tokens, pieces, strict=True)]
+        return pieces
+
+    def join_by_rank(self, parts: Sequence[Part], outputs: Sequence[list[Translation]]) -> list[Translation]:
+        """Join the translations of a text's parts by rank: best with best, second with second."""
+        if not parts:
+            return [Translation("", 0.0, 0.0, [])]
+        separators = [part.separator for part in parts]
+        ranks = zip(*outputs, strict=False)
+        return [
+            join(join_sentences([one.text for one in rank], separators, self.target_language), parts, rank)
+            for rank in ranks
+        ]
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The index of the source token with the highest weight for each output token, without end markers."""
@@ -260,27 +301,3 @@ class Translator:
     def device(self) -> torch.device:
         """The model's device."""
         return self.model.device
-
-
-def _join_by_rank(jobs: list[Job], parts: list[list[Translation]]) -> list[Translation]:
-    """Join the translations of a line's parts by rank: best with best, second with second."""
-    if not parts:
-        return [Translation("", 0.0, 0.0, [])]
-    return [join(" ".join(part.text for part in rank), jobs, rank) for rank in zip(*parts, strict=False)]
-
-
-def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
-    """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
-    starts = accumulate((len(job.tokens) for job in jobs), initial=0)
-    aligned = [
-        [start + index for index in part.alignment]
-        for start, part in zip(starts, parts, strict=False)
-        if part.alignment is not None
-    ]
-    return Translation(
-        text=text,
-        score=sum(part.score for part in parts),
-        log_prob=sum(part.log_prob for part in parts),
-        tokens=[token for part in parts for token in part.tokens],
-        alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(parts) else None,
-    )

@@ -1,0 +1,139 @@
+"""Splits a text into the parts that a model translates, and notes what their translations must contain."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from transduce.engines.engine import Job
+from transduce.errors import DataError
+from transduce.text.chunks import split_long
+from transduce.text.glossary import Glossary
+from transduce.text.protect import Protection, mask
+from transduce.text.sentences import Sentence, split_sentences
+from transduce.text.symbols import SLOTS, escape
+from transduce.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Required:
+    """Text that the translation of a part must contain."""
+
+    text: str
+    marked: str
+    """The text as the model generates it: a slot, or the text itself."""
+    before: str
+    """The marked source before the text that corresponds to it."""
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether a slot stands for the text; it must then occur exactly once."""
+        return self.marked in SLOTS
+
+
+@dataclass(frozen=True)
+class Part(Job):
+    """A sentence, or a piece of a long one, as a job for an engine."""
+
+    text: str
+    separator: str
+    """White space between this part and the next one in the source."""
+    required: tuple[Required, ...] = ()
+
+    @property
+    def is_untranslatable(self) -> bool:
+        """Whether nothing but protected spans and punctuation is in the text, which is then its own translation."""
+        rest = self.text
+        for one in self.required if all(one.is_slot for one in self.required) else ():
+            rest = rest.replace(one.text, "", 1)
+        return bool(self.required) and not any(map(str.isalnum, rest))
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """How a model's texts are split into parts."""
+
+    tokenizer: Tokenizer
+    max_source_length: int
+    """Maximum number of source tokens of a part."""
+    by_sentence: bool = False
+    """Whether every sentence is a part; otherwise a text is one part if it is not too long."""
+    language: str | None = None
+    protection: Protection | None = None
+    uses_slots: bool = False
+    """Whether the model was trained with slots for protected spans."""
+    tag: str = ""
+    """Symbols that every source begins with, such as a language tag."""
+
+    def parts(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[Sequence[int]],
+        glossary: Glossary | None = None,
+        refuse_long: Callable[[int, int], DataError] | None = None,
+    ) -> list[list[Part]]:
+        """The parts of each text; every sentence starts with the text's prefix.
+
+        `refuse_long(index, tokens)` makes the error for a text that is too long; without it, the text is split.
+        """
+        drafts = [[self._draft(sentence, glossary) for sentence in self._sentences(text)] for text in texts]
+        tokens = iter(self.tokenizer.encode_all([one.marked for some in drafts for one in some], -1, marked=True))
+        results: list[list[Part]] = []
+        for index, (some, prefix) in enumerate(zip(drafts, prefixes, strict=True)):
+            parts: list[Part] = []
+            for draft in some:
+                part = draft.part(next(tokens), prefix)
+                if len(part.tokens) <= self.max_source_length:
+                    parts.append(part)
+                elif refuse_long:
+                    raise refuse_long(index, len(part.tokens))
+                else:
+                    parts += self._pieces(draft.sentence, prefix, glossary)
+            results.append(parts)
+        return results
+
+    def _sentences(self, text: str) -> list[Sentence]:
+        if not text.strip():
+            return []
+        return split_sentences(text, self.language) if self.by_sentence else [Sentence(text, "")]
+
+    def _pieces(self, sentence: Sentence, prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
+        """The parts of a sentence that is too long; the first starts with the prefix."""
+        pieces = split_long(sentence.text, self._fits, self.language)
+        pieces[-1] = pieces[-1]._replace(separator=sentence.separator)
+        drafts = [self._draft(piece, glossary) for piece in pieces]
+        tokens = self.tokenizer.encode_all([draft.marked for draft in drafts], marked=True)
+        return [draft.part(tokens[n], () if n else prefix) for n, draft in enumerate(drafts)]
+
+    def _fits(self, text: str) -> bool:
+        draft = self._draft(Sentence(text, ""), None)
+        return len(self.tokenizer.encode_all([draft.marked], marked=True)[0]) <= self.max_source_length
+
+    def _draft(self, sentence: Sentence, glossary: Glossary | None) -> "_Draft":
+        text, protection = sentence.text, self.protection
+        spans = protection.spans(text, numbers=self.uses_slots) if protection else []
+        in_slots = spans[: len(SLOTS)] if self.uses_slots else []
+        wanted = [(span, text[span.start : span.end]) for span in spans]
+        if protection and self.uses_slots:
+            wanted += [(span, text[span.start : span.end]) for span in protection.integers(text, spans)]
+        if glossary:
+            wanted += glossary.matches(text, spans)
+        required = tuple(
+            Required(
+                needed,
+                SLOTS[index] if index < len(in_slots) else escape(needed),
+                mask(text[: span.start].rstrip(), [slot for slot in in_slots if slot.end <= span.start]),
+            )
+            for index, (span, needed) in enumerate(wanted)
+        )
+        return _Draft(sentence, self.tag + mask(text, in_slots), required)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A part before it is encoded."""
+
+    sentence: Sentence
+    marked: str
+    required: tuple[Required, ...]
+
+    def part(self, tokens: list[int], prefix: Sequence[int]) -> Part:
+        return Part(tokens, list(prefix), self.sentence.text, self.sentence.separator, self.required)
