@@ -22,10 +22,14 @@ from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.chunks import split_long
+from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.sentences import split_sentences
+from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import Tokenizer
 
 LongInput = Literal["split", "refuse"]
+Target = str | Sequence[str | None] | None
+"""The target language of all texts, or of each; None if the model has only one."""
 
 _ALIGNMENT_BATCH = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
@@ -71,6 +75,8 @@ class Translator:
         max_source_length: int = 256,
         engine: Engine | None = None,
         by_sentence: bool = False,
+        directions: Sequence[Direction] = (),
+        tagged: bool = False,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         if reason := PlainEngine.supports(model, config or SearchConfig()):
@@ -83,6 +89,12 @@ class Translator:
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         self.by_sentence = by_sentence
         """Whether the model was trained on single sentences only: a text is then translated sentence by sentence."""
+        self.directions = list(directions)
+        """Source and target language of each direction of the model; empty if they are not known."""
+        self.tagged = tagged
+        """Whether a tag selects the target language, as in multilingual models."""
+        if tagged and not all(language_tag(target) in tokenizer.symbol_ids for _, target in directions):
+            raise ModelError("the vocabulary of this multilingual model does not have the tags of its languages")
 
     @classmethod
     def load(
@@ -113,22 +125,33 @@ class Translator:
             max_source_length=saved.facts.get("max_length", 256),
             engine=chosen,
             by_sentence=bool(saved.facts.get("by_sentence")),
+            directions=[(source, target) for source, target in saved.facts.get("directions", [])],
+            tagged=bool(saved.facts.get("tagged")),
         )
 
     @overload
-    def translate(self, texts: str, **options: Unpack[SearchOptions]) -> str: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, to: str | None = None, **options: Unpack[SearchOptions]
+    ) -> str: ...
     @overload
-    def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]: ...
-    def translate(self, texts: str | Sequence[str], **options: Unpack[SearchOptions]) -> str | list[str]:
-        """Translate one text, or each text of a list; `options` are the fields of SearchConfig (beam=1 is greedy)."""
+    def translate(self, texts: Sequence[str], *, to: Target = None, **options: Unpack[SearchOptions]) -> list[str]: ...
+    def translate(
+        self, texts: str | Sequence[str], *, to: Target = None, **options: Unpack[SearchOptions]
+    ) -> str | list[str]:
+        """Translate one text, or each text of a list.
+
+        `to` is the target language, which a model with several target languages requires; a list names one for each
+        text. `options` are the fields of SearchConfig (beam=1 is greedy).
+        """
         if isinstance(texts, str):
-            return self.hypotheses([texts], **options)[0][0].text
-        return [best[0].text for best in self.hypotheses(texts, **options)]
+            return self.hypotheses([texts], to=to, **options)[0][0].text
+        return [best[0].text for best in self.hypotheses(texts, to=to, **options)]
 
     def hypotheses(
         self,
         texts: Sequence[str],
         *,
+        to: Target = None,
         prefixes: Sequence[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -137,18 +160,23 @@ class Translator:
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        Each output starts with its text's prefix. A text longer than `max_source_length` is split and translated in
-        parts, or, with long="refuse", raises a DataError with its line number, counted from `first_line`. The
-        translation of an empty text is empty.
+        `to` is as in `translate`. Each output starts with its text's prefix. A text longer than `max_source_length` is
+        split and translated in parts, or, with long="refuse", raises a DataError with its line number, counted from
+        `first_line`. The translation of an empty text is empty.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
-        return list(self.stream(texts, prefixes=prefixes, align=align, long=long, first_line=first_line, **options))
+        if to is not None and not isinstance(to, str) and len(to) != len(texts):
+            raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
+        return list(
+            self.stream(texts, to=to, prefixes=prefixes, align=align, long=long, first_line=first_line, **options)
+        )
 
     def stream(
         self,
         texts: Iterable[str],
         *,
+        to: str | Iterable[str | None] | None = None,
         prefixes: Iterable[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -166,7 +194,8 @@ class Translator:
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
         line_prefixes = repeat("") if prefixes is None else prefixes
-        source = enumerate(zip(texts, line_prefixes, strict=False), start=first_line)
+        targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
+        source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet yielded
         origin: dict[int, tuple[_Line, int]] = {}  # the line and the part of each job, by its key
         keys, more = count(first_line), True
@@ -174,10 +203,11 @@ class Translator:
             if more and session.waiting <= window // 2 and len(lines) <= window:
                 read = list(islice(source, window))
                 more = bool(read)
-                tokens = self.tokenizer.encode_all([text for _, (text, _) in read], threads=-1)
+                marked = [mark(text, target) for _, (text, _, target) in read]
+                tokens = self.tokenizer.encode_all(marked, threads=-1, marked=True)
                 jobs: list[tuple[int, Job]] = []
-                for (number, (text, prefix)), ids in zip(read, tokens, strict=True):
-                    lines.append(_Line(self._jobs(text, ids, prefix, long, number)))
+                for (number, (text, prefix, target)), ids in zip(read, tokens, strict=True):
+                    lines.append(_Line(self._jobs(text, ids, prefix, long, number, target)))
                     for part, job in enumerate(lines[-1].jobs):
                         key = next(keys)
                         origin[key] = (lines[-1], part)
@@ -197,19 +227,35 @@ class Translator:
             for line in done:
                 yield _join_by_rank(line.jobs, [next(outputs) for _ in line.jobs])
 
-    def source_tokens(self, text: str) -> list[str]:
+    def source_tokens(self, text: str, to: str | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""
-        return self.tokenizer.pieces([token for job in self.jobs(text) for token in job.tokens])
+        return self.tokenizer.pieces([token for job in self.jobs(text, to=to) for token in job.tokens])
+
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The language whose tag begins every source, for this request; None if the model has no tags.
+
+        Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
+        languages and none is requested.
+        """
+        if not self.tagged and to is None and source is None:
+            return None
+        chosen = choose_target(self.directions, source, to)
+        return chosen if self.tagged else None
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
-    def jobs(self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1) -> list[Job]:
+    def jobs(
+        self, text: str, prefix: str = "", long: LongInput = "split", line: int = 1, to: str | None = None
+    ) -> list[Job]:
         """A text as one job, or as several if it is longer than `max_source_length`."""
-        return self._jobs(text, self.tokenizer.encode(text), prefix, long, line)
+        target = self.target(to)
+        return self._jobs(text, self.encode_source(text, target), prefix, long, line, target)
 
-    def _jobs(self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int) -> list[Job]:
+    def _jobs(
+        self, text: str, tokens: list[int], prefix: str, long: LongInput, line: int, target: str | None
+    ) -> list[Job]:
         if not text.strip():
             return []
         forced = self.tokenizer.encode(prefix) if prefix else []
@@ -226,11 +272,16 @@ class Translator:
                 f"line {line} has {len(tokens):,} tokens, more than the {self.max_source_length} this model "
                 "takes at once; shorten it or split it with long=split"
             )
-        parts = [part for sentence in sentences for part in split_long(sentence, self._fits)]
-        return [Job(self.tokenizer.encode(part), [] if n else forced) for n, part in enumerate(parts)]
 
-    def _fits(self, text: str) -> bool:
-        return len(self.tokenizer.encode(text)) <= self.max_source_length
+        def fits(text: str) -> bool:
+            return len(self.encode_source(text, target)) <= self.max_source_length
+
+        parts = [part for sentence in sentences for part in split_long(sentence, fits)]
+        return [Job(self.encode_source(part, target), [] if n else forced) for n, part in enumerate(parts)]
+
+    def encode_source(self, text: str, target: str | None) -> list[int]:
+        """The source tokens of a text, with the tag of the target language."""
+        return self.tokenizer.encode_all([mark(text, target)], marked=True)[0]
 
     def translations(
         self, jobs: list[Job], results: list[list[Hypothesis]], align: bool

@@ -28,8 +28,8 @@ class Sentence:
 class SplitTexts:
     """The texts of one request, split into jobs."""
 
-    def __init__(self, translator: Translator, texts: Sequence[str], prefix: str = "") -> None:
-        self._translator = translator
+    def __init__(self, translator: Translator, texts: Sequence[str], prefix: str = "", to: str | None = None) -> None:
+        self._translator, self._to = translator, to
         self.jobs: list[Job] = []
         self.texts: list[list[Sentence]] = []
         """The lines of each text."""
@@ -41,7 +41,7 @@ class SplitTexts:
     def _split_lines(self, text: str, prefix: str) -> list[Sentence]:
         sentences = []
         for index, line in enumerate(text.split("\n")):
-            jobs = self._translator.jobs(line, prefix)
+            jobs = self._translator.jobs(line, prefix, to=self._to)
             prefix = "" if jobs else prefix  # the prefix applies to the first line that is not empty
             sentences.append(Sentence(len(self.texts), index, range(len(self.jobs), len(self.jobs) + len(jobs))))
             self.jobs += jobs

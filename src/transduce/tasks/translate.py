@@ -12,6 +12,8 @@ from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
+from transduce.text.languages import mark
+from transduce.text.symbols import escape
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
 
@@ -38,13 +40,23 @@ class Translate(Task):
             return None
         data, processes = validation.data, validation.processes
         translator = Translator(
-            model, validation.tokenizer, config=options, max_source_length=data.max_length, by_sentence=data.by_sentence
+            model,
+            validation.tokenizer,
+            config=options,
+            max_source_length=data.max_length,
+            by_sentence=data.by_sentence,
+            directions=data.language_pairs,
+            tagged=bool(data.directions),
         )
         sources, references = zip(*validation.texts[: validation.scored], strict=True)
-        own_sources = sources[processes.share]
-        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources)))
-        rows = zip(sources, references, outputs, strict=True)
-        samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows]
+        own_sources, own_targets = sources[processes.share], validation.targets[: len(sources)][processes.share]
+        to = own_targets if data.directions else None
+        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=to)))
+        rows = zip(sources, references, outputs, validation.targets, strict=False)
+        samples = [
+            {"source": src, "reference": ref, "output": out} | ({"to": target} if target else {})
+            for src, ref, out, target in rows
+        ]
         return ValidationScore(bleu(outputs, references), samples)
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
@@ -52,7 +64,8 @@ class Translate(Task):
         if model.alignment_attention is None:
             return None
         tokenizer = validation.tokenizer
-        encoded = [[tokenizer.encode(sample[side]) for side in ("source", "output")] for sample in samples]
+        texts = [(mark(sample["source"], sample.get("to")), escape(sample["output"])) for sample in samples]
+        encoded = [tokenizer.encode_all(sides, marked=True) for sides in texts]
         src, out = next((sides for sides in encoded if max(map(len, sides)) <= _PICTURE_TOKENS), ([], []))
         if not src:
             return None

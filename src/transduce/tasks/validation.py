@@ -17,6 +17,8 @@ from transduce.distributed.signals import Interrupted, StopRequest
 from transduce.errors import DataError
 from transduce.models.model import Model
 from transduce.tasks.task import Task
+from transduce.text.languages import mark
+from transduce.text.symbols import escape
 
 _BATCH_TOKENS = 4096
 
@@ -38,13 +40,18 @@ class Validation:
     ) -> None:
         self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[str, ...]] = prepared.valid
+        self.targets = prepared.valid_targets
         self.scored = scored
         """Number of examples, counted from the first, that the task scores."""
         self.digest = hashlib.sha256(json.dumps([self.texts, scored]).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
         longest = data.max_length
-        streams = [self.tokenizer.encode_all(texts) for texts in zip(*self.texts, strict=True)]
+        marked = [
+            (mark(first, target), *map(escape, others))
+            for (first, *others), target in zip(self.texts, self.targets, strict=True)
+        ]
+        streams = [self.tokenizer.encode_all(texts, marked=True) for texts in zip(*marked, strict=True)]
         self._examples = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
         self._examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
         if self.texts and not self._examples:

@@ -27,6 +27,7 @@ from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     facts_of,
+    infer_languages,
     inherit_tokenizer_settings,
     new_model,
     require_text,
@@ -79,6 +80,7 @@ def _train(
         device = processes.device(pick_device(recipe.train.device))
         recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
+        recipe = infer_languages(recipe, display.log)
         with processes.main_process_first():
             prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.log, TASKS[recipe.task].reader)
         model = new_model(recipe, run, prepared, device, processes)
