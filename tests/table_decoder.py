@@ -79,11 +79,11 @@ def penalty(length_with_end: int, alpha: float) -> float:
 
 
 def all_outputs(
-    decoder: TableDecoder, sentence: str, limit: int, alpha: float, prefix: Sequence[int] = ()
+    decoder: TableDecoder, sentence: str, limit: int, alpha: float, prefix: Sequence[int] = (), min_length: int = 0
 ) -> list[Hypothesis]:
     """Every output there is, best first."""
     found = []
-    for length in range(len(prefix), limit + 1):
+    for length in range(max(len(prefix), min(min_length, limit)), limit + 1):
         for words in itertools.product(WORDS, repeat=length):
             if words[: len(prefix)] == tuple(prefix):
                 log_prob = decoder.log_prob(sentence, words)
@@ -91,19 +91,24 @@ def all_outputs(
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
-def greedy_output(decoder: TableDecoder, sentence: str, limit: int, prefix: Sequence[int] = ()) -> list[int]:
+def greedy_output(
+    decoder: TableDecoder, sentence: str, limit: int, prefix: Sequence[int] = (), min_length: int = 0
+) -> list[int]:
     """The likeliest word, again and again."""
     words: list[int] = list(prefix)
     while len(words) < limit:
         log_probs = decoder.log_probs(sentence, tuple(words))
-        best = max((EOS, *WORDS), key=log_probs.__getitem__)
+        allowed = WORDS if len(words) < min_length else (EOS, *WORDS)
+        best = max(allowed, key=log_probs.__getitem__)
         if best == EOS:
             break
         words.append(best)
     return words
 
 
-def narrow_beam(decoder: TableDecoder, sentence: str, limit: int, beam: int, alpha: float) -> list[Hypothesis]:
+def narrow_beam(
+    decoder: TableDecoder, sentence: str, limit: int, beam: int, alpha: float, min_length: int = 0
+) -> list[Hypothesis]:
     """Beam search as the definition has it, on lists: of the best 2W extensions, those that end and W that do not."""
     alive: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[Hypothesis] = []
@@ -111,7 +116,7 @@ def narrow_beam(decoder: TableDecoder, sentence: str, limit: int, beam: int, alp
         extensions = [
             (log_prob + decoder.log_probs(sentence, words)[token], words, token)
             for log_prob, words in alive
-            for token in ((EOS,) if t == limit else (EOS, *WORDS))
+            for token in ((EOS,) if t == limit else WORDS if t < min_length else (EOS, *WORDS))
         ]
         best = sorted(extensions, reverse=True)[: 2 * beam]
         ended += [Hypothesis(list(words), p, p / penalty(t + 1, alpha)) for p, words, token in best if token == EOS]

@@ -85,7 +85,7 @@ class Translator:
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
         self.config = config or SearchConfig()
-        self.max_source_length = min(max_source_length, model.longest or max_source_length)
+        self.max_source_length = max_source_length if model.longest is None else min(max_source_length, model.longest)
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         self.by_sentence = by_sentence
         """Whether the model was trained on single sentences only: a text is then translated sentence by sentence."""
@@ -264,7 +264,7 @@ class Translator:
                 f"line {line} has a prefix of {len(forced):,} tokens, more than the {self.model.longest} this model "
                 "can generate; shorten it"
             )
-        sentences = split_sentences(text) if self.by_sentence else [text]
+        sentences = [part.text for part in split_sentences(text)] if self.by_sentence else [text]
         if len(tokens) <= self.max_source_length and len(sentences) == 1:
             return [Job(tokens, forced)]
         if long == "refuse" and len(tokens) > self.max_source_length:
@@ -276,7 +276,7 @@ class Translator:
         def fits(text: str) -> bool:
             return len(self.encode_source(text, target)) <= self.max_source_length
 
-        parts = [part for sentence in sentences for part in split_long(sentence, fits)]
+        parts = [part.text for sentence in sentences for part in split_long(sentence, fits)]
         return [Job(self.encode_source(part, target), [] if n else forced) for n, part in enumerate(parts)]
 
     def encode_source(self, text: str, target: str | None) -> list[int]:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -177,6 +178,57 @@ def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) 
         assert_same_outputs([group], roll_out(decoder, [name], [limit], greedy_choice, alpha=alpha))
 
 
+# Minimum length
+
+
+ENDS_AT_ONCE = [
+    SearchConfig(beam=3, nbest=3),
+    SearchConfig(beam=1),
+    SearchConfig(sample=True, nbest=5),
+    SearchConfig(sample=True, nbest=5, top_k=1),
+    SearchConfig(sample=True, nbest=5, top_p=0.5),
+]
+
+
+@pytest.mark.parametrize("config", ENDS_AT_ONCE)
+def test_outputs_have_the_minimum_length_even_if_the_end_is_almost_certain(config: SearchConfig) -> None:
+    decoder, names, limits = TableDecoder(3, end_bonus=30.0), list("abcd"), [6, 2, 0, 5]
+    prefixes = [(), (), (), (4, 5)]
+    for min_length, lengths in [(0, [0, 0, 0, 2]), (1, [1, 1, 0, 2]), (3, [3, 2, 0, 3]), (9, [6, 2, 0, 5])]:
+        found = search(decoder, names, limits, replace(config, min_length=min_length), prefixes)
+        assert [len(group[0].tokens) for group in found] == lengths
+        for name, group in zip(names, found, strict=True):  # of the model itself, not renormalized
+            assert group[0].log_prob == pytest.approx(decoder.log_prob(name, group[0].tokens), abs=1e-3)
+
+
+def test_only_the_search_of_the_paper_returns_an_empty_output() -> None:
+    decoder = TableDecoder(3, end_bonus=30.0)
+    (of_default,), (of_paper,) = (search(decoder, ["a"], [6], SearchConfig(**o)) for o in ({}, {"min_length": 0}))
+    assert (len(of_default[0].tokens), of_paper[0].tokens) == (1, [])
+
+
+@pytest.mark.parametrize("config", [*ENDS_AT_ONCE[1:], SearchConfig(beam=3), SearchConfig(beam=3, no_repeat=1)])
+def test_a_minimum_that_does_not_matter_changes_nothing(config: SearchConfig) -> None:
+    decoder, names, limits = TableDecoder(4, end_bonus=-30.0), list("abcd"), [3, 1, 0, 3]
+    plain, least = (search(decoder, names, limits, replace(config, min_length=n)) for n in (0, 1))
+    assert plain == least
+
+
+@pytest.mark.parametrize("config", [*ENDS_AT_ONCE, SearchConfig(beam=4)])
+def test_an_output_ends_before_the_minimum_if_every_other_token_is_blocked(config: SearchConfig) -> None:
+    config = replace(config, no_repeat=1, min_length=9)
+    (group,) = search(TableDecoder(3), ["a"], [9], config)
+    assert group
+    for hypothesis in group:
+        assert sorted(hypothesis.tokens) == sorted(WORDS)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prefix_may_contain_the_end_before_the_minimum(beam: int) -> None:
+    ((best, *_),) = search(TableDecoder(3), ["a"], [9], SearchConfig(beam=beam, min_length=5), [[4, EOS]])
+    assert best.tokens == [4]
+
+
 # Greedy search
 
 
@@ -186,7 +238,7 @@ def test_greedy_search_takes_the_likeliest_word_again_and_again(alpha: float) ->
     for seed in range(5):
         decoder = TableDecoder(seed)
         limits = [length + 2 for length in lengths]
-        found = search(decoder, names, limits, SearchConfig(beam=1, length_penalty=alpha))
+        found = search(decoder, names, limits, SearchConfig(beam=1, length_penalty=alpha, min_length=0))
         for name, length, group in zip(names, lengths, found, strict=True):
             (hypothesis,) = group
             assert hypothesis.tokens == greedy_output(decoder, name, length + 2)

@@ -12,10 +12,12 @@ from table_decoder import EXACT_BEAM, WORDS, TableDecoder, all_outputs, assert_s
 
 from transduce.engines.engine import Job, output_limit, search_all
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.search.beam import beam_search
+from transduce.search import beam as beam_module
+from transduce.search.beam import BeamState, beam_search
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
 from transduce.search.sampling import greedy_choice, roll_out
+from transduce.text.tokenizer import EOS
 
 CASES = 300
 INTERPRETED = 60
@@ -62,14 +64,24 @@ def draw_case(number: int, small: bool) -> Case:
         length_penalty=draw.choice([-1.0, -0.5, 0.0, 0.6, 1.0, 2.5]),
         max_extra=extra,
         max_length=draw.choice([1, 2] if small and beam > 3 else [None, None, 1, 2, 4]),
+        min_length=draw.randint(0, 3),
     )
+    model = small_model(number, vocab_size, **settings).eval()
+    if settings["norm"] == "pre":
+        favour_end(model, draw.choice([0.0, 2.0, 4.0]))
     return Case(
-        small_model(number, vocab_size, **settings).eval(),
+        model,
         [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)],
         search,
         draw.choice([beam, 2 * beam, 128]),
         draw.choice([1, 1, 1, 2, 3]),
     )
+
+
+def favour_end(model: EncoderDecoder, logit: float) -> None:
+    """Add this much to the logits of the end marker, on average; random weights seldom end an output early."""
+    end_D = model.output_weight_VD.data[EOS]
+    model.decoder_norm.bias.data += logit * end_D / end_D.square().sum()
 
 
 def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hypothesis]) -> None:
@@ -78,7 +90,7 @@ def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hy
     assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
     assert len({tuple(one.tokens) for one in hypotheses}) == len(hypotheses)
     for one in hypotheses:
-        assert len(one.tokens) <= limit
+        assert min(search.min_length, limit) <= len(one.tokens) <= limit
         assert one.tokens[: len(job.prefix)] == job.prefix
         assert min(one.tokens, default=FIRST_WORD) >= FIRST_WORD
         assert one.score == pytest.approx(one.log_prob / length_penalty(len(one.tokens) + 1, search.length_penalty))
@@ -116,15 +128,49 @@ def test_search(number: int) -> None:
     limits = [draw.randint(0, 4) for _ in names]
     prefixes = [tuple(draw.choices(WORDS, k=draw.choice([0, 0, draw.randint(0, limit)]))) for limit in limits]
     cases = list(zip(names, limits, prefixes, strict=True))
+    shortest: dict[str, int] = {"min_length": draw.randint(0, 3)}
 
     nbest = draw.choice([1, 4, EXACT_BEAM])
-    exact = beam_search(decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=nbest, prefixes=prefixes)
-    assert_same_outputs(
-        exact, [all_outputs(decoder, name, limit, alpha, prefix)[:nbest] for name, limit, prefix in cases]
+    exact = beam_search(
+        decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=nbest, prefixes=prefixes, **shortest
     )
-    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes)
-    assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case) for case in cases]
+    assert_same_outputs(
+        exact, [all_outputs(decoder, name, limit, alpha, prefix, **shortest)[:nbest] for name, limit, prefix in cases]
+    )
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes, **shortest)
+    assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case, **shortest) for case in cases]
     beam = draw.randint(1, 8)
     nbest = draw.randint(1, beam)
-    narrow = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=nbest)
-    assert_same_outputs(narrow, [narrow_beam(decoder, *case[:2], beam, alpha)[:nbest] for case in cases])
+    narrow = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=nbest, **shortest)
+    assert_same_outputs(narrow, [narrow_beam(decoder, *case[:2], beam, alpha, **shortest)[:nbest] for case in cases])
+
+
+def wrong_bound(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:
+    """Bound the scores of unfinished hypotheses by the penalty at the limit, although alpha is negative."""
+    bound_B = beams.alive_log_prob_BW[:, 0] / length_penalty(beams.limit_B + 1, alpha)
+    return (beams.finished_score_BW[:, nbest - 1] >= bound_B).tolist()
+
+
+@pytest.mark.parametrize("name", ["native", "gpu"])
+def test_a_negative_length_penalty_does_not_stop_the_search_too_early(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With alpha below 0, an unfinished hypothesis scores best if it ends at the next step, not at the limit."""
+    if name == "gpu":
+        pytest.importorskip("triton")
+    search, sensitive = SearchConfig(beam=2, length_penalty=-1.0, max_extra=9, min_length=0), 0
+    settings: dict[str, Any] = {"norm": "pre", "positions": "learned", "max_positions": 16, "decoder_layers": 1}
+    for seed in range(10):
+        model = small_model(seed, 8, d_model=8, d_ff=8, num_heads=1, **settings).eval()
+        model.embedding.positions.table_TD.data *= 20  # another preference at each position ...
+        model.decoder_norm.weight.data *= 6  # ... and a strong one
+        favour_end(model, 4.0)
+        for job in (Job([5, 6, 7], []), Job([4], [])):
+            right = search_all(plain(name, model), [job], search)
+            with monkeypatch.context() as patch:
+                patch.setattr(beam_module, "_is_final", wrong_bound)
+                wrong = search_all(plain(name, model), [job], search)
+            if right != wrong:
+                check(name, Case(model, [job], search, 128, 1), monkeypatch)
+                sensitive += 1
+    assert sensitive >= 3, "the bound does not matter in these cases"

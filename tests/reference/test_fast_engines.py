@@ -14,6 +14,7 @@ from engines import DEVICE, FAST, assert_same, gpu_engine, plain
 from transduce.engines.engine import Job, search_all
 from transduce.engines.native.weights import Memory
 from transduce.engines.plain import PlainEngine
+from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn import kernels
 from transduce.search.decoder import Hypothesis
@@ -50,6 +51,20 @@ def test_a_text_as_long_as_learnt_positions_reach_is_translated(name: str) -> No
     model, search = make(LEARNED), SearchConfig(beam=2, max_length=2)
     jobs = [Job(list(range(10, 10 + LEARNED.max_positions - 1)), [])]
     assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("max_positions", [1, 2])
+def test_texts_beyond_the_learned_positions_are_refused(name: str, max_positions: int) -> None:
+    """With one position there is room for the end marker only: `longest` is 0, which is not the same as no limit."""
+    config = EncoderDecoderConfig(**SIZES, positions="learned", max_positions=max_positions)
+    model, search = make(config), SearchConfig(beam=2)
+    assert model.longest == max_positions - 1
+    engine, fitting = FAST[name](model), [Job([10] * model.longest, [])]
+    assert_same(search_all(engine, fitting, search), search_all(plain(name, model), fitting, search))
+    for job in (Job([10] * max_positions, []), Job([], [10] * max_positions)):
+        with pytest.raises(ConfigError, match=f"exceeds the {max_positions} learned positions"):
+            search_all(engine, [job], search)
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -311,6 +311,8 @@ def test_a_value_instead_of_a_section_is_an_error_even_if_flags_fill_that_sectio
         "train.steps=7",
         "train.log_every=7",
         "train.valid_sentences=7",
+        "train.criterion=chrf",
+        "train.bleu_tokenizer=char",
         "train.save_every=7",
         "train.keep=7",
         "train.average=1",

@@ -126,6 +126,16 @@ def test_a_prefix_longer_than_the_output_may_be_is_still_forced(translator: Tran
     assert translator.hypotheses(["x"], prefixes=[prefix])[0][0].text.startswith(prefix)
 
 
+def test_a_model_without_a_position_for_words_refuses_every_text(toy_tokenizer: Tokenizer) -> None:
+    model = small_model(0, toy_tokenizer.vocab_size, positions="learned", max_positions=1).eval()
+    translator = Translator(model, toy_tokenizer)
+    assert translator.max_source_length == 0  # not the same as no limit
+    with pytest.raises(DataError, match=r"line 1 has \d+ tokens, more than the 0 this model takes at once"):
+        translator.hypotheses(["babo"], long="refuse")
+    with pytest.raises(ConfigError, match="exceeds the 1 learned positions"):
+        translator.translate("babo")
+
+
 def test_a_prefix_longer_than_the_learned_positions_is_refused(toy_tokenizer: Tokenizer) -> None:
     translator = Translator(small_model(0, toy_tokenizer.vocab_size, positions="learned").eval(), toy_tokenizer)
     assert translator.model.longest == 63

@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transduce.cli.messages import describe_engine, log
 from transduce.cli.options import DeviceOption, EngineOption, JsonOption, ThreadsOption, search_options
+from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -28,10 +30,20 @@ def evaluate(
         ),
     ] = None,
     src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
+    ref: Annotated[
+        list[Path] | None,
+        typer.Option(help="Reference translations, line by line; repeat it for several of each line."),
+    ] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
+    tokenize: Annotated[
+        BleuTokenizer,
+        typer.Option(
+            help="BLEU's tokenizer, one of sacreBLEU's, e.g. char; auto: by the language or script of the references.",
+            metavar="NAME",
+        ),
+    ] = "auto",
     *,
     options: SearchOptions,
     device: DeviceOption = "auto",
@@ -45,12 +57,13 @@ def evaluate(
     with the model, usually the default shown here.
     """
     from transduce.errors import ConfigError
+    from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
     from transduce.evaluation.scores import compare, score
-    from transduce.models.card import find_model
+    from transduce.models.card import find_model, read_card
     from transduce.text.files import read_lines
     from transduce.translator import Translator
 
-    sources, references = _test_set(src, ref, test)
+    sources, references = _test_set(src, ref or [], test)
     hyp = hyp or []
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
@@ -62,9 +75,15 @@ def evaluate(
         )
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
+    folders = [find_model(path) for path in models]
+    languages = (read_card(folder)["facts"].get("tgt_lang") for folder in folders)
+    tokenizer = choose_tokenizer(tokenize, next(filter(None, languages), None), chain.from_iterable(references))
+    load_tokenizer(tokenizer, "--tokenize ")  # before the text is translated, which may take long
+    if tokenize == "auto" and tokenizer.name != DEFAULT:
+        log(f"BLEU with sacreBLEU's tokenizer {tokenizer}")
+    chosen: dict[str, Any] = {"tokenize": tokenizer.name, "language": tokenizer.language}
     systems, engines = {}, {}
-    for path in models:
-        folder = find_model(path)
+    for path, folder in zip(models, folders, strict=True):
         translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
         engines[str(path)] = describe_engine(translator)
         log(f"{folder}: engine {engines[str(path)]}")
@@ -72,14 +91,14 @@ def evaluate(
     systems |= {str(path): list(read_lines(path)) for path in hyp}
     if len(systems) == 1:
         ((name, lines),) = systems.items()
-        scores = score(lines, references, name)
+        scores = score(lines, references, name, **chosen)
         if as_json:
             used = {"engine": engines[name]} if engines else {}
             print(json.dumps([asdict(one) | used for one in scores], indent=1))
         for one in [] if as_json else scores:
             print(f"{one.metric:<6}{one.value:6.2f}   {one.signature}")
         return
-    comparisons, signatures = compare(systems, references)
+    comparisons, signatures = compare(systems, references, **chosen)
     if as_json:
         table = {"comparisons": [asdict(one) for one in comparisons], "signatures": signatures, "engines": engines}
         print(json.dumps(table, indent=1))
@@ -87,28 +106,41 @@ def evaluate(
         _print_comparison(comparisons, signatures)
 
 
-def _test_set(src: Path | None, ref: Path | None, test: Path | None) -> tuple[list[str] | None, list[str]]:
+def _test_set(src: Path | None, refs: list[Path], test: Path | None) -> tuple[list[str] | None, list[list[str]]]:
+    """The sources, if there are any, and the lines of each reference."""
     from transduce.errors import ConfigError
     from transduce.text.files import read_lines
     from transduce.text.pairs import ReadReport, read_pairs
 
     if test:
+        if src or refs:
+            raise ConfigError("--test has both sides; give either --test, or --src and --ref")
         report = ReadReport()
         pairs = list(read_pairs([(str(test),)], report))
         if report.left_out:
             raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
-        return [source for source, _ in pairs], [target for _, target in pairs]
-    if not ref:
+        return [source for source, _ in pairs], [[target for _, target in pairs]]
+    if not refs:
         raise ConfigError("there are no reference translations; give --ref, or --test with both sides")
     sources = list(read_lines(src)) if src else None
-    references = list(read_lines(ref))
-    if sources is not None and len(sources) != len(references):
-        raise ConfigError(f"{src} has {len(sources):,} lines, {ref} {len(references):,}; they must match line by line")
+    references = [list(read_lines(ref)) for ref in refs]
+    files = [*([(src, sources)] if sources is not None else []), *zip(refs, references, strict=True)]
+    (first, lines), *others = files
+    for path, other in others:
+        if len(other) != len(lines):
+            counts = f"{first} has {len(lines):,} lines, {path} {len(other):,}"
+            raise ConfigError(f"{counts}; they must match line by line")
     return sources, references
 
 
 def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
-    outputs = translator.translate(sources)
+    from transduce.cli.translate_progress import Progress
+
+    outputs = []
+    with Progress(sources, done=0, typed=False) as progress:
+        for best in translator.stream(sources):
+            outputs.append(best[0].text)
+            progress.line_done()
     if out:
         out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs

@@ -9,7 +9,7 @@ from transduce.cli.options import DeviceOption, ModelOption, ToOption, search_op
 from transduce.search.options import SearchOptions
 
 
-@search_options("beam", "length_penalty", "max_extra", "max_length", "no_repeat")
+@search_options("beam", "length_penalty", "max_extra", "max_length", "min_length", "no_repeat")
 def inspect(
     text: Annotated[str, typer.Argument(help="A sentence to translate.")],
     model: ModelOption = None,

@@ -18,7 +18,8 @@ class Progress:
 
     def __init__(self, inputs: Sequence[Input], done: int, typed: bool) -> None:
         self._inputs, self._done = inputs, done
-        self._hidden = typed or not sys.stderr.isatty() or not any(isinstance(one, Path) for one in inputs)
+        one_text = len(inputs) == 1 and not isinstance(inputs[0], Path)
+        self._hidden = typed or one_text or not sys.stderr.isatty()
         self._shown = 0.0
         self._live: Any = None
 

@@ -25,6 +25,8 @@ class CorpusPart:
     train: Corpus
     valid: Corpus
     reverse: bool
+    name: str = ""
+    """The direction, e.g. en-de, of a multilingual model."""
     target: str | None = None
     """The language whose tag begins every source; None if the model has a single direction and no tags."""
 

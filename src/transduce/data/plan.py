@@ -28,12 +28,13 @@ SHORTEST_MEAN = 4
 class BatchPlan:
     """Batches of at most `batch_tokens` tokens in each stream, including end markers.
 
-    If BPE-dropout will make sentences longer than they are in the shards, `growth` is the expected factor, for which
-    space is left.
+    If augmentation or BPE-dropout will make sentences longer than they are in the shards, `growth` is the expected
+    factor, for which space is left.
     """
 
     def __init__(self, shards: TokenShards, batch_tokens: int, seed: int, growth: float = 1.0) -> None:
         self.shards, self.batch_tokens, self.seed = shards, batch_tokens, seed
+        self.growth = growth
         self._budget = int(batch_tokens / growth)
         longest = shards.index["longest"]
         require(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class DataConfig:
         if not self.directions:
             return [CorpusPart(self.train, self.valid, self.reverse)]
         return [
-            CorpusPart(direction.train, direction.valid, direction.reverse, parse_direction(name)[1])
+            CorpusPart(direction.train, direction.valid, direction.reverse, name, parse_direction(name)[1])
             for name, direction in sorted(self.directions.items())
         ]
 
@@ -113,23 +113,31 @@ class Prepared:
     train: TokenShards
     valid: list[tuple[str, ...]]
     """Validation examples, as the reader yields them."""
+    valid_sizes: list[int]
+    """Number of validation examples of each entry of `data.all_valid`."""
     valid_targets: list[str | None]
-    """For each of them, the language whose tag begins its source; None without tags."""
+    """For each validation example, the language whose tag begins its source; None without tags."""
     sources: dict[str, str]
     """The files of the training text and the sha256 of each."""
 
 
 def prepare(
-    data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str = "pairs"
+    data: DataConfig,
+    vocabulary: TokenizerConfig | Tokenizer,
+    log: Callable[[str], None],
+    reader: str = "pairs",
+    check_valid: Callable[[Sequence[tuple[str, ...]]], None] = lambda _: None,
 ) -> Prepared:
     """Get the corpus as token shards, from the cache if it is there; learn the vocabulary from it if none is given.
 
-    `reader` is a key of `READERS`, which tells what an example is.
+    `reader` is a key of `READERS`, which tells what an example is. `check_valid` is called with the validation examples
+    before the training text is read, which may take long.
     """
     require(bool(data.all_train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
     vocabulary = _with_tags(vocabulary, data.target_tags)
-    valid, valid_targets = _read_valid(data, log, reader)  # first, so that a typo in its name shows at once
+    valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
+    check_valid(valid)
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
         log(f"data: {folder} (prepared before)")
@@ -140,7 +148,8 @@ def prepare(
         log(f"data: {line}")
     lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
     log(f"data: {len(shards):,} pairs, {lengths} tokens a pair, a vocabulary of {shards.index['vocab_size']:,}")
-    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, valid, valid_targets, sources)
+    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
 
 
 def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> TokenizerConfig | Tokenizer:
@@ -157,17 +166,21 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
 
 def _read_valid(
     data: DataConfig, log: Callable[[str], None], reader: str
-) -> tuple[list[tuple[str, ...]], list[str | None]]:
-    """The validation examples, and the target language whose tag each of them has."""
+) -> tuple[list[tuple[str, ...]], list[int], list[str | None]]:
+    """The examples of all entries, the number of examples of each, and for each example the language of its tag."""
     examples: list[tuple[str, ...]] = []
+    sizes: list[int] = []
     targets: list[str | None] = []
-    for part in (part for part in data.parts if part.valid):
-        report = ReadReport()
-        examples += READERS[reader].read(part.valid, report, reverse=part.reverse)
-        targets += [part.target] * (len(examples) - len(targets))
-        for line in report.lines():
-            log(f"validation data: {line}")
-    return examples, targets
+    for part in data.parts:
+        for entry in part.valid:
+            report = ReadReport()
+            of_entry = list(READERS[reader].read([entry], report, reverse=part.reverse))
+            for line in report.lines():
+                log(f"validation data: {line}")
+            examples += of_entry
+            sizes.append(len(of_entry))
+            targets += [part.target] * len(of_entry)
+    return examples, sizes, targets
 
 
 def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str], reader: str) -> str:
@@ -275,7 +288,7 @@ def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> 
         f"{name}: {count_pairs(count)}, each {times:.2f} times in an epoch (data.temperature)"
         if times != 1
         else f"{name}: {count_pairs(count)}"
-        for name, count, times in zip(sorted(data.directions), kept, repeats, strict=True)
+        for name, count, times in zip((part.name for part in data.parts), kept, repeats, strict=True)
     ]
 
 

@@ -10,6 +10,8 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
 _MAX_BEAM = 16
+ANY, ANY_BUT_END = -1, -2
+"""What the fast engines note at a position where no token is forced; the second before the minimum length."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """BLEU, chrF and TER by sacreBLEU, with its signature, which makes scores comparable."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -9,9 +10,11 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError
+from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
 
-METRICS: dict[str, Callable[..., Metric]] = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
 LOWER_IS_BETTER = {"TER"}
+References = Sequence[str] | Sequence[Sequence[str]]
+"""Reference translations, line by line; several of each line are several lists."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +41,53 @@ class Comparison:
     """Probability of a difference at least this large between equally good systems; None for the baseline itself."""
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str], name: str = "the system") -> list[Score]:
-    """Score one system in all metrics."""
-    _require_equal_lengths({name: hypotheses}, references)
+def score(
+    hypotheses: Sequence[str],
+    references: References,
+    name: str = "the system",
+    *,
+    tokenize: str = "auto",
+    language: str | None = None,
+) -> list[Score]:
+    """Score one system in all metrics.
+
+    `references` are one list of reference translations or several such lists. `tokenize` is the tokenizer of BLEU, one
+    of sacreBLEU's; auto selects it by the `language` of the references, an ISO 639-1 code, or by their script.
+    """
+    streams = _streams(references)
+    _require_equal_lengths({name: hypotheses}, streams)
     results = []
-    for name, metric_class in METRICS.items():
-        metric = metric_class()
-        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    for name, metric in _metrics(streams, tokenize, language).items():
+        value = metric.corpus_score(list(hypotheses), streams).score
         results.append(Score(name, value, str(metric.get_signature())))
     return results
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Only BLEU."""
-    return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str = DEFAULT) -> float:
+    """Only BLEU, with this tokenizer of sacreBLEU."""
+    return float(BLEU(tokenize=tokenizer).corpus_score(list(hypotheses), [list(references)]).score)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Only chrF."""
+    return float(CHRF().corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def compare(
-    systems: Mapping[str, Sequence[str]], references: Sequence[str], samples: int = 1000
+    systems: Mapping[str, Sequence[str]],
+    references: References,
+    samples: int = 1000,
+    *,
+    tokenize: str = "auto",
+    language: str | None = None,
 ) -> tuple[list[Comparison], list[str]]:
-    """Compare every system with the first by paired bootstrap resampling; also returns the signatures."""
-    _require_equal_lengths(systems, references)
-    metrics: Any = {name: metric_class(references=[list(references)]) for name, metric_class in METRICS.items()}
+    """Compare every system with the first by paired bootstrap resampling; also returns the signatures.
+
+    References and tokenizer are those of `score`.
+    """
+    streams = _streams(references)
+    _require_equal_lengths(systems, streams)
+    metrics: Any = _metrics(streams, tokenize, language, references=streams)
     named: Any = [(name, list(lines)) for name, lines in systems.items()]
     signatures, results = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)()
     columns: dict[str, Any] = dict(results)
@@ -72,10 +100,31 @@ def compare(
     return comparisons, [str(signature) for signature in signatures.values()]
 
 
-def _require_equal_lengths(systems: Mapping[str, Sequence[str]], references: Sequence[str]) -> None:
-    if not references:
+def _metrics(streams: list[list[str]], tokenize: str, language: str | None, **options: Any) -> dict[str, Metric]:
+    choice = choose_tokenizer(tokenize, language, chain.from_iterable(streams))
+    load_tokenizer(choice, "--tokenize ")
+    # TER counts words; with these options, sacreBLEU takes each Chinese or Japanese character as one.
+    characters = choice.language in ("ja", "zh")
+    return {
+        "BLEU": BLEU(tokenize=choice.name, **options),
+        "chrF2": CHRF(**options),
+        "TER": TER(normalized=characters, asian_support=characters, **options),
+    }
+
+
+def _streams(references: References) -> list[list[str]]:
+    """The references as sacreBLEU takes them: a list for each translator."""
+    several = [lines for lines in references if not isinstance(lines, str)]
+    return [list(lines) for lines in several] if several else [[str(line) for line in references]]
+
+
+def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[list[str]]) -> None:
+    if not streams[0]:
         raise DataError("the reference is empty")
+    if any(len(lines) != len(streams[0]) for lines in streams):
+        counts = ", ".join(f"{len(lines):,}" for lines in streams)
+        raise DataError(f"the references have {counts} lines; they must match line by line")
     for name, lines in systems.items():
-        if len(lines) != len(references):
-            counts = f"{name} has {len(lines):,} lines, the reference {len(references):,}"
+        if len(lines) != len(streams[0]):
+            counts = f"{name} has {len(lines):,} lines, the reference {len(streams[0]):,}"
             raise DataError(f"{counts}; they must match line by line")

@@ -1,6 +1,5 @@
 """Inspection of one translation: tokens, attention weights, search tree and next-token predictions."""
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -149,6 +148,7 @@ def _search(
         beam=config.beam,
         alpha=config.length_penalty,
         nbest=config.beam,
+        min_length=config.min_length,
         no_repeat=config.no_repeat,
         prefixes=[job.prefix],
         device=device,
@@ -195,7 +195,7 @@ def _source(translator: Translator, text: str, to: str | None) -> list[int]:
 
 
 def _check_prefix(prefix: list[int], model: EncoderDecoder) -> None:
-    longest = min(model.longest or sys.maxsize, 2 * MAX_TOKENS)
+    longest = 2 * MAX_TOKENS if model.longest is None else min(model.longest, 2 * MAX_TOKENS)
     if len(prefix) > longest:
         raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")
     for position, token in enumerate(prefix):

@@ -39,12 +39,20 @@ class Progress:
     """Step with the best validation score."""
     best_score: float = float("-inf")
     """Best validation score so far; higher is better."""
+    best_loss: float = float("inf")
+    """Validation loss at that step, which decides between equal scores."""
     best_metric: str = ""
     """Metric of the score and digest of the validation text: both may change when a run is resumed."""
     corpus: str = ""
     """Key of the prepared training text."""
     sources: dict[str, str] = field(default_factory=dict)
     """Files of the training text and the sha256 of each."""
+
+    def compare(self, metric: str, score: float, loss: float) -> None:
+        """Make this step the best one if its score is higher, or equal and its loss lower, or the metric is another."""
+        if (score, -loss) > (self.best_score, -self.best_loss) or metric != self.best_metric:
+            self.best_step, self.best_metric = self.step, metric
+            self.best_score, self.best_loss = score, loss
 
 
 def save_checkpoint(

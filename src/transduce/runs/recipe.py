@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.data.augment import AugmentConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
+from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
@@ -56,7 +58,11 @@ class TrainConfig:
     log_every: int = 50
     """Number of steps between lines of metrics."""
     valid_sentences: int = 500
-    """Number of validation pairs, from the first on, that are translated for BLEU; the loss uses all of them."""
+    """Number of pairs of each validation file, from the first on, that are translated for BLEU; the loss uses all."""
+    criterion: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What selects the best checkpoint: the highest BLEU or chrF, or the lowest loss; without a score, the loss."""
+    bleu_tokenizer: BleuTokenizer = "auto"
+    """Tokenizer of BLEU, one of sacreBLEU's; auto selects it by data.tgt_lang or by the script of the references."""
     samples: int = 5
     """Number of those translations that the report shows; 0 keeps validation text out of the run's folder."""
     save_every: int = 1000
@@ -69,6 +75,8 @@ class TrainConfig:
     """Shard the model over the processes of torchrun (FSDP2), if it does not fit on one GPU."""
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1 ..."""
+    threads: int | None = None
+    """Number of CPU threads; OMP_NUM_THREADS or the number of cores if not given. It affects the last digits of sums."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; auto is bfloat16 on GPUs that support it. Weights are always float32."""
 
@@ -78,6 +86,7 @@ class TrainConfig:
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
+        require(self.threads is None or self.threads >= 1, "threads must be at least 1")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
@@ -99,20 +108,24 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=EncoderDecoderConfig, metadata={"variant": config_class})
     train: TrainConfig = field(default_factory=TrainConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
+        pairs = TASKS[self.task].reader == "pairs"
+        require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
 
 
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
 # move to other files, because a run compares the digests of their content.
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
-    *("train.average", "train.shard", "train.device", "train.cooldown", "data.train", "data.valid"),
+    *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
     *("data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
+    *("train.criterion", "train.bleu_tokenizer"),
 }
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 

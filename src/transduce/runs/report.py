@@ -40,12 +40,14 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 .settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 14px; font-size: 13px; }
 .settings td { word-break: break-word; }
 """
+_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
 def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
     """Write the report of all measurements so far."""
     train, valid, score = metrics.of("train"), metrics.of("valid"), TASKS[recipe.task].score_name
     final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
+    chrf = _points(valid, "chrf")
     body = [
         f"<h1>{escape(path.parent.name)}</h1>",
         f'<div class="soft">Trained by transduce on {escape(_corpus(recipe))}</div>',
@@ -57,9 +59,11 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
         line_chart(
             f"{score} on the validation set", [Series(score, _points(valid, score.lower()), "b")], "{:.4g}".format
         ),
+        line_chart("chrF on the validation set", [Series("chrF", chrf, "b")], "{:.4g}".format) if chrf else "",
         line_chart("Learning rate", [Series("learning rate", _points(train, "learning_rate"), "a")], "{:.1e}".format),
         line_chart("Speed", [Series("target tokens/s", _points(train, "tokens_per_second"), "a")], "{:,.0f}".format),
         "</div>",
+        _files((final or valid)[-1:]),
         _samples((final or [record for record in valid if "samples" in record])[-1:]),
         _attention(picture),
         f'<h2>Settings</h2><div class="settings">{"".join(_sections(recipe))}</div>',
@@ -86,7 +90,23 @@ def _facts(train: list[Record], valid: list[Record], final: list[Record], score:
             facts.append((f"{score} of the finished model, validation set", f"{final[-1][key]:.1f}"))
     elif valid:
         facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))
+    for record in valid[-1:]:
+        if "criterion" in record:
+            by = "lowest loss" if record["criterion"] == "loss" else f"highest {_NAMES.get(record['criterion'], score)}"
+            facts.append((f"step of the best checkpoint, by the {by}", f"{record['best_step']:,}"))
     return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
+
+
+def _files(records: list[Record]) -> str:
+    """A table of the scores of each validation file, if there are several."""
+    files = {name: scores for record in records for name, scores in record.get("files", {}).items()}
+    metrics = list(next(iter(files.values()), {}))
+    rows = "".join(
+        f"<tr><td>{escape(name)}" + "".join(f"<td>{scores[metric]:.1f}" for metric in metrics)
+        for name, scores in files.items()
+    )
+    head = "<tr><th>file" + "".join(f"<th>{_NAMES.get(metric, metric)}" for metric in metrics)
+    return f'<h2>Validation files</h2><div class="card wide"><table>{head}{rows}</table></div>' if rows else ""
 
 
 def _samples(records: list[Record]) -> str:

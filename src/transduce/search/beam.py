@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis, block_repeated_ngrams, length_penalty
+from transduce.search.decoder import (
+    NEVER_GENERATED,
+    Decoder,
+    Hypothesis,
+    block_repeated_ngrams,
+    forbid_end,
+    length_penalty,
+)
 from transduce.text.tokenizer import BOS, EOS
 
 
@@ -59,6 +66,7 @@ def beam_search(
     beam: int,
     alpha: float,
     nbest: int = 1,
+    min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
@@ -66,9 +74,10 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `nbest` best hypotheses of each sentence, best first.
 
-    The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. A sentence is done when none of
-    its alive hypotheses can still overtake the finished ones, so stopping early never changes the result. `on_step` is
-    called after every step.
+    The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. It has at least `min_length`
+    tokens, those of the prefix included, unless its limit is lower; 0 is the paper's search. A sentence is done when
+    none of its alive hypotheses can still overtake the finished ones, so stopping early never changes the result.
+    `on_step` is called after every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -89,7 +98,7 @@ def beam_search(
     for t in range(T):
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
-        _mask_forbidden(log_prob_BWV, t, beams, prefixes, no_repeat)
+        _mask_forbidden(log_prob_BWV, t, beams, prefixes, min_length, no_repeat)
         row_BW = _advance(beams, log_prob_BWV, t, alpha, on_step)
 
         done = _is_final(beams, t, alpha, nbest)
@@ -108,12 +117,17 @@ def beam_search(
 
 
 def _mask_forbidden(
-    log_prob_BWV: Tensor, t: int, beams: BeamState, prefixes: Sequence[Sequence[int]] | None, no_repeat: int
+    log_prob_BWV: Tensor,
+    t: int,
+    beams: BeamState,
+    prefixes: Sequence[Sequence[int]] | None,
+    min_length: int,
+    no_repeat: int,
 ) -> None:
     """Set the log-probabilities of tokens that are not allowed next to -inf.
 
     These are markers, at the limit all tokens but the end marker, within a prefix all tokens but the prefix's, and
-    otherwise tokens that would repeat an n-gram.
+    otherwise tokens that would repeat an n-gram and, before the minimum length, the end marker.
     """
     log_prob_BWV[:, :, NEVER_GENERATED] = -torch.inf
     at_limit_B = beams.limit_B == t
@@ -128,6 +142,10 @@ def _mask_forbidden(
             log_prob_BWV[index, :, prefix[t]] = forced_W
         elif no_repeat:
             block_repeated_ngrams(log_prob_BWV[index], beams.alive_BWT[index], t, no_repeat)
+    if t < min_length:
+        in_prefix = [t < len(prefixes[sentence]) if prefixes else False for sentence in beams.sentence_B]
+        exempt_B = at_limit_B | torch.tensor(in_prefix, device=at_limit_B.device)
+        forbid_end(log_prob_BWV.flatten(0, 1), exempt_B.repeat_interleave(log_prob_BWV.shape[1]))
 
 
 def _advance(

@@ -48,6 +48,14 @@ def block_repeated_ngrams(log_prob_RV: Tensor, generated_RT: Tensor, t: int, n: 
         log_prob_RV[row, [token for token in repeats if token != EOS]] = -torch.inf
 
 
+def forbid_end(log_prob_RV: Tensor, exempt_R: Tensor | None = None) -> None:
+    """Set the end marker to -inf, in place, except in rows that are exempt or in which no other token is allowed."""
+    keep_R = log_prob_RV[:, EOS + 1 :].isneginf().all(-1)
+    if exempt_R is not None:
+        keep_R |= exempt_R
+    log_prob_RV[:, EOS].masked_fill_(~keep_R, -torch.inf)
+
+
 def length_penalty(length: Length, alpha: float) -> Length:
     """((5 + length) / 6)^alpha of the paper's reference [38]; the end marker counts as a token."""
     return ((5 + length) / 6) ** alpha

@@ -26,7 +26,10 @@ def describe_bounds(bounds: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How outputs are searched for; the defaults are the paper's beam search (section 6.1)."""
+    """How outputs are searched for; the defaults are the paper's beam search (section 6.1) without empty outputs.
+
+    The paper's search has no minimum length: `min_length=0`.
+    """
 
     beam: int = _option(4, "Number of hypotheses kept at each step; 1 is greedy search.", at_least=1, at_most=1024)
     length_penalty: float = _option(
@@ -37,6 +40,12 @@ class SearchConfig:
     )
     max_length: int | None = _option(
         None, "Maximum number of output tokens; max_extra applies as well.", at_least=1, at_most=2**16
+    )
+    min_length: int = _option(
+        1,
+        "Minimum number of output tokens, if the maximum allows it; 0 allows empty outputs.",
+        at_least=0,
+        at_most=2**16,
     )
     no_repeat: int = _option(0, "Block repeated n-grams of this size; 0 disables.", at_least=0)
     nbest: int = _option(1, "Number of outputs for each input.", at_least=1, at_most=1024)
@@ -69,6 +78,7 @@ class SearchOptions(TypedDict, total=False):
     length_penalty: float
     max_extra: int
     max_length: int | None
+    min_length: int
     no_repeat: int
     nbest: int
     sample: bool

@@ -6,7 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis, block_repeated_ngrams, length_penalty
+from transduce.search.decoder import (
+    NEVER_GENERATED,
+    Decoder,
+    Hypothesis,
+    block_repeated_ngrams,
+    forbid_end,
+    length_penalty,
+)
 from transduce.text.tokenizer import BOS, EOS
 
 Choose = Callable[[Tensor], Tensor]
@@ -48,11 +55,12 @@ def roll_out(
     *,
     alpha: float,
     rows: int = 1,
+    min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """Generate `rows` outputs for each sentence, best first; `limits` and `prefixes` are as in `beam_search`."""
+    """Generate `rows` outputs for each sentence, best first; the other parameters are as in `beam_search`."""
     sentences = list(range(len(limits)))  # unfinished; the tensors below have W outputs for each of them
     limit_B1 = torch.tensor(limits, device=device)[:, None]
     generated_BWT = torch.full((len(limits), rows, max(limits) + 1), EOS, device=device)
@@ -69,6 +77,8 @@ def roll_out(
         allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_GENERATED, device=device), -torch.inf)
         if no_repeat:
             block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
+        if t < min_length:
+            forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
         token_BW = choose(allowed_RV).view(len(sentences), rows)
         if prefixes:
             _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)

@@ -21,7 +21,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
     common: dict[str, Any] = {
-        "alpha": config.length_penalty, "no_repeat": config.no_repeat, "prefixes": prefixes, "device": device
+        "alpha": config.length_penalty, "min_length": config.min_length, "no_repeat": config.no_repeat,
+        "prefixes": prefixes, "device": device,
     }  # fmt: skip
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)

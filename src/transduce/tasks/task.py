@@ -18,12 +18,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Scoring:
+    """How a model is scored on the validation data."""
+
+    sentences: int
+    """Number of examples of each validation file, counted from the first, that are scored."""
+    criterion: str = "bleu"
+    """The metric that selects the best checkpoint: bleu, chrf or loss."""
+    bleu_tokenizer: str = "auto"
+    """Tokenizer of BLEU, one of sacreBLEU's; auto selects it by the language."""
+    language: str | None = None
+    """Language of the references, an ISO 639-1 code, if it is known."""
+
+
+@dataclass(frozen=True)
 class ValidationScore:
     """The score of a model on the validation data; higher is better."""
 
     value: float
     samples: list[dict[str, str]] = field(default_factory=list)
     """Outputs for the report: source, reference, output."""
+    more: dict[str, float] = field(default_factory=dict)
+    """Other metrics on the same outputs, by their keys in the metrics of a run, e.g. chrf."""
+    files: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Every metric on the outputs of each validation file, if there are several files."""
+    tokenizer: str = ""
+    """Tokenizer of the metric: scores with different tokenizers are not comparable."""
 
 
 class Task(ABC):
@@ -42,8 +62,15 @@ class Task(ABC):
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""
         return smoothed_cross_entropy(hidden_LD, batch.labels_L, model.output_weight_VD, smoothing)
 
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+        """Raise an error now, before anything long, if `score` could not score these examples; returns a description.
+
+        None means that nothing is scored.
+        """
+        return None
+
     def score(self, model: Model, validation: "Validation", options: SearchConfig) -> ValidationScore | None:
-        """The score that selects the best checkpoint; None if the validation loss selects it."""
+        """The score of a model; None if there is only the validation loss."""
         return None
 
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:

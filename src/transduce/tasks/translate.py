@@ -1,16 +1,18 @@
-"""Translation: pairs of source and target; BLEU selects the best checkpoint."""
+"""Translation: pairs of source and target, scored by BLEU and, if it is the criterion, by chrF."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
-from transduce.evaluation.scores import bleu
+from transduce.evaluation.bleu_tokenizer import choose_tokenizer, load_tokenizer
+from transduce.evaluation.scores import bleu, chrf
 from transduce.models.alignment import cross_attention
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.tasks.task import Task, ValidationScore
+from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.text.languages import mark
 from transduce.text.symbols import escape
@@ -34,9 +36,21 @@ class Translate(Task):
         streams = {"src": PackedStream.of(sources, end=EOS), "tgt": PackedStream(tgt, labels.offsets_B1)}
         return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
 
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+        """See `Task`: BLEU may need a tokenizer that is not installed."""
+        if not scoring.sentences or not examples:
+            return None
+        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in examples))
+        load_tokenizer(tokenizer, "--set train.bleu_tokenizer=")
+        return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
+
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: BLEU of the first validation pairs."""
-        if not validation.scored:
+        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together.
+
+        The BLEU of a multilingual model is the mean of its directions' BLEU.
+        """
+        scored, scoring = validation.scored, validation.scoring
+        if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
         translator = Translator(
@@ -48,16 +62,35 @@ class Translate(Task):
             directions=data.language_pairs,
             tagged=bool(data.directions),
         )
-        sources, references = zip(*validation.texts[: validation.scored], strict=True)
-        own_sources, own_targets = sources[processes.share], validation.targets[: len(sources)][processes.share]
-        to = own_targets if data.directions else None
-        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=to)))
-        rows = zip(sources, references, outputs, validation.targets, strict=False)
+        examples = [example for _, pairs in scored for example in validation.texts[pairs]]
+        sources, references = zip(*examples, strict=True)
+        targets = [target for _, pairs in scored for target in validation.targets[pairs]]
+        own_sources, own_targets = sources[processes.share], targets[processes.share] if data.directions else None
+        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=own_targets)))
         samples = [
             {"source": src, "reference": ref, "output": out} | ({"to": target} if target else {})
-            for src, ref, out, target in rows
+            for src, ref, out, target in zip(sources, references, outputs, targets, strict=True)
         ]
-        return ValidationScore(bleu(outputs, references), samples)
+        all_references = [ref for _, ref in validation.texts]
+        tokenizers = {
+            target: choose_tokenizer(scoring.bleu_tokenizer, target or scoring.language, all_references).name
+            for target in dict.fromkeys(targets)
+        }
+
+        def metrics(part: slice) -> dict[str, float]:
+            values = {"bleu": bleu(outputs[part], references[part], tokenizers[targets[part][0]])}
+            return values | ({"chrf": chrf(outputs[part], references[part])} if scoring.criterion == "chrf" else {})
+
+        files, start = {}, 0
+        for name, pairs in scored if len(scored) > 1 else []:
+            end = start + len(validation.texts[pairs])
+            files[name] = metrics(slice(start, end))
+            start = end
+        if data.directions and files:  # the outputs are in different languages
+            more = {name: fmean(values[name] for values in files.values()) for name in next(iter(files.values()))}
+        else:
+            more = metrics(slice(None))
+        return ValidationScore(more.pop("bleu"), samples, more, files, "+".join(dict.fromkeys(tokenizers.values())))
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""

@@ -5,6 +5,8 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -16,7 +18,7 @@ from transduce.distributed.processes import Processes
 from transduce.distributed.signals import Interrupted, StopRequest
 from transduce.errors import DataError
 from transduce.models.model import Model
-from transduce.tasks.task import Task
+from transduce.tasks.task import Scoring, Task
 from transduce.text.languages import mark
 from transduce.text.symbols import escape
 
@@ -33,7 +35,7 @@ class Validation:
         task: Task,
         data: DataConfig,
         prepared: Prepared,
-        scored: int,
+        scoring: Scoring,
         log: Callable[[str], None],
         processes: Processes,
         stop: StopRequest,
@@ -41,9 +43,12 @@ class Validation:
         self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[str, ...]] = prepared.valid
         self.targets = prepared.valid_targets
-        self.scored = scored
-        """Number of examples, counted from the first, that the task scores."""
-        self.digest = hashlib.sha256(json.dumps([self.texts, scored]).encode()).hexdigest()[:16]
+        """For each example, the language whose tag begins its source; None without tags."""
+        self.scoring = scoring
+        self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
+        """Name of each validation file and its examples that the task scores, as a range of `texts`."""
+        identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
+        self.digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
         longest = data.max_length
@@ -98,3 +103,21 @@ class Validation:
             tokens += longer
         if batch:
             yield batch
+
+
+def _scored(data: DataConfig, sizes: Sequence[int], sentences: int) -> list[tuple[str, slice]]:
+    """The name of each validation file, or of its direction if the file is the only one, and its scored examples."""
+    names = [" + ".join(Path(name).name for name in entry) for entry in data.all_valid]
+    if len(set(names)) < len(names):
+        names = [" + ".join(entry) for entry in data.all_valid]
+    if data.directions:
+        owners = [(part.name, len(part.valid)) for part in data.parts for _ in part.valid]
+        names = [
+            direction if count == 1 else f"{direction} {name}"
+            for (direction, count), name in zip(owners, names, strict=True)
+        ]
+    starts = accumulate(sizes, initial=0)
+    return [
+        (name, slice(start, start + min(size, sentences)))
+        for name, start, size in zip(names, starts, sizes, strict=False)
+    ]

@@ -53,9 +53,14 @@ def language_name(code: str) -> str:
     return LANGUAGES.get(code.partition("-")[0], code)
 
 
+def tag_prefix(target: str | None) -> str:
+    """What a marked source begins with: the tag of the target language and a space, or nothing."""
+    return f"{language_tag(target)} " if target else ""
+
+
 def mark(text: str, target: str | None) -> str:
     """A user's text as a marked text that begins with the tag of the target language, if there is one."""
-    return f"{language_tag(target)} {escape(text)}" if target else escape(text)
+    return tag_prefix(target) + escape(text)
 
 
 def direction_of_entry(files: Sequence[str]) -> Direction | None:

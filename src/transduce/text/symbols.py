@@ -30,6 +30,7 @@ _ORIGINAL = {letter: character for character, letter in _SPECIAL.items()}
 _TO_ESCAPE = re.compile(f"[{''.join(_SPECIAL)}]")
 _ESCAPED = re.compile(f"{_ESCAPE}([{''.join(_ORIGINAL)}])")
 _SYMBOL = re.compile(f"{_TAG_START}[^{_TAG_END}]*{_TAG_END}|[{''.join(_SYMBOLS)}\ufffd]")
+_LEADING_TAGS = re.compile(f"(?:(?:{_TAG_START}[^{_TAG_END}]*{_TAG_END}|{BACK_TRANSLATED}) ?)*")
 
 
 def language_tag(code: str) -> str:
@@ -46,6 +47,18 @@ def unescape(marked: str) -> str:
     """The text of a marked text, without its symbols and without characters that could not be decoded."""
     without = _SYMBOL.sub("", marked)
     return _ESCAPED.sub(lambda match: _ORIGINAL[match[1]], without) if _ESCAPE in without else without
+
+
+def has_escapes(marked: str) -> bool:
+    """Whether a marked text contains escaped characters."""
+    return _ESCAPE in marked
+
+
+def split_tags(marked: str) -> tuple[str, str]:
+    """The symbols and spaces that a marked text begins with, and the rest; slots belong to the rest."""
+    tags = _LEADING_TAGS.match(marked)
+    assert tags
+    return tags[0], marked[tags.end() :]
 
 
 def is_symbol(piece: str) -> bool:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 
 class Display:
@@ -32,10 +32,21 @@ class Display:
         self._began, self._first_step, self._steps = time.monotonic(), step, steps
         if self.console.is_terminal:
             # The least important column is last, because a narrow terminal truncates the line.
-            columns = (BarColumn(bar_width=10), TimeRemainingColumn(), TextColumn("{task.description}"))
+            columns = (BarColumn(bar_width=10), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
             self._live = Progress(*columns, console=self.console, transient=True)
-            self._task = self._live.add_task("starting", total=steps, completed=step)
+            self._task = self._live.add_task("starting", total=steps, completed=step, left="-:--:--")
         return self
+
+    def restart_clock(self, step: int) -> None:
+        """Estimate the time left from the steps after this one; those before it were slower."""
+        self._began, self._first_step = time.monotonic(), step
+
+    def show_time_left(self, step: int) -> None:
+        """Show the time left before the first measurement."""
+        if self._live:
+            self._live.update(self._task, completed=step, left=self._time_left(step))
+        else:
+            self.log(f"step {step:,}/{self._steps:,}  {self._time_left(step)} left")
 
     def __enter__(self) -> "Display":
         if self._live:
@@ -59,7 +70,7 @@ class Display:
         if record["skipped"]:
             text += f"  {record['skipped']} steps skipped: gradients not finite"
         if self._live:
-            self._live.update(self._task, completed=step, description=text)
+            self._live.update(self._task, completed=step, left=self._time_left(step), description=text)
         else:
             self.log(f"{text}  {self._time_left(step)} left")
 

@@ -10,6 +10,7 @@ import torch
 
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
+from transduce.data.variation import Variation
 from transduce.disk import write_atomically
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.distributed.sharded import gathered
@@ -22,10 +23,11 @@ from transduce.runs.run_folder import RunFolder
 from transduce.tasks.registry import TASKS
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
-from transduce.training.loader import dropout_growth
+from transduce.training.first_steps import FirstSteps
 from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
+    check_scoring,
     facts_of,
     infer_languages,
     inherit_tokenizer_settings,
@@ -33,6 +35,7 @@ from transduce.training.start import (
     require_text,
     resolve_batch_tokens,
     resume,
+    scoring_of,
     vocabulary_of,
     warn,
 )
@@ -78,20 +81,28 @@ def _train(
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
+        if recipe.train.threads:
+            torch.set_num_threads(recipe.train.threads)
         recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
+        task = TASKS[recipe.task]()
         with processes.main_process_first():
-            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.log, TASKS[recipe.task].reader)
+            prepared = prepare(
+                recipe.data,
+                vocabulary_of(recipe, run),
+                display.log,
+                task.reader,
+                check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
+            )
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        task = TASKS[recipe.task]()
-        validation = Validation(task, recipe.data, prepared, config.valid_sentences, display.log, processes, stop)
-        growth = dropout_growth(prepared.train, tokenizer, config.bpe_dropout) if config.bpe_dropout else 1.0
-        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, growth)
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
+        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
+        validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
         optimizer = torch.optim.Adam(
             model.parameters(),
             betas=(config.beta1, config.beta2),
@@ -117,9 +128,10 @@ def _train(
     )
 
     stopping = False
+    first_steps = FirstSteps(display, config.log_every)
     with (
         display.begin(progress.step, config.steps),
-        Steps(recipe, task, plan, tokenizer, model, optimizer, display.log, processes) as steps,
+        Steps(recipe, task, plan, variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
         while progress.step < config.steps and not stopping:
@@ -127,6 +139,7 @@ def _train(
             progress.step += 1
             if recording:
                 recording.after_step()
+            first_steps.after_step(progress.step, norm)
             is_last, stopping = progress.step == config.steps, processes.any(bool(stop))
             saving = progress.step % config.save_every == 0 or is_last or stopping
 

@@ -8,6 +8,7 @@ import torch
 
 from transduce.distributed.signals import Interrupted
 from transduce.errors import RunError
+from transduce.evaluation.bleu_tokenizer import DEFAULT
 from transduce.models.model import Model
 from transduce.runs.average import load_average
 from transduce.runs.checkpoint import (
@@ -23,7 +24,7 @@ from transduce.runs.recipe import Recipe
 from transduce.runs.report import write_report
 from transduce.runs.run_folder import RunFolder
 from transduce.search.options import SearchConfig
-from transduce.tasks.task import Task
+from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 
@@ -45,28 +46,45 @@ class Milestones:
 
     def validate(self, model: Model, progress: Progress) -> None:
         """Compute loss and score of the current weights, with greedy search; a signal interrupts it."""
-        validation, config, score_name = self.validation, self.recipe.train, self.task.score_name
+        validation, config = self.validation, self.recipe.train
         model.eval()
         try:
             loss, perplexity = validation.loss(model, config.label_smoothing)
             values: dict[str, Any] = {"loss": loss, "perplexity": perplexity}
-            score, kind, line = -loss, "loss", f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
-            if scored := self.task.score(model, validation, SearchConfig(beam=1)):
-                score, kind = scored.value, score_name.lower()
-                values |= {kind: score, "samples": scored.samples[: config.samples]}
-                line += f"  {score_name} {score:.1f}"
+            line = f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
+            scored = self.task.score(model, validation, SearchConfig(beam=1))
         except Interrupted:
             self.display.log(f"validation at step {progress.step:,} interrupted")
             return
         finally:
             model.train()
+        tokenizer = ""
+        if scored:
+            values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
+            line += self._describe(scored)
+            tokenizer = "" if scored.tokenizer == DEFAULT else scored.tokenizer
+        criterion = next(name for name in (config.criterion, self.task.score_name.lower(), "loss") if name in values)
+        # Scores on other data or with another tokenizer are not comparable.
+        metric = f"{criterion} of {validation.digest}" + (f" by {tokenizer}" if tokenizer else "")
+        progress.compare(metric, -loss if criterion == "loss" else values[criterion], loss)
+        values |= {"criterion": criterion, "best_step": progress.best_step}
         if validation.processes.is_main:
             self.run.metrics.add("valid", step=progress.step, **values)
-        metric = f"{kind} of {validation.digest}"  # scores on other data are not comparable
-        if score > progress.best_score or metric != progress.best_metric:
-            progress.best_step, progress.best_score, progress.best_metric = progress.step, score, metric
         self.display.log(f"step {progress.step:,}  {line}")
         self.display.show_samples(values.get("samples", [])[:2])
+
+    def _scores(self, scored: ValidationScore) -> dict[str, Any]:
+        """The scores as they are kept in the metrics of the run."""
+        scores: dict[str, Any] = {self.task.score_name.lower(): scored.value, **scored.more}
+        scores |= {"files": scored.files} if scored.files else {}
+        return scores | ({"tokenizer": scored.tokenizer} if scored.tokenizer else {})
+
+    def _describe(self, scored: ValidationScore) -> str:
+        """The scores for a line of the log, followed by those of each file."""
+        own = self.task.score_name
+        text = "".join(f"  {name} {value:.1f}" for name, value in {own: scored.value, **scored.more}.items())
+        files = (f"{name} {' / '.join(f'{value:.1f}' for value in of.values())}" for name, of in scored.files.items())
+        return f"{text}  ({', '.join(files)})" if scored.files else text
 
     def save(self, model: Model, moments: dict[str, torch.Tensor], progress: Progress, *, must: bool) -> None:
         """Write a checkpoint and the report; a full disk ends the run only if this checkpoint `must` be saved."""
@@ -94,21 +112,23 @@ class Milestones:
         model.eval()
         last = self._average(model)
         scores: dict[str, float] = {}
-        samples: list[dict[str, str]] = []
+        kept: dict[str, Any] = {"samples": []}
         if validation.texts:
             scores["valid_loss"], scores["valid_perplexity"] = validation.loss(model, recipe.train.label_smoothing)
             if scored := self.task.score(model, validation, recipe.search):
-                scores[f"valid_{self.task.score_name.lower()}"] = scored.value
-                samples = scored.samples[: recipe.train.samples]
+                scores |= {f"valid_{self.task.score_name.lower()}": scored.value}
+                scores |= {f"valid_{name}": value for name, value in scored.more.items()}
+                kept = {"files": scored.files} if scored.files else {}
+                kept["samples"] = scored.samples[: recipe.train.samples]
         if not validation.processes.is_main:
             return scores
         if scores:
-            run.metrics.add("final", step=progress.step, **scores, samples=samples)
+            run.metrics.add("final", step=progress.step, **scores, **kept)
         seconds = round(progress.seconds, 1)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
         try:
             run.write_model(model, validation.tokenizer, facts)
-            write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, samples))
+            write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, kept["samples"]))
         except OSError as error:
             raise RunError(
                 f"all {progress.step:,} steps are done and saved, but {run.model} could not be written: {error}. "

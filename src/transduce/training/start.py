@@ -1,6 +1,6 @@
 """The start of a run: its model, settings that are measured, and the checkpoint it resumes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from transduce.models.saved import load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.tasks.task import Scoring, Task
 from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
@@ -132,6 +133,20 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
     return progress
 
 
+def scoring_of(recipe: Recipe) -> Scoring:
+    """How the model is scored on the validation data."""
+    config = recipe.train
+    return Scoring(config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang)
+
+
+def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
+    """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
+    scoring, parts = scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
+    for language in dict.fromkeys(part.target or scoring.language for part in parts):
+        if description := task.check_scoring(replace(scoring, language=language), examples):
+            log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
+
+
 def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
     """Warn of settings that are likely to be mistakes."""
     config = recipe.train
@@ -153,6 +168,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         **({"tagged": True} if recipe.data.directions else {}),
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
+        "augment": to_table(recipe.augment),
         "search": to_table(recipe.search),
         "tokenizer": to_table(recipe.tokenizer),
         **({"start_from": recipe.train.start_from} if recipe.train.start_from else {}),

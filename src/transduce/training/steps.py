@@ -11,12 +11,12 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
+from transduce.data.variation import Variation
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.errors import RunError
 from transduce.models.model import Model
 from transduce.runs.recipe import Recipe
 from transduce.tasks.task import Task
-from transduce.text.tokenizer import Tokenizer
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.meter import Meter
@@ -34,7 +34,7 @@ class Steps(AbstractContextManager["Steps"]):
         recipe: Recipe,
         task: Task,
         plan: BatchPlan,
-        tokenizer: Tokenizer,
+        variation: Variation,
         model: Model,
         optimizer: torch.optim.Adam,
         log: Callable[[str], None],
@@ -44,8 +44,7 @@ class Steps(AbstractContextManager["Steps"]):
         self.learner = Learner(model, optimizer, task, recipe.train, processes)
         self.meter = Meter(model.device)
         fixed_length = recipe.data.max_length + 1 if self.learner.captures else None
-        bpe_dropout = recipe.train.bpe_dropout
-        self._loader = Loader(task, plan, tokenizer, model.device, bpe_dropout, fixed_length, processes=processes)
+        self._loader = Loader(task, plan, variation, model.device, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 
     def take(self, step: int) -> tuple[float, Tensor]:

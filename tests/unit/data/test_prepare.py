@@ -362,3 +362,15 @@ def test_a_reader_of_one_stream_is_prepared_like_one_of_pairs(
     decoded = [prepared.tokenizer.decode(ids.tolist()) for (ids,) in prepared.train.pairs(np.arange(len(lines)))]
     assert decoded == [f"{line}\t{line}" for line in lines]
     assert prepared.valid == [(text,) for text in decoded]
+
+
+def test_every_validation_file_has_its_number_of_examples(tmp_path: Path, toy_pairs: list[Pair]) -> None:
+    files = [write_tsv(tmp_path / f"valid{n}.tsv", toy_pairs[:n]) for n in (2, 5)]
+    prepared, _ = run(corpus(tmp_path, toy_pairs[:20], valid=tuple((str(path),) for path in files)))
+    assert prepared.valid == [*toy_pairs[:2], *toy_pairs[:5]]
+    assert prepared.valid_sizes == [2, 5]
+
+
+def test_the_languages_do_not_change_what_is_prepared(tmp_path: Path, toy_pairs: list[Pair]) -> None:
+    folders = {run(corpus(tmp_path, toy_pairs[:20], tgt_lang=code))[0].train.folder for code in (None, "ja")}
+    assert len(folders) == 1

@@ -50,6 +50,17 @@ def test_the_reference_has_the_best_score_and_empty_output_the_worst() -> None:
     assert [one.value for one in score([""] * 5, REFERENCES)] == pytest.approx([0, 0, 100])
 
 
+def test_several_references_are_those_of_sacrebleu() -> None:
+    others = [line.replace("the", "a") for line in REFERENCES]
+    scores = [one.value for one in score(HYPOTHESES, [REFERENCES, others])]
+    assert scores == [
+        metric(HYPOTHESES, [REFERENCES, others]).score
+        for metric in (sacrebleu.corpus_bleu, sacrebleu.corpus_chrf, sacrebleu.corpus_ter)
+    ]
+    with pytest.raises(DataError, match="the references have 5, 4 lines"):
+        score(HYPOTHESES, [REFERENCES, others[1:]])
+
+
 @pytest.mark.parametrize("count", [4, 6])
 def test_unequal_numbers_of_lines_are_an_error_with_both(count: int) -> None:
     with pytest.raises(DataError, match=rf"{count} lines, the reference 5"):

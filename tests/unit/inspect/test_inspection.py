@@ -14,7 +14,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.errors import ConfigError, DataError
 from transduce.inspect.heads import STACKS, Head, parse_heads
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, InspectionRequest, _check_prefix, inspect_translation
 from transduce.inspect.predictions import TEMPERATURES, TOP_TOKENS
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import attention
@@ -335,6 +335,11 @@ def test_invalid_requests_are_rejected_with_a_reason(
 def test_duplicate_heads_are_removed(translator: Translator) -> None:
     heads = parse_heads(["cross.1.2", "cross.1.2", "encoder.2.1"], translator.model.config)
     assert heads == [Head("cross", 0, 1), Head("encoder", 1, 0)]
+
+
+def test_a_prefix_is_limited_by_learned_positions_even_by_a_single_one(make: Make) -> None:
+    with pytest.raises(ConfigError, match="the prefix has 1 tokens; an output may have 0"):
+        _check_prefix([7], make(positions="learned", max_positions=1).model)
 
 
 def test_learned_positions_limit_the_positions_shown(make: Make) -> None:

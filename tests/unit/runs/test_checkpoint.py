@@ -162,6 +162,25 @@ def test_progress_before_any_validation_is_restored(folder: Path, tokenizer: Tok
     assert load_checkpoint(saved, training.model, training.optimizer) == training.progress
 
 
+def test_the_best_step_has_the_highest_score_then_the_lowest_loss_and_a_new_metric_starts_anew() -> None:
+    progress = Progress()
+    for step, (metric, score, loss, best) in enumerate(
+        [
+            ("bleu", 0.0, 5.0, 1),
+            ("bleu", 0.0, 4.0, 2),
+            ("bleu", 0.0, 4.5, 2),
+            ("bleu", 1.0, 6.0, 4),
+            ("bleu", 0.5, 1.0, 4),
+            ("chrf", 0.1, 7.0, 6),
+            ("chrf", 0.1, 7.0, 6),
+        ],
+        start=1,
+    ):
+        progress.step = step
+        progress.compare(metric, score, loss)
+        assert progress.best_step == best
+
+
 def test_a_checkpoint_is_also_a_model_folder(folder: Path, tokenizer: Tokenizer) -> None:
     training = Training(vocab_size=tokenizer.vocab_size).updated(2)
     loaded = load_model(save(folder, tokenizer, training))

@@ -17,6 +17,7 @@ from transduce.search.options import SearchConfig, SearchOptions
         ({"length_penalty": float("nan")}, "length_penalty must be between -10 and 10"),
         ({"max_extra": -1}, "max_extra must be between 0 and 10000"),
         ({"max_length": 0}, "max_length must be between 1 and 65536"),
+        ({"min_length": -1}, "min_length must be between 0 and 65536"),
         ({"no_repeat": -1}, "no_repeat must be at least 0"),
         ({"nbest": 0}, "nbest must be between 1 and 1024"),
         ({"nbest": 5}, "nbest must be at most beam unless sample is set, but nbest is 5 and beam is 4"),

@@ -11,9 +11,10 @@ import torch
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
+from transduce.data.variation import Variation
 from transduce.tasks.translate import Translate
 from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.training.loader import Loader, dropout_growth
+from transduce.training.loader import Loader
 
 CPU = torch.device("cpu")
 
@@ -59,20 +60,20 @@ def targets(batch: Batch, tokenizer: Tokenizer) -> list[str]:
 def test_prefetched_batches_equal_those_made_by_number(
     plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float, start: int
 ) -> None:
-    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    loader = Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU)
     expected = [loader.batch(number)[0] for number in range(start, start + 6)]
     assert all(same(a, b) for a, b in zip(ahead(loader, start, 6), expected, strict=True))
 
 
 def test_a_resumed_loader_continues_with_the_next_batch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
-    batches = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 0, 8)
-    rest = ahead(Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.2), 5, 3)
+    batches = ahead(Loader(Translate(), plan, Variation(toy_tokenizer, 0.2), CPU), 0, 8)
+    rest = ahead(Loader(Translate(), plan, Variation(toy_tokenizer, 0.2), CPU), 5, 3)
     assert all(same(a, b) for a, b in zip(batches[5:], rest, strict=True))
     assert not same(batches[0], batches[5])
 
 
 def test_one_epoch_has_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer, toy_pairs: Any) -> None:
-    loader = Loader(Translate(), plan, toy_tokenizer, CPU)
+    loader = Loader(Translate(), plan, Variation(toy_tokenizer), CPU)
     pairs = []
     for number in range(plan.batches_per_epoch):
         batch = loader.batch(number)[0]
@@ -81,7 +82,7 @@ def test_one_epoch_has_every_pair_once(plan: BatchPlan, toy_tokenizer: Tokenizer
 
 
 def test_bpe_dropout_preserves_the_text_and_its_order(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
-    plain, cut = (Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout) for dropout in (0.0, 0.3))
+    plain, cut = (Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU) for dropout in (0.0, 0.3))
     for number in range(plan.batches_per_epoch):
         a, b = plain.batch(number)[0], cut.batch(number)[0]
         assert sources(a, toy_tokenizer) == sources(b, toy_tokenizer)
@@ -94,8 +95,8 @@ def test_bpe_dropout_changes_most_of_the_sentences_that_it_would_change_without_
     texts = [src for src, _ in toy_pairs]
     drawn = toy_tokenizer.encode_with_dropout(texts, 0.3, seed=1)
     would_differ = sum(ids != toy_tokenizer.encode(text) for ids, text in zip(drawn, texts, strict=True))
-    larger = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, dropout_growth(plan.shards, toy_tokenizer, 0.3))
-    loader = Loader(Translate(), larger, toy_tokenizer, CPU, bpe_dropout=0.3)
+    larger = BatchPlan(plan.shards, plan.batch_tokens, plan.seed, Variation(toy_tokenizer, 0.3).growth(plan.shards))
+    loader = Loader(Translate(), larger, Variation(toy_tokenizer, 0.3), CPU)
     differ = 0
     for number in range(larger.batches_per_epoch):
         batch = loader.batch(number)[0]
@@ -107,7 +108,7 @@ def test_bpe_dropout_changes_most_of_the_sentences_that_it_would_change_without_
 
 
 def test_bpe_dropout_segments_a_pair_differently_in_the_next_epoch(plan: BatchPlan, toy_tokenizer: Tokenizer) -> None:
-    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=0.3)
+    loader = Loader(Translate(), plan, Variation(toy_tokenizer, 0.3), CPU)
 
     def lengths_by_source(epoch: int) -> dict[str, list[int]]:
         result = {}
@@ -123,7 +124,7 @@ def test_bpe_dropout_segments_a_pair_differently_in_the_next_epoch(plan: BatchPl
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1, 0.9])
 def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
-    loader = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout)
+    loader = Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU)
     for number in range(plan.batches_per_epoch):
         batch = loader.batch(number)[0]
         assert max(len(batch["src"].ids_N), len(batch["tgt"].ids_N)) <= plan.batch_tokens
@@ -133,7 +134,7 @@ def test_no_batch_exceeds_the_budget(plan: BatchPlan, toy_tokenizer: Tokenizer, 
 @pytest.mark.parametrize("dropout", [0.0, 0.9])
 def test_batches_of_fixed_shape_have_equal_shapes(plan: BatchPlan, toy_tokenizer: Tokenizer, dropout: float) -> None:
     longest = plan.shards.index["max_length"] + 1
-    fixed = Loader(Translate(), plan, toy_tokenizer, CPU, bpe_dropout=dropout, fixed_length=longest)
+    fixed = Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU, fixed_length=longest)
     shapes = set()
     for number in range(plan.batches_per_epoch):
         batch = fixed.batch(number)[0]
@@ -150,12 +151,12 @@ def test_batches_of_fixed_shape_have_equal_shapes(plan: BatchPlan, toy_tokenizer
 def test_an_error_in_the_thread_is_raised_in_the_loop(
     plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Loader, number: int) -> Batch:
+    def fail(_: Loader, number: int, examples: Any) -> Batch:
         raise OSError(f"disk failure at {number}")
 
-    monkeypatch.setattr(Loader, "batch", fail)
+    monkeypatch.setattr(Loader, "_batch", fail)
     with (
-        closing(Loader(Translate(), plan, toy_tokenizer, CPU).ahead(4)) as batches,
+        closing(Loader(Translate(), plan, Variation(toy_tokenizer), CPU).ahead(4)) as batches,
         pytest.raises(OSError, match="disk failure at 4"),
     ):
         next(batches)
@@ -165,17 +166,17 @@ def test_the_thread_has_ended_when_the_batches_are_closed(
     plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A thread that is still in SentencePiece when the interpreter exits aborts the process (SIGABRT).
-    make, working, resume = Loader.batch, threading.Event(), threading.Event()
+    make, working, resume = Loader._batch, threading.Event(), threading.Event()
 
-    def slow(loader: Loader, number: int) -> Batch:
+    def slow(loader: Loader, number: int, examples: Any) -> list[Batch]:
         if number == 1:
             working.set()
             resume.wait(0.3)
-        return make(loader, number)
+        return make(loader, number, examples)
 
-    monkeypatch.setattr(Loader, "batch", slow)
+    monkeypatch.setattr(Loader, "_batch", slow)
     before = set(threading.enumerate())
-    with closing(Loader(Translate(), plan, toy_tokenizer, CPU).ahead(0)) as batches:
+    with closing(Loader(Translate(), plan, Variation(toy_tokenizer), CPU).ahead(0)) as batches:
         next(batches)
         assert working.wait(10)
     left = set(threading.enumerate()) - before

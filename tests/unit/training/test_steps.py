@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
+from transduce.data.variation import Variation
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.runs.recipe import TrainConfig, load_recipe
@@ -142,8 +143,8 @@ def test_the_parts_of_a_batch_have_its_pairs_and_a_bounded_size(
     fixed_length: int | None,
 ) -> None:
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
-    unsplit = Loader(Translate(), plan, toy_tokenizer, CPU)
-    splitting = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=fixed_length, split=split)
+    unsplit = Loader(Translate(), plan, Variation(toy_tokenizer), CPU)
+    splitting = Loader(Translate(), plan, Variation(toy_tokenizer), CPU, fixed_length=fixed_length, split=split)
     for number in range(4):
         (expected,), parts = unsplit.batch(number), splitting.batch(number)
         most = max(len(expected["src"].ids_N), len(expected["tgt"].ids_N))
@@ -163,7 +164,7 @@ def test_gradients_of_a_bfloat16_copy_update_float32_weights(
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    batches = [Loader(Translate(), plan, toy_tokenizer, CPU).batch(number)[0] for number in range(parts)]
+    batches = [Loader(Translate(), plan, Variation(toy_tokenizer), CPU).batch(number)[0] for number in range(parts)]
     tokens = sum(batch.count for batch in batches)
     norms, moved = [], []
     for half in (False, True):
@@ -217,7 +218,7 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
     monkeypatch.setattr(compute_module, "CapturedFunction", FakeGraph)
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    loader = Loader(Translate(), plan, toy_tokenizer, CPU, fixed_length=60)
+    loader = Loader(Translate(), plan, Variation(toy_tokenizer), CPU, fixed_length=60)
     outcomes = []
     for capture in (False, True):
         torch.manual_seed(1)
@@ -258,7 +259,7 @@ def test_on_a_gpu_dropout_differs_between_steps_and_follows_the_seed(
 ) -> None:
     recipe = load_recipe(None, "tiny", {}, ["model.dropout=0.5"])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=400, seed=1)
-    (batch,) = Loader(Translate(), plan, toy_tokenizer, torch.device("cuda"), fixed_length=60).batch(0)
+    (batch,) = Loader(Translate(), plan, Variation(toy_tokenizer), torch.device("cuda"), fixed_length=60).batch(0)
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).to("cuda")
     learner = Learner(model, torch.optim.Adam(model.parameters()), Translate(), recipe.train)
     losses = []

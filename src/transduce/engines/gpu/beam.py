@@ -13,6 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
+from transduce.engines.engine import ANY, ANY_BUT_END
 from transduce.engines.gpu.beam_kernels import advance, start_slots, summarise
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
@@ -49,7 +50,7 @@ class SlotBeam:
         self.position_R = zeros(R)
         """Number of tokens generated, the same in all rows of a slot."""
         self.forced_SP = zeros(S, positions)
-        """The only token allowed at a position; -1 allows any."""
+        """The only token allowed at a position, ANY or ANY_BUT_END."""
         self.token_R, self.generated_RP = zeros(R), zeros(R, positions)
         self.ancestor_RP = zeros(R, positions, dtype=torch.uint8)
         self.alive_R = zeros(R, dtype=torch.float32)
@@ -58,12 +59,15 @@ class SlotBeam:
         """Tokens and lengths of the best finished hypotheses, unsorted."""
         self.finished_log_prob_R, self.finished_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
         self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
+        self.min_length = 0
+        """Minimum number of output tokens of the sentences that enter."""
         parts = -(-vocab_size // _PART)
         self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
 
     def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
         """Start these sentences in these slots."""
-        table_A = np.full((len(entries), 2 + self.positions), -1, dtype=np.int32)  # job id, limit, forced tokens
+        table_A = np.full((len(entries), 2 + self.positions), ANY, dtype=np.int32)  # job id, limit, forced tokens
+        table_A[:, 2 : 2 + self.min_length] = ANY_BUT_END
         table_A[:, 0], table_A[:, 1] = [entry.job_id for entry in entries], [entry.limit for entry in entries]
         table_A[np.arange(len(entries)), 2 + table_A[:, 1]] = EOS
         for row, entry in zip(table_A, entries, strict=True):
@@ -85,7 +89,7 @@ class SlotBeam:
         """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
         (R, X), W = self._best_RX.shape, self.beam
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
-        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS}
+        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
             logits_RV, self.job_id_S, self.position_R, self.forced_SP, self._best_RX, self._log_total_RX,
             self.vocab_size, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
@@ -95,7 +99,7 @@ class SlotBeam:
             self.forced_SP, self.token_R, self.generated_RP, self.ancestor_RP, self.alive_R, self.finished_RP,
             self.finished_length_R, self.finished_log_prob_R, self.finished_score_R, self.alpha_1, self.nbest_1,
             self.vocab_size, X, self.positions, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
-            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), EOS=EOS, num_warps=4, **common,
+            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
         )  # fmt: skip
 
     def finished(self, slots: Sequence[int]) -> list[Tensor]:

@@ -29,16 +29,19 @@ def start_slots(
 
 
 @triton.jit
-def _is_allowed(token, forced, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr):
-    """Only the forced token if there is one, otherwise every token that is not a marker."""
-    return (token == forced) | ((forced < 0) & (token != PAD) & (token != UNK) & (token != BOS))
+def _is_allowed(
+    token, forced, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr
+):
+    """Only the forced token if there is one, otherwise every token that is not a marker; EOS unless ANY_BUT_END."""
+    is_free = (forced < 0) & (token != PAD) & (token != UNK) & (token != BOS)
+    return (token == forced) | (is_free & ((token != EOS) | (forced != ANY_BUT_END)))
 
 
 @triton.jit
 def summarise(
     logits_RV, job_id_S, position_R, forced_SP, best_RX, log_total_RX, vocab_size, parts, positions,
     W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
-    PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr,
+    PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
     """For each part of a row: its best allowed logit, and the logarithm of its sum of exponentials."""
     row = tl.program_id(0)
@@ -52,7 +55,7 @@ def summarise(
         total = tl.sum(tl.exp(logit - maximum[:, None]), 1)
         log_total = maximum + tl.log(tl.where(part < parts, total, 1.0))
         forced = tl.load(forced_SP + slot * positions + tl.load(position_R + row))
-        best = tl.max(tl.where(_is_allowed(token, forced, PAD, UNK, BOS), logit, float("-inf")), 1)
+        best = tl.max(tl.where(_is_allowed(token, forced, PAD, UNK, BOS, EOS, ANY_BUT_END), logit, float("-inf")), 1)
         tl.store(best_RX + row * parts + part, best, mask=part < parts)
         tl.store(log_total_RX + row * parts + part, log_total, mask=part < parts)
 
@@ -69,6 +72,7 @@ def advance(
     vocab_size, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
+    ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
     """Extend the hypotheses of one slot by their best next tokens."""
     slot = tl.program_id(0)
@@ -100,7 +104,7 @@ def advance(
         value = tl.load(
             logits + token, mask=(peak > float("-inf"))[:, None] & (token < vocab_size), other=float("-inf")
         )
-        value = tl.where(_is_allowed(token, forced, PAD, UNK, BOS), value, float("-inf"))
+        value = tl.where(_is_allowed(token, forced, PAD, UNK, BOS, EOS, ANY_BUT_END), value, float("-inf"))
         value = tl.reshape(value + chosen_gain[:, None], (C2 * PART,))
         index = tl.arange(0, C2 * PART)
 

@@ -75,7 +75,7 @@ class GpuEngine:
             while len(self._slot_batches) >= _MAX_SLOT_BATCHES:
                 del self._slot_batches[next(iter(self._slot_batches))]
             source_capacity, positions = 1 << (source_capacity - 1).bit_length(), -(-positions // 64) * 64
-            if self.model.longest:  # learned positions are limited
+            if self.model.longest is not None:  # learned positions are limited
                 source_capacity = min(source_capacity, self.model.longest + 1)
             sizes = (config.beam, source_capacity, positions)
             batch = self._new_slot_batch(self._slots_that_fit(slots, *sizes), *sizes)
@@ -125,8 +125,11 @@ class GpuSession:
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """See `Session`."""
-        longest = self._engine.model.longest
-        self._waiting.extend((key, job, output_limit(job, self._config, longest)) for key, job in jobs)
+        model = self._engine.model
+        new = [(key, job, output_limit(job, self._config, model.longest)) for key, job in jobs]
+        if model.longest is not None:  # raises an error for texts beyond the learned positions
+            model.reserve(max(max(len(job.tokens), limit) + 1 for _, job, limit in new))
+        self._waiting.extend(new)
 
     def drop(self, keys: Sequence[int]) -> None:
         """See `Session`."""

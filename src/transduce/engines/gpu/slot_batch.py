@@ -67,7 +67,8 @@ class SlotBatch:
         self._encoders: dict[int, tuple[Tensor, Callable[[], None]]] = {}
 
     def set_search(self, config: SearchConfig) -> None:
-        """Set the length penalty and the number of hypotheses."""
+        """Set the length penalty, the number of hypotheses and, for sentences that enter, the minimum length."""
+        self.beam.min_length = config.min_length
         self.beam.alpha_1.fill_(config.length_penalty)
         self.beam.nbest_1.fill_(config.nbest)
 

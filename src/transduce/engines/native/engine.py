@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import Job, fast_engine_limits, output_limit
+from transduce.engines.engine import ANY, ANY_BUT_END, Job, fast_engine_limits, output_limit
 from transduce.engines.native import structs
 from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
 from transduce.engines.native.weights import PADDING, Weights
@@ -27,11 +27,12 @@ MOST_ROWS = 128
 class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
-    def __init__(self, key: int, job: Job, limit: int, beam: int, model: Model) -> None:
-        self.key = key
+    def __init__(self, key: int, job: Job, limit: int, config: SearchConfig, model: Model) -> None:
+        self.key, beam = key, config.beam
         positions, source_length = limit + 1, len(job.tokens) + 1
         kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
-        forced = np.full(positions, -1, np.int32)
+        forced = np.full(positions, ANY, np.int32)
+        forced[: config.min_length] = ANY_BUT_END
         forced[: len(job.prefix)], forced[limit] = job.prefix, EOS
         log_prob = np.full(beam, -np.inf, np.float32)
         log_prob[0] = 0.0  # search starts with one hypothesis, which is empty
@@ -158,7 +159,7 @@ class NativeSession:
         lengths = [len(source) for source in sources]
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
-        new = [_ActiveJob(key, job, limit, config.beam, model) for (key, job), limit in zip(jobs, limits, strict=True)]
+        new = [_ActiveJob(key, job, limit, config, model) for (key, job), limit in zip(jobs, limits, strict=True)]
         self._reserve(max(ENCODER_TOKENS, *lengths, (len(self._active) + len(new)) * config.beam), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
         assert 0 <= tokens.min() <= tokens.max() < model.vocabulary

@@ -41,11 +41,11 @@ static void find_candidates(Worker worker, const Model *model, Batch *batch, int
             }
             for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max_logit[r]);
             exp_sum[r] += sum;
-            int forced = job->forced[job->position];
+            int forced = job->forced[job->position], lowest = forced == ANY_BUT_END ? EOS + 1 : EOS;
             if (forced >= start && forced < start + tokens) insert(best, count, row[forced - start], forced);
             float worst = best[count - 1].log_prob;
             if (forced >= 0 || max <= worst) continue;
-            for (int i = start < EOS ? EOS - start : 0; i < tokens; i++)
+            for (int i = start < lowest ? lowest - start : 0; i < tokens; i++)
                 if (row[i] > worst) {
                     insert(best, count, row[i], start + i);
                     worst = best[count - 1].log_prob;

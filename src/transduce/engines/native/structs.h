@@ -10,6 +10,7 @@ enum {
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
+    ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
 };
 
 typedef struct {
@@ -45,7 +46,7 @@ typedef struct {
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
-    int32_t *forced;            /* [position]: the only token allowed there, -1 for any */
+    int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -110,6 +111,7 @@ static const Entry entries[] = {
     F(max_logit), F(exp_sum), F(candidates),
 #undef T
     CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
+    CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F

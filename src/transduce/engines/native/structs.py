@@ -4,6 +4,7 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
 from itertools import count, takewhile
 
+from transduce.engines.engine import ANY, ANY_BUT_END
 from transduce.text.tokenizer import BOS, EOS
 
 PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 32, 128, 16
@@ -95,7 +96,7 @@ def check_layout(library: ctypes.CDLL) -> None:
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
     constants = {
         "PANEL": PANEL, "LOGIT_PANELS": LOGIT_PANELS, "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
-        "BOS": BOS, "EOS": EOS,
+        "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
     ours += [(name, value, 0) for name, value in constants.items()]
     library.layout.restype = POINTER(_Entry)

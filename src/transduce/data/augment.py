@@ -1,0 +1,143 @@
+"""Augmentation of training pairs, so that models are robust to capitals, typing errors and protected text.
+
+Every change is a pure function of the pair and a random generator. Pairs are marked texts (see text/symbols.py): the
+symbols that they begin with, such as a language tag, stay unchanged.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from transduce.config import require
+from transduce.text.protect import Protection
+from transduce.text.symbols import SLOTS, has_escapes, split_tags
+
+Pair = tuple[str, ...]
+
+_MAX_SPANS = 4
+_END_PUNCTUATION = ".!?。！？।؟…"
+_WORD = re.compile(r"[^\W\d_]+")
+_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
+_PROTECTION = Protection()
+_EMOJI = "😀😂😊😍🤔😢😎🙏👍👎👏💪🎉🎂🔥✨⭐❤️💔☀️🌧️🐶🐱🌹🍕☕🚗✈️🏠📷📞✅❌⚠️".replace("\ufe0f", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """Augmentation: for each change, the share of training pairs that it is applied to, drawn anew in every epoch."""
+
+    upper: float = 0.0
+    """Both sides in capitals."""
+    title: float = 0.0
+    """Every word of both sides begins with a capital."""
+    typos: float = 0.0
+    """One to three typing errors in the source: letters exchanged, missing, doubled or wrong."""
+    punctuation: float = 0.0
+    """The final punctuation mark is removed from both sides or, in one of three cases, doubled."""
+    emoji: float = 0.0
+    """An emoji before or after both sides."""
+    spans: float = 0.0
+    """Text that both sides share, such as names, numbers and addresses, is replaced by a slot on both sides. A model
+    that is trained with this translates text with protected spans in slots."""
+
+    def __post_init__(self) -> None:
+        for name, share in asdict(self).items():
+            require(0 <= share <= 1, f"{name} must be between 0 and 1")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether any pair is changed."""
+        return any(asdict(self).values())
+
+
+def choose(count: int, config: AugmentConfig, seed: int) -> dict[int, list[str]]:
+    """The changes of each pair, of `count`, that is to be changed."""
+    names, shares = zip(*asdict(config).items(), strict=True)
+    drawn = np.random.Generator(np.random.PCG64([seed, 1])).random((count, len(names))) < np.array(shares)
+    return {int(row): [names[i] for i in np.flatnonzero(drawn[row])] for row in np.flatnonzero(drawn.any(axis=1))}
+
+
+def augment(pair: Pair, changes: Sequence[str], seed: int) -> Pair:
+    """The pair with these changes, which are names of settings."""
+    if any(map(has_escapes, pair)):  # letters of escape sequences must not be changed
+        return pair
+    generator = random.Random(seed)
+    tags, texts = zip(*map(split_tags, pair), strict=True)
+    source, target = texts
+    if "spans" in changes:
+        source, target = _with_slots(source, target, generator)
+    if "punctuation" in changes:
+        source, target = _with_other_end(source, target, doubled=generator.random() < 1 / 3)
+    if "typos" in changes:
+        source = _with_typos(source, generator)
+    if "upper" in changes:
+        source, target = source.upper(), target.upper()
+    elif "title" in changes:
+        source, target = _title(source), _title(target)
+    if "emoji" in changes:
+        source, target = _beside(source, target, generator.choice(_EMOJI), generator)
+    return tags[0] + source, tags[1] + target
+
+
+def _with_slots(source: str, target: str, generator: random.Random) -> tuple[str, str]:
+    """Replace up to three shared parts by slots; in some pairs, put a slot before or after both sides as well."""
+    shared = _shared_parts(source, target)
+    # A translator numbers slots from the first on; others are trained for sentences with many spans.
+    slots = iter(SLOTS if generator.random() < 0.5 else sorted(generator.sample(SLOTS, _MAX_SPANS)))
+    if not shared or generator.random() < 0.25:
+        source, target = _beside(source, target, next(slots), generator)
+    parts = generator.sample(shared, min(len(shared), generator.randint(1, _MAX_SPANS - 1)))
+    for part in sorted(parts, key=source.index):
+        slot = next(slots)
+        source, target = source.replace(part, slot, 1), target.replace(part, slot, 1)
+    return source, target
+
+
+def _shared_parts(source: str, target: str) -> list[str]:
+    """Protected spans and names, none of which overlap, that occur exactly once on both sides as separate words."""
+    parts = [source[start:end] for start, end in _PROTECTION.spans(source)]
+    protected = " ".join(parts)
+    parts += [name for name in _NAME.findall(source) if name not in protected]
+    return [part for part in parts if _occurs_once(part, source) and _occurs_once(part, target)]
+
+
+def _occurs_once(part: str, text: str) -> bool:
+    start = text.find(part)
+    end = start + len(part)
+    return text.count(part) == 1 and not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+
+
+def _with_other_end(source: str, target: str, *, doubled: bool) -> tuple[str, str]:
+    if not (source[-1:] in _END_PUNCTUATION and target[-1:] in _END_PUNCTUATION and source[:-1] and target[:-1]):
+        return source, target
+    if doubled:
+        return source + source[-1], target + target[-1]
+    return source.rstrip(_END_PUNCTUATION), target.rstrip(_END_PUNCTUATION)
+
+
+def _with_typos(text: str, generator: random.Random) -> str:
+    for _ in range(generator.randint(1, 3)):
+        words = [match.span() for match in _WORD.finditer(text) if match.end() - match.start() >= 4]
+        if not words:
+            return text
+        start, end = generator.choice(words)
+        at = generator.randrange(start, end - 1)
+        a, b = text[at], text[at + 1]
+        wrong = generator.choice(text[start:end]).lower()
+        typo = generator.choice((b + a, b + a, b + a, b, a + a + b, wrong + b))
+        text = text[:at] + typo + text[at + 2 :]
+    return text
+
+
+def _title(text: str) -> str:
+    return _WORD.sub(lambda match: match[0][0].upper() + match[0][1:], text)
+
+
+def _beside(source: str, target: str, added: str, generator: random.Random) -> tuple[str, str]:
+    """Put text after both sides or, in one of four cases, before them."""
+    if generator.random() < 0.25:
+        return f"{added} {source}", f"{added} {target}"
+    return f"{source} {added}", f"{target} {added}"

@@ -1,0 +1,36 @@
+"""Boundaries in text as Unicode defines them, found by ICU: of sentences, words and grapheme clusters."""
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from transduce.errors import DataError
+
+# ICU counts UTF-16 code units, so characters outside the basic multilingual plane count twice. A lone surrogate cannot
+# be passed to ICU.
+_NOT_ONE_UNIT = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def boundaries(kind: Literal["sentence", "word", "character"], text: str, language: str = "en") -> list[int]:
+    """The ends of the sentences, words or grapheme clusters of a text, including the end of the text.
+
+    Spaces and punctuation marks count as words. Every call creates its own break iterator, because an iterator cannot
+    be shared by threads.
+    """
+    try:
+        from icu4py import breakers
+    except ImportError:
+        raise DataError("splitting a text into sentences or words needs ICU; run `pip install icu4py`") from None
+    breaker = {
+        "sentence": breakers.SentenceBreaker,
+        "word": breakers.WordBreaker,
+        "character": breakers.CharacterBreaker,
+    }[kind]
+    if not _NOT_ONE_UNIT.search(text):
+        return [end for _, end in breaker(text, language).segments()]
+    text = _SURROGATE.sub("\ufffd", text)
+    ends = [end for _, end in breaker(text, language).segments()]
+    units = 1 + (np.frombuffer(text.encode("utf-32-le"), dtype="<u4") > 0xFFFF)
+    return [int(index) + 1 for index in np.searchsorted(np.cumsum(units), ends)]

@@ -1,0 +1,124 @@
+"""Protected spans: parts of a text that a translation must contain unchanged, such as addresses and placeholders.
+
+A model that was trained with augment.spans sees a slot, one of ten reserved symbols, instead of each span.
+"""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from transduce.errors import ConfigError
+from transduce.text.symbols import SLOTS, escape
+
+_FILE_TYPES = (
+    "7z apk avi bak bat bib bmp bz2 c cfg conf cpp cs css csv db deb dll dmg doc docx env epub exe flac gif go gz h "
+    "hpp htm html ini ipynb iso jar java jpeg jpg js json jsonl key lock log md mkv mov mp3 mp4 odp ods odt ogg otf "
+    "pdf pem php png ppt pptx py rar rb rpm rs rst rtf sh so sql sqlite srt svg tar tex tgz tiff tif tmp toml ts tsv "
+    "ttf txt wav webm webp whl xls xlsx xml xz yaml yml zip zst"
+)
+_DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
+_UNITS = (
+    "%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
+    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|s|h|W|V"
+)
+# Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
+_URL = (
+    r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]++|"
+    rf"(?<![\w@.-])(?:[\w-]++\.)+(?:{_DOMAINS.replace(' ', '|')})\b(?:/[^\s<>\"]*+)?"
+)
+_MAIL = r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
+_PLACEHOLDER = (
+    r"\{\{[^{}\n]{1,60}\}\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
+    r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
+)
+_PATH = (
+    r"(?<![\w/.])(?:~|\.\.?)?/(?:[\w.+-]++/)*[\w.+-]*\w|(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]*[\w\\]|"
+    rf"(?<![\w./\\-])(?:[\w.+-]+[/\\])*\w[\w.+-]*?\.(?:{_FILE_TYPES.replace(' ', '|')})(?![\w-])"
+)
+_IDENTIFIER = r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+(?!\w)|(?<![\w&])[@#][A-Za-z_]\w+"
+_EMOJI_CHARACTER = (
+    "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
+    "[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"  # variation selectors, joiners, skin tones, tags
+)
+_EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
+_DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
+# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more.
+_NUMBER = (
+    r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
+    rf"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:{_DIGITS}(?:\s?(?:{_UNITS}))(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w)|\d{{5,}}+(?!\w)|(?<=[$€£¥])\d++(?!\w))|"
+    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w)"
+)
+_INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
+
+_NAMES = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI]))
+_ALL = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _NUMBER]))
+_INTEGERS = re.compile(_INTEGER)
+_WORTH_SEARCHING = re.compile(r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w")
+_CLOSING = ".,;:!?'\"»”’"
+_OPENING_OF = {")": "(", "]": "[", "}": "{"}
+
+
+class Span(NamedTuple):
+    """A range of characters."""
+
+    start: int
+    end: int
+
+
+class Protection:
+    """Finds the protected spans of a text: those of the built-in kinds, and those of a user's regular expressions."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self.patterns = tuple(patterns)
+        self._own = None
+        if patterns:
+            try:
+                self._own = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+            except re.error as error:
+                raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
+
+    def spans(self, text: str, *, numbers: bool = True) -> list[Span]:
+        """The protected spans, in order and without overlap; `numbers` includes those with separators or units."""
+        own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
+        if not _WORTH_SEARCHING.search(text):
+            return own
+        return _merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
+
+    def integers(self, text: str, spans: Sequence[Span]) -> list[Span]:
+        """Plain integers of two to four digits outside the spans: a model copies them, which is checked."""
+        taken = {*spans}
+        merged = _merge(spans, [Span(*match.span()) for match in _INTEGERS.finditer(text)])
+        return [span for span in merged if span not in taken]
+
+
+def mask(text: str, spans: Sequence[Span], slots: Sequence[str] = SLOTS) -> str:
+    """The marked text with a slot for each span; spans beyond the number of slots stay as they are."""
+    parts, end = [], 0
+    for span, slot in zip(spans, slots, strict=False):
+        parts += [escape(text[end : span.start]), slot]
+        end = span.end
+    return "".join([*parts, escape(text[end:])])
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    """Without the punctuation after an address, which belongs to the sentence."""
+    found = text[start:end]
+    if found.startswith(("http", "ftp", "www.")) or "/" in found:
+        unopened = {close: found.count(close) - found.count(opening) for close, opening in _OPENING_OF.items()}
+        while end > start + 1 and ((last := text[end - 1]) in _CLOSING or unopened.get(last, 0) > 0):
+            unopened[last] = unopened.get(last, 0) - 1
+            end -= 1
+    return Span(start, end)
+
+
+def _merge(first: Sequence[Span], second: Sequence[Span]) -> list[Span]:
+    """All of the first spans, and the second ones that overlap none of them; each list is in order."""
+    merged, waiting = [], deque(first)
+    for span in second:
+        while waiting and waiting[0].end <= span.start:
+            merged.append(waiting.popleft())
+        overlaps = (waiting and waiting[0].start < span.end) or (merged and merged[-1].end > span.start)
+        if not overlaps:
+            merged.append(span)
+    return [*merged, *waiting]
