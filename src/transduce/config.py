@@ -86,6 +86,9 @@ def to_table(config: Any) -> Table:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             table[field.name] = to_table(value)
+        elif isinstance(value, dict):
+            if value:
+                table[field.name] = {name: to_table(item) for name, item in value.items()}
         elif value is not None:
             table[field.name] = value
     return table
@@ -93,12 +96,7 @@ def to_table(config: Any) -> Table:
 
 def to_toml(config: Any) -> str:
     """Convert a dataclass to TOML text, from which `build` makes an equal one."""
-    table = to_table(config)
-    lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
-    for section, values in table.items():
-        if isinstance(values, dict):
-            lines += ["", f"[{section}]"] + [f"{key} = {_toml_value(value)}" for key, value in values.items()]
-    return "\n".join(lines).lstrip("\n") + "\n"
+    return "\n".join(_toml_lines(to_table(config))).lstrip("\n") + "\n"
 
 
 def require(condition: bool, message: str) -> None:
@@ -141,6 +139,10 @@ def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] =
             return value
         (inner,) = (arg for arg in get_args(hint) if arg is not types.NoneType and get_origin(arg) is not Literal)
         return _convert(inner, value, where, key, words)
+    if origin is dict:  # sections with names that the user chooses
+        if not isinstance(value, Mapping):
+            raise wrong("a section")
+        return {name: _convert(get_args(hint)[1], item, f"{where} [{key}]", name) for name, item in value.items()}
     if origin is Literal:
         if value not in get_args(hint):
             raise wrong("one of " + ", ".join(map(str, get_args(hint))))
@@ -156,6 +158,15 @@ def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] =
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         raise wrong(names[hint])
     return value
+
+
+def _toml_lines(table: Table, path: str = "") -> list[str]:
+    """The values of a table, then its sections, whose names begin with `path`."""
+    lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    for name, section in table.items():
+        if isinstance(section, dict):
+            lines += ["", f"[{path}{name}]", *_toml_lines(section, f"{path}{name}.")]
+    return lines
 
 
 def _toml_value(value: Any) -> str:

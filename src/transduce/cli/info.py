@@ -13,6 +13,7 @@ def info(
     """Print the sizes, data, scores and notes of a model."""
     from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.header import count_parameters
+    from transduce.text.languages import describe_directions
     from transduce.text.printable import printable
 
     folder = find_model(model)
@@ -33,6 +34,8 @@ def info(
         print(json.dumps(table, indent=1, ensure_ascii=False))
         return
     width = max(map(len, table))
+    if directions := facts.get("directions"):
+        table["directions"] = describe_directions(directions)
     for name, value in table.items():
         print(printable(f"{name:<{width}}  {_readable(value)}"))
     if notes:

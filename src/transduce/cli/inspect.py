@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import DeviceOption, ModelOption, search_options
+from transduce.cli.options import DeviceOption, ModelOption, ToOption, search_options
 from transduce.search.options import SearchOptions
 
 
@@ -13,6 +13,7 @@ from transduce.search.options import SearchOptions
 def inspect(
     text: Annotated[str, typer.Argument(help="A sentence to translate.")],
     model: ModelOption = None,
+    to: ToOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
     *,
     options: SearchOptions,
@@ -33,7 +34,8 @@ def inspect(
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
-    request = InspectionRequest(text=text, prefix=translator.tokenizer.encode(prefix) if prefix else [], off=off or [])
+    forced = translator.tokenizer.encode(prefix) if prefix else []
+    request = InspectionRequest(text=text, to=to, prefix=forced, off=off or [])
     result = inspect_translation(translator, request)
     out.write_text(self_contained(result, translator), encoding="utf-8")
     print(f"{text}\n→ {translator.tokenizer.decode(result.best.tokens)}\nwrote {out}: open it in a browser")

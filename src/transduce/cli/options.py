@@ -15,6 +15,13 @@ ModelOption = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A run or a model folder.", show_default="the bundled model, English to German"),
 ]
+ToOption = Annotated[
+    str | None, typer.Option(help="Target language, e.g. fr; needed if the model has several.", show_default=False)
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", help="Source language, e.g. en, to check that the model has it.", show_default=False),
+]
 DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
 EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
 ThreadsOption = Annotated[

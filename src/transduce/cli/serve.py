@@ -1,6 +1,7 @@
 """`transduce serve`."""
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -60,6 +61,13 @@ def serve(
     )
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
-        line = f"transduce: serving {', '.join(name for name, _ in named)} on http://{url_host(address)}:{at}"
+        described = ", ".join(_describe(model.name, model.translator.directions) for model in models.models)
+        line = f"transduce: serving {described} on http://{url_host(address)}:{at}"
         app = make_app(models, limits, known, allowed_hosts(listening, host))
         serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))
+
+
+def _describe(name: str, directions: Sequence[tuple[str, str]]) -> str:
+    from transduce.text.languages import describe_directions
+
+    return f"{name} ({describe_directions(directions)})" if directions else name

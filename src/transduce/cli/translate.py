@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from transduce.cli.messages import describe_engine, log
-from transduce.cli.options import DeviceOption, EngineOption, ModelOption, ThreadsOption, search_options
+from transduce.cli.options import (
+    DeviceOption,
+    EngineOption,
+    FromOption,
+    ModelOption,
+    ThreadsOption,
+    ToOption,
+    search_options,
+)
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ def translate(
         ),
     ] = None,
     model: ModelOption = None,
+    to: ToOption = None,
+    from_: FromOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
@@ -78,6 +88,7 @@ def translate(
     translator = Translator.load(
         folder, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
     )
+    to = translator.target(to, from_)
     if sys.stderr.isatty() or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     done = _complete_lines(out) if resume and out else 0
@@ -91,9 +102,9 @@ def translate(
         lines = lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
-        common: dict[str, Any] = {"align": jsonl, "long": long}
+        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to}
         for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
-            file.write((_record(translator, text, best) if jsonl else best[0].text.replace("\n", " ")) + "\n")
+            file.write((_record(translator, text, best, to) if jsonl else best[0].text.replace("\n", " ")) + "\n")
             if progress.line_done():
                 file.flush()
 
@@ -118,10 +129,10 @@ def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:
         yield line
 
 
-def _record(translator: "Translator", text: str, best: list["Translation"]) -> str:
+def _record(translator: "Translator", text: str, best: list["Translation"], to: str | None) -> str:
     record = {
         "source": text,
-        "source_tokens": translator.source_tokens(text),
+        "source_tokens": translator.source_tokens(text, to),
         "translations": [asdict(translation) for translation in best],
     }
     return json.dumps(record, ensure_ascii=False)

@@ -3,25 +3,29 @@
 import hashlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from transduce.cache_folder import cache_folder
 from transduce.config import require
+from transduce.data.directions import CorpusPart, DirectionConfig, repetitions
 from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
-from transduce.errors import DataError
-from transduce.text.pairs import ReadReport, count_pairs, entry_suffixes
+from transduce.errors import ConfigError, DataError
+from transduce.text.languages import Direction, is_language_code, parse_direction
+from transduce.text.pairs import Corpus, ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
+from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
@@ -48,9 +52,57 @@ class DataConfig:
     """Language of the target, an ISO 639-1 code, e.g. de; it selects the tokenizer of BLEU."""
     max_length: int = 256
     """Pairs with more tokens than this on either side are left out and counted."""
+    directions: dict[str, DirectionConfig] = field(default_factory=dict)
+    """Instead of train, valid and reverse: a section for each direction of a multilingual model, e.g. en-de."""
+    temperature: float = 1.0
+    """Temperature sampling over directions: one with a share p of the pairs is drawn in proportion to p^(1/this)."""
 
     def __post_init__(self) -> None:
         require(1 <= self.max_length < 2**16 - 1, "max_length must be between 1 and 65534")
+        for name in ("src_lang", "tgt_lang"):
+            code = getattr(self, name)
+            require(code is None or is_language_code(code), f"{name} must be a language code like en or pt-BR: {code}")
+        require(self.temperature >= 1, "temperature must be at least 1")
+        require(
+            self.temperature == 1 or bool(self.directions), "temperature needs several directions (data.directions)"
+        )
+        for name in ("train", "valid", "reverse", "src_lang", "tgt_lang") if self.directions else ():
+            require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
+        for name, direction in self.directions.items():
+            parse_direction(name)
+            require(bool(direction.train), f"the direction {name} has no training text (train)")
+
+    @property
+    def parts(self) -> list[CorpusPart]:
+        """The text of each direction; a model with a single direction has one part, without tags."""
+        if not self.directions:
+            return [CorpusPart(self.train, self.valid, self.reverse)]
+        return [
+            CorpusPart(direction.train, direction.valid, direction.reverse, name, parse_direction(name)[1])
+            for name, direction in sorted(self.directions.items())
+        ]
+
+    @property
+    def all_train(self) -> Corpus:
+        """The training files of all directions."""
+        return [files for part in self.parts for files in part.train]
+
+    @property
+    def all_valid(self) -> Corpus:
+        """The validation files of all directions."""
+        return [files for part in self.parts for files in part.valid]
+
+    @property
+    def language_pairs(self) -> list[Direction]:
+        """The directions that the model translates in; empty if the languages are not known."""
+        if self.directions:
+            return [parse_direction(name) for name in self.directions]
+        return [(self.src_lang, self.tgt_lang)] if self.src_lang and self.tgt_lang else []
+
+    @property
+    def target_tags(self) -> list[str]:
+        """The tags of all target languages, without repetition."""
+        return list(dict.fromkeys(language_tag(part.target) for part in self.parts if part.target))
 
 
 @dataclass(frozen=True)
@@ -62,7 +114,9 @@ class Prepared:
     valid: list[tuple[str, ...]]
     """Validation examples, as the reader yields them."""
     valid_sizes: list[int]
-    """Number of validation examples of each entry of `data.valid`."""
+    """Number of validation examples of each entry of `data.all_valid`."""
+    valid_targets: list[str | None]
+    """For each validation example, the language whose tag begins its source; None without tags."""
     sources: dict[str, str]
     """The files of the training text and the sha256 of each."""
 
@@ -79,9 +133,10 @@ def prepare(
     `reader` is a key of `READERS`, which tells what an example is. `check_valid` is called with the validation examples
     before the training text is read, which may take long.
     """
-    require(bool(data.train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
+    require(bool(data.all_train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
-    valid, valid_sizes = _read_valid(data, log, reader)  # first, so that a typo in its name shows at once
+    vocabulary = _with_tags(vocabulary, data.target_tags)
+    valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
@@ -93,37 +148,57 @@ def prepare(
         log(f"data: {line}")
     lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
     log(f"data: {len(shards):,} pairs, {lengths} tokens a pair, a vocabulary of {shards.index['vocab_size']:,}")
-    return Prepared(Tokenizer.load(folder / "tokenizer.model"), shards, valid, valid_sizes, sources)
+    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
 
 
-def _read_valid(data: DataConfig, log: Callable[[str], None], reader: str) -> tuple[list[tuple[str, ...]], list[int]]:
-    """The examples of all entries and the number of examples of each."""
+def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> TokenizerConfig | Tokenizer:
+    """The settings of the vocabulary with a symbol for each tag; a finished vocabulary must have them."""
+    if isinstance(vocabulary, TokenizerConfig):
+        return replace(vocabulary, symbols=(*vocabulary.symbols, *tags))
+    if missing := [tag[1:-1] for tag in tags if tag not in vocabulary.symbol_ids]:
+        raise ConfigError(
+            f"the vocabulary of the model that training starts from has no tag for {', '.join(missing)}; start from a "
+            "model with these target languages, or train a new one"
+        )
+    return vocabulary
+
+
+def _read_valid(
+    data: DataConfig, log: Callable[[str], None], reader: str
+) -> tuple[list[tuple[str, ...]], list[int], list[str | None]]:
+    """The examples of all entries, the number of examples of each, and for each example the language of its tag."""
     examples: list[tuple[str, ...]] = []
-    sizes = []
-    for entry in data.valid:
-        report = ReadReport()
-        of_entry = list(READERS[reader].read([entry], report, reverse=data.reverse))
-        for line in report.lines():
-            log(f"validation data: {line}")
-        examples += of_entry
-        sizes.append(len(of_entry))
-    return examples, sizes
+    sizes: list[int] = []
+    targets: list[str | None] = []
+    for part in data.parts:
+        for entry in part.valid:
+            report = ReadReport()
+            of_entry = list(READERS[reader].read([entry], report, reverse=part.reverse))
+            for line in report.lines():
+                log(f"validation data: {line}")
+            examples += of_entry
+            sizes.append(len(of_entry))
+            targets += [part.target] * len(of_entry)
+    return examples, sizes, targets
 
 
 def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str], reader: str) -> str:
     # Files may be renamed, except for the suffixes that tell how to read them.
-    content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.train]
+    content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
     tokenizer: Any = (
         hashlib.sha256(vocabulary.model).hexdigest() if isinstance(vocabulary, Tokenizer) else asdict(vocabulary)
     )
     settings = [FORMAT, data.reverse, data.max_length, tokenizer, *([] if reader == "pairs" else [reader])]
+    if data.directions:
+        settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
 def _digests(data: DataConfig) -> dict[str, str]:
     """The sha256 of each training file."""
     digests = {}
-    for name in (name for files in data.train for name in files):
+    for name in (name for files in data.all_train for name in files):
         try:
             digests[name] = digest(Path(name))
         except OSError as error:
@@ -144,7 +219,7 @@ def _prepare_into(
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         report = ReadReport()
-        log("data: reading " + ", ".join(" + ".join(files) for files in data.train))
+        log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
         if isinstance(vocabulary, Tokenizer):
             tokenizer = vocabulary
             _sample(data, 0, report, reader)
@@ -154,14 +229,18 @@ def _prepare_into(
             tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
         tokenizer.save(work / "tokenizer.model")
         log(f"data: encoding {report.pairs:,} pairs")
-        too_long = _encode(work, data, reader, report.pairs)
+        kept = _encode(work, data, reader, report.pairs)
+        too_long = report.pairs - sum(kept)
         lines = report.lines()
         if too_long:
             lines.append(f"left out {count_pairs(too_long)} above {data.max_length} tokens (data.max_length)")
         if too_long == report.pairs:
             raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
         facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
-        write_index(work, facts, READERS[reader].streams)
+        repeats = repetitions(kept, data.temperature)
+        if data.directions:
+            lines += _describe_parts(data, kept, repeats)
+        write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
         if changed := [name for name, now in _digests(data).items() if now != sources[name]]:
             raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
         flush_folder(work)
@@ -185,16 +264,37 @@ def _sweep(cache: Path) -> None:
 
 
 def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> list[tuple[str, ...]]:
-    """Read all examples, which fills the report; returns a uniform sample of them."""
-    sample = Reservoir[tuple[str, ...]](size)
-    for example in READERS[reader].read(data.train, report, reverse=data.reverse):
-        sample.offer(example)
-    return sample.kept
+    """Read all examples, which fills the report; returns a random sample of them, with the shares of training."""
+    samples, counts = [], []
+    for part in data.parts:
+        sample, own = Reservoir[tuple[str, ...]](size), ReadReport()
+        for example in READERS[reader].read(part.train, own, reverse=part.reverse):
+            sample.offer(example)
+        report.add(own)
+        samples.append(sample.kept)
+        counts.append(own.pairs)
+    if len(samples) == 1:
+        return samples[0]
+    weights = [count * times for count, times in zip(counts, repetitions(counts, data.temperature), strict=True)]
+    quotas = [
+        min(len(kept), round(size * weight / sum(weights))) for kept, weight in zip(samples, weights, strict=True)
+    ]
+    chance = random.Random(0)
+    return [example for kept, quota in zip(samples, quotas, strict=True) for example in chance.sample(kept, quota)]
 
 
-def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> int:
-    """Write the shards with one process for each core; returns the number of examples that were too long."""
-    job = {"train": data.train, "reverse": data.reverse, "max_length": data.max_length, "reader": reader}
+def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> list[str]:
+    return [
+        f"{name}: {count_pairs(count)}, each {times:.2f} times in an epoch (data.temperature)"
+        if times != 1
+        else f"{name}: {count_pairs(count)}"
+        for name, count, times in zip((part.name for part in data.parts), kept, repeats, strict=True)
+    ]
+
+
+def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> list[int]:
+    """Write the shards with one process for each core; returns the number of examples of each part that fit."""
+    job = encode_job(data, reader)
     workers = min(os.cpu_count() or 1, -(-examples // SHARD_PAIRS))
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -221,4 +321,10 @@ def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> int:
         if process.returncode != 0:
             reason = errors.strip().splitlines()[-1] if errors.strip() else f"exit code {process.returncode}"
             raise DataError(f"encoding failed: {reason}")
-    return sum(int(printed) for printed, _ in outcomes)
+    return [sum(counts) for counts in zip(*(json.loads(printed) for printed, _ in outcomes), strict=True)]
+
+
+def encode_job(data: DataConfig, reader: str) -> dict[str, Any]:
+    """What a worker has to know about the corpus, in JSON's types."""
+    parts = [{"train": part.train, "reverse": part.reverse, "target": part.target} for part in data.parts]
+    return {"parts": parts, "max_length": data.max_length, "reader": reader}

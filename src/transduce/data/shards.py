@@ -41,7 +41,7 @@ class TokenShards:
         ]
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return len(self._order)
 
     @property
     def mean_lengths(self) -> tuple[float, ...]:
@@ -100,8 +100,17 @@ def write_shard(
         np.save(folder / f"{number}.{stream}_offsets.npy", offsets)
 
 
-def write_index(folder: Path, facts: dict[str, Any], streams: Sequence[str] = STREAMS) -> None:
-    """Sort the pairs of all shards by length; write `index.json`, which also keeps `facts`, and the manifest."""
+def write_index(
+    folder: Path,
+    facts: dict[str, Any],
+    streams: Sequence[str] = STREAMS,
+    repeats: Sequence[tuple[int, float]] = (),
+) -> None:
+    """Sort the pairs of all shards by length; write `index.json`, which also keeps `facts`, and the manifest.
+
+    `repeats` has, for each part of the corpus in turn, its number of pairs and how often each of them occurs in an
+    epoch; a fraction is a random subset.
+    """
     lengths = []
     for number in range(len(list(folder.glob(f"*.{streams[0]}.npy")))):
         sides = [np.diff(np.load(folder / f"{number}.{stream}_offsets.npy")) for stream in streams]
@@ -110,6 +119,7 @@ def write_index(folder: Path, facts: dict[str, Any], streams: Sequence[str] = ST
     columns = joined.astype(np.int64).T
     # By the longest side; among equals by which side that is.
     order = np.lexsort((columns[0] - columns[-1], columns.max(axis=0)))
+    order = np.repeat(order, _times(repeats, len(joined))[order])
     np.save(folder / "order.npy", order.astype(np.uint32))
     np.save(folder / "lengths.npy", joined[order])
     index = {
@@ -117,7 +127,21 @@ def write_index(folder: Path, facts: dict[str, Any], streams: Sequence[str] = ST
         **({} if tuple(streams) == STREAMS else {"streams": list(streams)}),
         "shard_pairs": [len(shard) for shard in lengths],
         "longest": int(joined.max()),
-        "tokens": joined.sum(axis=0, dtype=np.int64).tolist(),
+        "tokens": joined[order].sum(axis=0, dtype=np.int64).tolist(),
     }
     (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
     write_manifest(folder)
+
+
+def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
+    """How often each pair occurs in an epoch."""
+    if not repeats:
+        return np.ones(pairs, np.int64)
+    chance = np.random.default_rng(0)
+    times = []
+    for count, repeat in repeats:
+        whole, fraction = divmod(repeat, 1)
+        own = np.full(count, int(whole), np.int64)
+        own[chance.choice(count, round(fraction * count), replace=False)] += 1
+        times.append(own)
+    return np.concatenate(times)

@@ -41,6 +41,8 @@ class InspectionRequest:
     """Exponent of the length penalty (alpha); None is the translator's setting."""
     prefix: list[int] = field(default_factory=list)
     """Token ids that the output must begin with; if they end with the end marker, the complete output."""
+    to: str | None = None
+    """Target language, for a model with several."""
     off: list[str] = field(default_factory=list)
     """Names of attention heads to switch off, e.g. cross.1.2."""
 
@@ -86,7 +88,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     """Translate a text and record attention, search and predictions; other threads may use the model meanwhile."""
     start = time.perf_counter()
     config = _config(translator, request)
-    source = _source(translator, request.text)
+    source = _source(translator, request.text, request.to)
     full_model = inspected_model(translator)
     _check_prefix(request.prefix, full_model)
     off = parse_heads(request.off, full_model.config)
@@ -174,7 +176,7 @@ def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
     return config
 
 
-def _source(translator: Translator, text: str) -> list[int]:
+def _source(translator: Translator, text: str, to: str | None) -> list[int]:
     if not text.strip():
         raise DataError("the text is empty")
     try:
@@ -185,7 +187,7 @@ def _source(translator: Translator, text: str) -> list[int]:
         raise DataError(
             f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
         )
-    tokens = translator.tokenizer.encode(text)
+    tokens = translator.encode_source(text, translator.target(to))
     limit = min(MAX_TOKENS, translator.max_source_length)
     if len(tokens) > limit:
         raise DataError(f"the text has {len(tokens):,} tokens; at most {limit} can be inspected: shorten it")

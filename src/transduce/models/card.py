@@ -11,6 +11,7 @@ from typing import Any
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.models.header import PRECISIONS
+from transduce.text.languages import is_language_code
 
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
 MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, NOTES)
@@ -70,7 +71,19 @@ def read_card(folder: Path) -> dict[str, Any]:
     for name in ("search", "tokenizer", "data", "scores"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} has the wrong type")
+    directions = facts.get("directions", [])
+    if not _are_directions(directions) or (facts.get("tagged") and not directions):
+        raise ModelError(f"{path}: facts.directions must be a list of pairs of language codes")
     return card
+
+
+def _are_directions(value: Any) -> bool:
+    pairs = value if isinstance(value, list) else [None]
+    return all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_code, pair)) for pair in pairs)
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, str) and is_language_code(value)
 
 
 def read_notes(folder: Path) -> str:

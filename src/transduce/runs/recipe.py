@@ -1,5 +1,6 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
+import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -123,9 +124,10 @@ class Recipe:
 FREE_TO_CHANGE = {
     *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
-    *("data.by_sentence", "search"),
+    *("data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
     *("train.criterion", "train.bleu_tokenizer"),
 }
+_DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
 def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
@@ -153,20 +155,23 @@ def read_preset(name: str) -> Table:
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
-    before, now = _flat(old), _flat(new)
+    before, now = _flat(to_table(old)), _flat(to_table(new))
     moved = {"train.start_from"} & before.keys() & now.keys()  # the folder of the model that training started from
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
     free = FREE_TO_CHANGE | moved
     return [
         f"{name} (there {before.get(name)}, here {now.get(name)})"
         for name in names
-        if name not in free and name.partition(".")[0] not in free
+        if _DIRECTION.sub("data.", name) not in free and name.partition(".")[0] not in free
     ]
 
 
-def _flat(recipe: Recipe) -> dict[str, Any]:
+def _flat(table: Table) -> dict[str, Any]:
     """The settings by their full names."""
-    table = to_table(recipe)
-    sections = {name: values for name, values in table.items() if isinstance(values, dict)}
-    plain = {name: value for name, value in table.items() if name not in sections}
-    return plain | {f"{name}.{key}": value for name, values in sections.items() for key, value in values.items()}
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat

@@ -143,7 +143,7 @@ def _sections(recipe: Recipe) -> Iterator[str]:
 
 
 def _corpus(recipe: Recipe) -> str:
-    return ", ".join(" + ".join(Path(name).name for name in files) for files in recipe.data.train)
+    return ", ".join(" + ".join(Path(name).name for name in files) for files in recipe.data.all_train)
 
 
 def _points(records: list[Record], key: str) -> list[Point]:

@@ -41,6 +41,9 @@ class RunFolder:
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
             if recipe.train.start_from and before.train.start_from:  # the tokenizer settings of that model
                 recipe = replace(recipe, tokenizer=before.tokenizer)
+            languages = (recipe.data.src_lang or before.data.src_lang, recipe.data.tgt_lang or before.data.tgt_lang)
+            if not recipe.data.directions:  # those that were inferred when the run was started
+                recipe = replace(recipe, data=replace(recipe.data, src_lang=languages[0], tgt_lang=languages[1]))
             if changed := differences(before, recipe):
                 raise RunError(
                     f"{self.path} was started with other settings: {'; '.join(changed)}. "

@@ -18,8 +18,9 @@ from transduce.serve.request_parsing import (
     request_body,
     validation_message,
 )
-from transduce.serve.served_models import AUTO, LANGUAGES, ServedModels
+from transduce.serve.served_models import AUTO, ServedModels
 from transduce.serve.translation_service import TranslationService
+from transduce.text.languages import language_name
 
 _URLENCODED = "application/x-www-form-urlencoded"
 _FORMS = (_URLENCODED, "multipart/form-data")
@@ -86,13 +87,15 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         if body.alternatives:
             nbest = body.alternatives + 1
             options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
-        split = await (await service.accept(request.receive, model, texts, **options)).all()
+        to = body.target if model.translator.tagged else None
+        split = await (await service.accept(request.receive, model, texts, to=to, **options)).all()
         outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
         if documents is not None:
             outputs = _fill(documents, outputs)
         distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
         alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
-        detected = DetectedLanguage(language=model.source) if body.source == AUTO and model.source else None
+        source = model.source(body.target) if body.source == AUTO else None
+        detected = DetectedLanguage(language=source) if source else None
         if isinstance(body.q, str):
             return TranslateResponse(
                 translatedText=distinct[0][0],
@@ -107,11 +110,15 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
 
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """The languages of all models; the source of a model whose name does not contain it is `auto`."""
+        """The languages of all models; a source language that neither a model nor its name tells is `auto`."""
         targets: dict[str, list[str]] = {}
         for model in models.models:
-            targets.setdefault(model.source or AUTO, []).append(model.target or model.name)
-        return [Language(code=code, name=LANGUAGES.get(code, code), targets=codes) for code, codes in targets.items()]
+            for source, target in model.target_names():
+                targets.setdefault(source, []).append(target)
+        return [
+            Language(code=code, name=language_name(code), targets=list(dict.fromkeys(codes)))
+            for code, codes in targets.items()
+        ]
 
     return router
 

@@ -7,20 +7,9 @@ from pathlib import Path
 
 from transduce.errors import ConfigError
 from transduce.serve.errors import HttpError
+from transduce.text.languages import LANGUAGES
 from transduce.translator import Translator
 
-LANGUAGES = {
-    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
-    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
-    "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician",
-    "gu": "Gujarati", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian",
-    "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "ko": "Korean",
-    "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "ms": "Malay", "mt": "Maltese", "nb": "Norwegian",
-    "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
-    "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
-    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
-    "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
 AUTO = "auto"
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
@@ -29,16 +18,28 @@ _PAIR = re.compile(r"(?:.*[-_.])?([a-z]{2})-([a-z]{2})")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model with its name and languages; a language that the name does not contain is None and matches any."""
+    """A model with its name and directions; a language that is not known is None and matches any."""
 
     name: str
     translator: Translator
-    source: str | None
-    target: str | None
+    directions: Sequence[tuple[str | None, str | None]]
+    """Source and target language of each direction, as stored with the model, otherwise as its name tells."""
 
     def supports(self, source: str, target: str) -> bool:
         """Whether the model translates between these languages."""
-        return (self.source is None or source in (self.source, AUTO)) and (self.target is None or target == self.target)
+        return any(
+            (own_source is None or source in (own_source, AUTO)) and own_target in (None, target)
+            for own_source, own_target in self.directions
+        )
+
+    def source(self, target: str) -> str | None:
+        """The source language of translations to this language; None if it is not known, or if there are several."""
+        sources = {own_source for own_source, own_target in self.directions if own_target in (None, target)}
+        return sources.pop() if len(sources) == 1 else None
+
+    def target_names(self) -> list[tuple[str, str]]:
+        """Source and target of each direction for lists; the name of the model stands for an unknown target."""
+        return [(source or AUTO, target or self.name) for source, target in self.directions]
 
 
 def parse_languages(name: str) -> tuple[str | None, str | None]:
@@ -65,7 +66,10 @@ class ServedModels:
         names = [name for name, _ in translators]
         if duplicates := {name for name in names if names.count(name) > 1}:
             raise ConfigError(f"two models are named {duplicates.pop()}; give them different names: -m NAME=FOLDER")
-        self.models = [ServedModel(name, translator, *parse_languages(name)) for name, translator in translators]
+        self.models = [
+            ServedModel(name, translator, translator.directions or [parse_languages(name)])
+            for name, translator in translators
+        ]
 
     def by_name(self, name: str | None) -> ServedModel:
         """The model with this name; None is the default model."""
@@ -79,5 +83,5 @@ class ServedModels:
         for model in self.models:
             if model.supports(source, target) or model.name == target:
                 return model
-        pairs = [f"{model.source or AUTO} to {model.target or model.name}" for model in self.models]
+        pairs = [f"{source} to {target}" for model in self.models for source, target in model.target_names()]
         raise HttpError(400, f"no model for this language pair; available: {', '.join(pairs)}")

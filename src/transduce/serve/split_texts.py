@@ -29,21 +29,26 @@ class SplitTexts:
     """The texts of one request, split into jobs."""
 
     def __init__(
-        self, translator: Translator, texts: Sequence[str], prefix: str = "", glossary: Glossary | None = None
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        prefix: str = "",
+        to: str | None = None,
+        glossary: Glossary | None = None,
     ) -> None:
-        self._translator = translator
+        self._translator, self._to, self._glossary = translator, to, glossary
         self.jobs: list[Part] = []
         self.texts: list[list[Sentence]] = []
         """The lines of each text."""
         for text in texts:
-            self.texts.append(self._split_lines(text, prefix, glossary))
+            self.texts.append(self._split_lines(text, prefix))
         self.sentences = list(chain.from_iterable(self.texts))
         self._sentence_of_job = [sentence for sentence in self.sentences for _ in sentence.jobs]
 
-    def _split_lines(self, text: str, prefix: str, glossary: Glossary | None) -> list[Sentence]:
+    def _split_lines(self, text: str, prefix: str) -> list[Sentence]:
         sentences = []
         for index, line in enumerate(text.split("\n")):
-            jobs = self._translator.parts(line, prefix, glossary)
+            jobs = self._translator.parts(line, prefix, self._glossary, self._to)
             sentences.append(Sentence(len(self.texts), index, range(len(self.jobs), len(self.jobs) + len(jobs))))
             self.jobs += jobs
         return sentences

@@ -35,6 +35,7 @@ class TranslationService:
         texts: Sequence[str],
         *,
         prefix: str = "",
+        to: str | None = None,
         align: bool = False,
         **options: Any,
     ) -> "PendingRequest":
@@ -43,7 +44,7 @@ class TranslationService:
         self._check_size(texts, prefix)
         try:
             with self.scheduler.reserve():
-                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix)
+                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to)
                 return self._submit(receive, model, config, split, align)
         except QueueFullError:
             raise queue_full_error() from None

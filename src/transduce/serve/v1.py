@@ -36,6 +36,7 @@ class _TextRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
     text: str | list[str] = Field(description="One text or several; each line is translated separately.")
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
+    to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
     prefix: str = Field("", description="Text that the translation of every text starts with.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
@@ -123,7 +124,7 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
         options = wanted.options(model.translator.config.beam)
         accepted = await asking.accept(
-            request.receive, model, texts, prefix=wanted.prefix, align=wanted.align, **options
+            request.receive, model, texts, prefix=wanted.prefix, to=wanted.to, align=wanted.align, **options
         )
         if wanted.stream:
             return StreamingResponse(_events(accepted), media_type="text/event-stream")

@@ -1,6 +1,7 @@
 """Translation: pairs of source and target, scored by BLEU and, if it is the criterion, by chrF."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.validation import Validation
+from transduce.text.languages import mark
+from transduce.text.symbols import escape
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
 
@@ -42,40 +45,60 @@ class Translate(Task):
         return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together."""
+        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together.
+
+        The BLEU of a multilingual model is the mean of its directions' BLEU.
+        """
         scored, scoring = validation.scored, validation.scoring
         if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
         translator = Translator(
-            model, validation.tokenizer, config=options, max_source_length=data.max_length, by_sentence=data.by_sentence
+            model,
+            validation.tokenizer,
+            config=options,
+            max_source_length=data.max_length,
+            by_sentence=data.by_sentence,
+            directions=data.language_pairs,
+            tagged=bool(data.directions),
         )
         examples = [example for _, pairs in scored for example in validation.texts[pairs]]
         sources, references = zip(*examples, strict=True)
-        own_sources = sources[processes.share]
-        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources)))
-        rows = zip(sources, references, outputs, strict=True)
-        samples = [{"source": src, "reference": ref, "output": out} for src, ref, out in rows]
-        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in validation.texts))
+        targets = [target for _, pairs in scored for target in validation.targets[pairs]]
+        own_sources, own_targets = sources[processes.share], targets[processes.share] if data.directions else None
+        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=own_targets)))
+        samples = [
+            {"source": src, "reference": ref, "output": out} | ({"to": target} if target else {})
+            for src, ref, out, target in zip(sources, references, outputs, targets, strict=True)
+        ]
+        all_references = [ref for _, ref in validation.texts]
+        tokenizers = {
+            target: choose_tokenizer(scoring.bleu_tokenizer, target or scoring.language, all_references).name
+            for target in dict.fromkeys(targets)
+        }
 
-        def metrics(outputs: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-            values = {"bleu": bleu(outputs, references, tokenizer.name)}
-            return values | ({"chrf": chrf(outputs, references)} if scoring.criterion == "chrf" else {})
+        def metrics(part: slice) -> dict[str, float]:
+            values = {"bleu": bleu(outputs[part], references[part], tokenizers[targets[part][0]])}
+            return values | ({"chrf": chrf(outputs[part], references[part])} if scoring.criterion == "chrf" else {})
 
         files, start = {}, 0
         for name, pairs in scored if len(scored) > 1 else []:
             end = start + len(validation.texts[pairs])
-            files[name] = metrics(outputs[start:end], references[start:end])
+            files[name] = metrics(slice(start, end))
             start = end
-        more = metrics(outputs, references)
-        return ValidationScore(more.pop("bleu"), samples, more, files, tokenizer.name)
+        if data.directions and files:  # the outputs are in different languages
+            more = {name: fmean(values[name] for values in files.values()) for name in next(iter(files.values()))}
+        else:
+            more = metrics(slice(None))
+        return ValidationScore(more.pop("bleu"), samples, more, files, "+".join(dict.fromkeys(tokenizers.values())))
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""
         if model.alignment_attention is None:
             return None
         tokenizer = validation.tokenizer
-        encoded = [[tokenizer.encode(sample[side]) for side in ("source", "output")] for sample in samples]
+        texts = [(mark(sample["source"], sample.get("to")), escape(sample["output"])) for sample in samples]
+        encoded = [tokenizer.encode_all(sides, marked=True) for sides in texts]
         src, out = next((sides for sides in encoded if max(map(len, sides)) <= _PICTURE_TOKENS), ([], []))
         if not src:
             return None

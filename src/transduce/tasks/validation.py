@@ -19,7 +19,8 @@ from transduce.distributed.signals import Interrupted, StopRequest
 from transduce.errors import DataError
 from transduce.models.model import Model
 from transduce.tasks.task import Scoring, Task
-from transduce.text.pairs import Corpus
+from transduce.text.languages import mark
+from transduce.text.symbols import escape
 
 _BATCH_TOKENS = 4096
 
@@ -41,15 +42,21 @@ class Validation:
     ) -> None:
         self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[str, ...]] = prepared.valid
+        self.targets = prepared.valid_targets
+        """For each example, the language whose tag begins its source; None without tags."""
         self.scoring = scoring
-        self.scored = _scored(data.valid, prepared.valid_sizes, scoring.sentences)
+        self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
         """Name of each validation file and its examples that the task scores, as a range of `texts`."""
-        identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(data.valid) > 1 else [])]
+        identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
         self.digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
         longest = data.max_length
-        streams = [self.tokenizer.encode_all(texts) for texts in zip(*self.texts, strict=True)]
+        marked = [
+            (mark(first, target), *map(escape, others))
+            for (first, *others), target in zip(self.texts, self.targets, strict=True)
+        ]
+        streams = [self.tokenizer.encode_all(texts, marked=True) for texts in zip(*marked, strict=True)]
         self._examples = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
         self._examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
         if self.texts and not self._examples:
@@ -98,10 +105,17 @@ class Validation:
             yield batch
 
 
-def _scored(files: Corpus, sizes: Sequence[int], sentences: int) -> list[tuple[str, slice]]:
-    names = [" + ".join(Path(name).name for name in entry) for entry in files]
+def _scored(data: DataConfig, sizes: Sequence[int], sentences: int) -> list[tuple[str, slice]]:
+    """The name of each validation file, or of its direction if the file is the only one, and its scored examples."""
+    names = [" + ".join(Path(name).name for name in entry) for entry in data.all_valid]
     if len(set(names)) < len(names):
-        names = [" + ".join(entry) for entry in files]
+        names = [" + ".join(entry) for entry in data.all_valid]
+    if data.directions:
+        owners = [(part.name, len(part.valid)) for part in data.parts for _ in part.valid]
+        names = [
+            direction if count == 1 else f"{direction} {name}"
+            for (direction, count), name in zip(owners, names, strict=True)
+        ]
     starts = accumulate(sizes, initial=0)
     return [
         (name, slice(start, start + min(size, sentences)))

@@ -45,6 +45,13 @@ class ReadReport:
         self.left_out[problem] = self.left_out.get(problem, 0) + 1
         self.first.setdefault(problem, f"{file}, line {line}")
 
+    def add(self, other: "ReadReport") -> None:
+        """Add the counts of another report, of text that was read after this one's."""
+        self.pairs += other.pairs
+        for problem, count in other.left_out.items():
+            self.left_out[problem] = self.left_out.get(problem, 0) + count
+            self.first.setdefault(problem, other.first[problem])
+
     def lines(self) -> list[str]:
         """One line of text for each problem."""
         return [

@@ -29,6 +29,7 @@ from transduce.training.profile import StepProfile
 from transduce.training.start import (
     check_scoring,
     facts_of,
+    infer_languages,
     inherit_tokenizer_settings,
     new_model,
     require_text,
@@ -84,6 +85,7 @@ def _train(
             torch.set_num_threads(recipe.train.threads)
         recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
+        recipe = infer_languages(recipe, display.log)
         task = TASKS[recipe.task]()
         with processes.main_process_first():
             prepared = prepare(

@@ -21,6 +21,7 @@ from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, 
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.tasks.task import Scoring, Task
+from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
@@ -40,9 +41,31 @@ def inherit_tokenizer_settings(recipe: Recipe, run: RunFolder, log: Callable[[st
     return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
 
 
+def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
+    """The recipe with the languages that the names of the training files tell, if it does not name them."""
+    data = recipe.data
+    found = {pair for files in data.train if (pair := direction_of_entry(files))}
+    if len(found) > 1:
+        names = ", ".join(sorted("-".join(pair) for pair in found))
+        log(f"warning: the names of the training files tell several directions ({names}); check their columns")
+    if data.directions or len(found) != 1:
+        return recipe
+    source, target = found.pop() if not data.reverse else found.pop()[::-1]
+    given = (data.src_lang or source, data.tgt_lang or target)
+    if given != (source, target):
+        log(
+            f"warning: the model is to translate {given[0]} to {given[1]}, but the names of the training files and "
+            f"data.reverse={str(data.reverse).lower()} tell {source} to {target}"
+        )
+    if data.src_lang and data.tgt_lang:
+        return recipe
+    log(f"data: {given[0]} to {given[1]}, by the names of the files (data.src_lang and data.tgt_lang set it)")
+    return replace(recipe, data=replace(data, src_lang=given[0], tgt_lang=given[1]))
+
+
 def require_text(recipe: Recipe) -> None:
     """Raise an error if training text is missing; for a public corpus, the message names the command to get it."""
-    for name in (name for files in recipe.data.train for name in files if not Path(name).exists()):
+    for name in (name for files in recipe.data.all_train for name in files if not Path(name).exists()):
         folder = Path(name).parent.name
         hint = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
         raise DataError(f"{name}: no such file{hint}")
@@ -118,14 +141,16 @@ def scoring_of(recipe: Recipe) -> Scoring:
 
 def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
     """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
-    if description := task.check_scoring(scoring_of(recipe), examples):
-        log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
+    scoring, parts = scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
+    for language in dict.fromkeys(part.target or scoring.language for part in parts):
+        if description := task.check_scoring(replace(scoring, language=language), examples):
+            log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 
 def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
     """Warn of settings that are likely to be mistakes."""
     config = recipe.train
-    if not recipe.data.valid:
+    if not recipe.data.all_valid:
         log("no validation text: the model will not be scored; give some with --valid")
     if config.steps < config.warmup:
         log(
@@ -138,6 +163,9 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
     tokens = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True)
     return {
+        **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
+        "reverse": recipe.data.reverse,
+        **({"tagged": True} if recipe.data.directions else {}),
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
         "augment": to_table(recipe.augment),
@@ -145,7 +173,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "tokenizer": to_table(recipe.tokenizer),
         **({"start_from": recipe.train.start_from} if recipe.train.start_from else {}),
         "data": {
-            "train": [list(files) for files in recipe.data.train],
+            "train": [list(files) for files in recipe.data.all_train],
             "pairs": len(prepared.train),
             **{f"{_STREAM_NAMES.get(stream, stream)}_tokens": count for stream, count in tokens},
             "valid_pairs": len(prepared.valid),

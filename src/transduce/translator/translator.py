@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 
@@ -22,14 +22,18 @@ from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.glossary import Glossary
+from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
+from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
 from transduce.translator.translation import Translation, join
 
 LongInput = Literal["split", "refuse"]
+Target = str | Sequence[str | None] | None
+"""The target language of all texts, or of each; None if the model has only one."""
 
 _ALIGNMENT_BATCH = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
@@ -64,7 +68,8 @@ class Translator:
         by_sentence: bool = False,
         uses_slots: bool = False,
         protection: Protection | None = None,
-        languages: tuple[str | None, str | None] = (None, None),
+        directions: Sequence[Direction] = (),
+        tagged: bool = False,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         if reason := PlainEngine.supports(model, config or SearchConfig()):
@@ -75,9 +80,14 @@ class Translator:
         self.config = config or SearchConfig()
         if model.longest is not None:
             max_source_length = min(max_source_length, model.longest)
-        self.source_language, self.target_language = languages
+        if tagged and not all(language_tag(target) in tokenizer.symbol_ids for _, target in directions):
+            raise ModelError("the vocabulary of this multilingual model does not have the tags of its languages")
+        self.directions = list(directions)
+        """Source and target language of each direction of the model; empty if they are not known."""
+        self.tagged = tagged
+        """Whether a tag selects the target language, as in multilingual models."""
         self.splitter = Splitter(
-            tokenizer, max_source_length, by_sentence, self.source_language, protection, uses_slots
+            tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots
         )
         """How texts are split into the parts that are translated."""
         # The gpu engine has one session at a time, which is in use when an output is repaired.
@@ -121,23 +131,46 @@ class Translator:
             by_sentence=bool(saved.facts.get("by_sentence")),
             uses_slots=bool(saved.facts.get("augment", {}).get("spans")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
-            languages=(saved.facts.get("src_lang"), saved.facts.get("tgt_lang")),
+            directions=[(source, target) for source, target in saved.facts.get("directions", [])],
+            tagged=bool(saved.facts.get("tagged")),
         )
 
     @overload
-    def translate(self, texts: str, **options: Unpack[SearchOptions]) -> str: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, to: str | None = None, glossary: Glossary | None = None, **options: Unpack[SearchOptions]
+    ) -> str: ...
     @overload
-    def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]: ...
-    def translate(self, texts: str | Sequence[str], **options: Unpack[SearchOptions]) -> str | list[str]:
-        """Translate one text, or each text of a list; `options` are the fields of SearchConfig (beam=1 is greedy)."""
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        to: Target = None,
+        glossary: Glossary | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> list[str]: ...
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        to: Target = None,
+        glossary: Glossary | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> str | list[str]:
+        """Translate one text, or each text of a list.
+
+        `to` is the target language, which a model with several target languages requires; a list names one for each
+        text. Every sentence uses the translations of the glossary. `options` are the fields of SearchConfig (beam=1 is
+        greedy).
+        """
         if isinstance(texts, str):
-            return self.hypotheses([texts], **options)[0][0].text
-        return [best[0].text for best in self.hypotheses(texts, **options)]
+            return self.hypotheses([texts], to=to, glossary=glossary, **options)[0][0].text
+        return [best[0].text for best in self.hypotheses(texts, to=to, glossary=glossary, **options)]
 
     def hypotheses(
         self,
         texts: Sequence[str],
         *,
+        to: Target = None,
         prefixes: Sequence[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -147,22 +180,22 @@ class Translator:
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        Every sentence of an output starts with its text's prefix, and uses the translations of the glossary. A text
+        `to` and `glossary` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
         longer than `max_source_length` is split and translated in parts, or, with long="refuse", raises a DataError
         with its line number, counted from `first_line`. The translation of an empty text is empty.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
-        return list(
-            self.stream(
-                texts, prefixes=prefixes, align=align, long=long, first_line=first_line, glossary=glossary, **options
-            )
-        )
+        if to is not None and not isinstance(to, str) and len(to) != len(texts):
+            raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
+        common: dict[str, Any] = {"align": align, "long": long, "first_line": first_line, "glossary": glossary}
+        return list(self.stream(texts, to=to, prefixes=prefixes, **common, **options))
 
     def stream(
         self,
         texts: Iterable[str],
         *,
+        to: str | Iterable[str | None] | None = None,
         prefixes: Iterable[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -181,7 +214,8 @@ class Translator:
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
         line_prefixes = repeat("") if prefixes is None else prefixes
-        source = enumerate(zip(texts, line_prefixes, strict=False), start=first_line)
+        targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
+        source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
         lines: deque[_Line] = deque()  # read but not yet yielded
         origin: dict[int, tuple[_Line, int]] = {}  # the line and the part of each job, by its key
         keys, more = count(first_line), True
@@ -210,23 +244,33 @@ class Translator:
             for line in done:
                 yield self.join_by_rank(line.parts, [next(outputs) for _ in line.parts])
 
-    def source_tokens(self, text: str) -> list[str]:
+    def source_tokens(self, text: str, to: str | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""
-        return [token for part in self.parts(text) for token in self.pieces(part, part.tokens)]
+        return [token for part in self.parts(text, to=to) for token in self.pieces(part, part.tokens)]
+
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The target language of a request; None if it is not known.
+
+        Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
+        languages and none is requested.
+        """
+        if not self.tagged and to is None and source is None:
+            return self.directions[0][1] if len(self.directions) == 1 else None
+        return choose_target(self.directions, source, to)
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
-    def parts(self, text: str, prefix: str = "", glossary: Glossary | None = None) -> list[Part]:
+    def parts(self, text: str, prefix: str = "", glossary: Glossary | None = None, to: str | None = None) -> list[Part]:
         """The parts of a text, each of which is a job for an engine."""
-        return self._parts([(1, (text, prefix))], "split", glossary)[0]
+        return self._parts([(1, (text, prefix, self.target(to)))], "split", glossary)[0]
 
     def _parts(
-        self, read: Sequence[tuple[int, tuple[str, str]]], long: LongInput, glossary: Glossary | None
+        self, read: Sequence[tuple[int, tuple[str, str, str | None]]], long: LongInput, glossary: Glossary | None
     ) -> list[list[Part]]:
-        """The parts of texts with their line numbers and prefixes."""
-        forced = [self._forced(prefix, line) for line, (_, prefix) in read]
+        """The parts of texts with their line numbers, prefixes and target languages."""
+        forced = [self._forced(prefix, line) for line, (_, prefix, _) in read]
 
         def refusal(index: int, tokens: int) -> DataError:
             return DataError(
@@ -234,8 +278,8 @@ class Translator:
                 "takes at once; shorten it or split it with long=split"
             )
 
-        texts = [text for _, (text, _) in read]
-        return self.splitter.parts(texts, forced, glossary, refusal if long == "refuse" else None)
+        texts, targets = [text for _, (text, _, _) in read], [target for _, (_, _, target) in read]
+        return self.splitter.parts(texts, forced, targets, glossary, refusal if long == "refuse" else None)
 
     def _forced(self, prefix: str, line: int) -> list[int]:
         """The tokens of a prefix."""
@@ -246,6 +290,10 @@ class Translator:
                 "can generate; shorten it"
             )
         return tokens
+
+    def encode_source(self, text: str, target: str | None) -> list[int]:
+        """The source tokens of a text as one part, with the tag of the target language if the model has tags."""
+        return self.tokenizer.encode_all([mark(text, target if self.tagged else None)], marked=True)[0]
 
     def translations(
         self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, align: bool
@@ -285,8 +333,7 @@ class Translator:
         separators = [part.separator for part in parts]
         ranks = zip(*outputs, strict=False)
         return [
-            join(join_sentences([one.text for one in rank], separators, self.target_language), parts, rank)
-            for rank in ranks
+            join(join_sentences([one.text for one in rank], separators, parts[0].target), parts, rank) for rank in ranks
         ]
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
