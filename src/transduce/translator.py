@@ -16,6 +16,8 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
+from transduce.models.ensemble import load_ensemble
+from transduce.models.likelihood import token_log_probs
 from transduce.models.model import Model
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
@@ -23,7 +25,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.chunks import split_long
 from transduce.text.sentences import split_sentences
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer import EOS, Tokenizer
 
 LongInput = Literal["split", "refuse"]
 
@@ -43,6 +45,22 @@ class Translation:
     tokens: list[str]
     alignment: list[int] | None = None
     """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The log-probability of a given translation."""
+
+    log_prob: float
+    """The sum over the tokens and the end marker."""
+    tokens: list[str]
+    """The tokens of the translation and the end marker."""
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / len(self.tokens)
 
 
 @dataclass
@@ -87,7 +105,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        path: str | Path | None = None,
+        path: str | Path | Sequence[str | Path] | None = None,
         *,
         device: str = "auto",
         engine: str = "auto",
@@ -97,14 +115,18 @@ class Translator:
     ) -> "Translator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
-        Without a path, load the bundled model, English to German. `engine` is auto (the fastest available), gpu,
-        native (CPU, 8-bit) or plain. `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch)
-        are chosen automatically by default. `options` are the fields of SearchConfig; they become the defaults of
-        every translation.
+        Several paths are an ensemble: the log-probability of a token is the mean over the models, which must have the
+        same vocabulary. Without a path, load the bundled model, English to German.
+
+        `engine` is auto (the fastest available), gpu, native (CPU, 8-bit) or plain. `threads` (of the CPU) and
+        `batch_tokens` (source tokens times beam in one batch) are chosen automatically by default. `options` are the
+        fields of SearchConfig; they become the defaults of every translation.
         """
-        folder = find_model(None if path is None else Path(path))
-        saved = load_model(folder, pick_device(device))
-        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
+        paths = [path] if path is None or isinstance(path, str | Path) else path
+        folders = [find_model(None if one is None else Path(one)) for one in paths]
+        at = pick_device(device)
+        saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
+        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(
             saved.model,
@@ -196,6 +218,24 @@ class Translator:
             )
             for line in done:
                 yield _join_by_rank(line.jobs, [next(outputs) for _ in line.jobs])
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
+        """The log-probability of each target given its source; a pair is scored as a whole, however long it is."""
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
+        pairs = list(zip(*(self.tokenizer.encode_all(side, threads=-1) for side in (sources, targets)), strict=True))
+        longest = self.model.longest
+        for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
+            for text, tokens in zip(texts, sides, strict=True):
+                if longest is not None and len(tokens) > longest:
+                    raise DataError(
+                        f"the text {text!r:.60} has {len(tokens):,} tokens, more than the {longest} this model takes; "
+                        "shorten it"
+                    )
+        return [
+            PairScore(sum(log_probs), self.tokenizer.pieces([*target, EOS]), log_probs)
+            for (_, target), log_probs in zip(pairs, token_log_probs(self.model, pairs), strict=True)
+        ]
 
     def source_tokens(self, text: str) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""

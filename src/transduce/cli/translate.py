@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from transduce.cli.messages import describe_engine, log
-from transduce.cli.options import DeviceOption, EngineOption, ModelOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ModelsOption, ThreadsOption, search_options
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def translate(
             help="Files to translate, or text in quotes.", metavar="FILE|TEXT", show_default="standard input"
         ),
     ] = None,
-    model: ModelOption = None,
+    model: ModelsOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
@@ -72,13 +72,15 @@ def translate(
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
-    folder = find_model(model)
-    if folder.parent.name == "checkpoints" and folder != model:
-        log(f"{model} is not finished; using its newest checkpoint, {folder.name}")
+    paths: list[Path | None] = [*model] if model else [None]
+    folders = [find_model(path) for path in paths]
+    for path, folder in zip(paths, folders, strict=True):
+        if path and folder.parent.name == "checkpoints" and folder != path:
+            log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
     translator = Translator.load(
-        folder, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
+        folders, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
     )
-    if sys.stderr.isatty() or translator.engine_for(translator.config) is not translator.engine:
+    if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     done = _complete_lines(out) if resume and out else 0
     if done:
