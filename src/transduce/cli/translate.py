@@ -17,7 +17,7 @@ from transduce.cli.options import (
     DeviceOption,
     EngineOption,
     FromOption,
-    ModelOption,
+    ModelsOption,
     ThreadsOption,
     ToOption,
     search_options,
@@ -36,7 +36,7 @@ def translate(
             help="Files to translate, or text in quotes.", metavar="FILE|TEXT", show_default="standard input"
         ),
     ] = None,
-    model: ModelOption = None,
+    model: ModelsOption = None,
     to: ToOption = None,
     from_: FromOption = None,
     out: Annotated[
@@ -82,14 +82,16 @@ def translate(
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
-    folder = find_model(model)
-    if folder.parent.name == "checkpoints" and folder != model:
-        log(f"{model} is not finished; using its newest checkpoint, {folder.name}")
+    paths: list[Path | None] = [*model] if model else [None]
+    folders = [find_model(path) for path in paths]
+    for path, folder in zip(paths, folders, strict=True):
+        if path and folder.parent.name == "checkpoints" and folder != path:
+            log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
     translator = Translator.load(
-        folder, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
+        folders, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
     )
     to = translator.target(to, from_)
-    if sys.stderr.isatty() or translator.engine_for(translator.config) is not translator.engine:
+    if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     done = _complete_lines(out) if resume and out else 0
     if done:
