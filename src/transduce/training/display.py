@@ -76,12 +76,11 @@ class Display:
         )
         if record["skipped"]:
             text += f"  {record['skipped']} steps skipped: gradients not finite"
+        left = self._time_left(step)
         if self._live:
-            self._live.update(
-                self._task, total=self._steps, completed=step, left=self._time_left(step), description=text
-            )
+            self._live.update(self._task, total=self._steps, completed=step, left=left, description=text)
         else:
-            self.log(f"{text}  {self._time_left(step)} left")
+            self.log(f"{text}  {left} left")
 
     def _time_left(self, step: int) -> str:
         now = time.monotonic()
