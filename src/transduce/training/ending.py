@@ -33,7 +33,6 @@ class Ending:
         decided = self._progress.last_step if self._progress.ended_by else self._config.steps
         return min(decided, self._config.steps)
 
-    @property
     def reached(self) -> bool:
         """Whether the last step is done."""
         return self._progress.step >= self.last_step

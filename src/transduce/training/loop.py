@@ -106,7 +106,7 @@ def _train(
         run.begin(recipe, tokenizer)
         run.metrics.start_at(progress.step)
     ending = Ending(recipe, progress, display.log)
-    if ending.reached and (scores := run.finished_scores(progress.step)) is not None:
+    if ending.reached() and (scores := run.finished_scores(progress.step)) is not None:
         display.log(
             f"{run.model} is finished after step {progress.step:,} ({ending.reason}); raise it to train further"
         )
@@ -128,7 +128,7 @@ def _train(
         Steps(recipe, task, plan, tokenizer, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
-        while not ending.reached and not stopping:
+        while not ending.reached() and not stopping:
             rate = ending.rate(progress.step + 1)
             norm = steps.take(progress.step, rate)
             progress.step += 1
@@ -138,7 +138,7 @@ def _train(
                 recording.after_step()
             first_steps.after_step(progress.step, norm)
             display.set_end(ending.last_step, may_be_earlier=ending.may_be_earlier)
-            is_last, stopping = ending.reached, processes.any(bool(stop))
+            is_last, stopping = ending.reached(), processes.any(bool(stop))
             saving = progress.step % config.save_every == 0 or is_last or stopping
 
             if progress.step % config.log_every == 0 or saving:
@@ -165,7 +165,7 @@ def _train(
                         milestones.validate(model_now, progress)
                         if config.patience:
                             ending.after_validation(int(processes.of_main(milestones.without_improvement(progress))))
-                            is_last = ending.reached
+                            is_last = ending.reached()
                         stopping = processes.any(bool(stop))
                     moments = adam_moments(model, optimizer)
                     if processes.is_main:
@@ -176,7 +176,7 @@ def _train(
                     display.log(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
 
     processes.wait()  # until the main process has written the last checkpoint
-    finished = ending.reached
+    finished = ending.reached()
     scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 

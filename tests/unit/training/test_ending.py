@@ -1,5 +1,6 @@
 """The end of a run: train.minutes and train.patience, with and without a cooldown."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ def ending(progress: Progress, **settings: Any) -> Ending:
 def run(progress: Progress, seconds_per_step: float = 1.0, until: int = 1000, **settings: Any) -> list[float]:
     """Make the steps of a run, each of which takes this time; returns their learning rates."""
     end, rates = ending(progress, **settings), []
-    while not end.reached and progress.step < until:
+    while not end.reached() and progress.step < until:
         rates.append(end.rate(progress.step + 1))
         progress.step += 1
         progress.seconds += seconds_per_step
@@ -67,8 +68,8 @@ def test_time_that_runs_out_during_the_cooldown_of_the_last_steps_makes_it_steep
     rates = run(progress, minutes=1, steps=130, cooldown=60)  # begins at step 70, and 120 is the last that fits
     factors = [rate / learning_rate(step, 128, 4) for step, rate in enumerate(rates, start=81)]
     assert progress.step == 120
-    assert all(before > after for before, after in zip(factors, factors[1:], strict=False))
-    assert max(before - after for before, after in zip(factors, factors[1:], strict=False)) < 0.025
+    assert all(before > after for before, after in pairwise(factors))
+    assert max(before - after for before, after in pairwise(factors)) < 0.025
     assert factors[-1] < 0.025
 
 
@@ -87,30 +88,30 @@ def test_a_resumed_run_keeps_the_decision_even_if_it_is_faster() -> None:
 def test_more_minutes_continue_a_run_that_has_ended() -> None:
     progress = Progress()
     run(progress, minutes=1)
-    assert ending(progress, minutes=1).reached
-    assert not ending(progress, minutes=2).reached
+    assert ending(progress, minutes=1).reached()
+    assert not ending(progress, minutes=2).reached()
     run(progress, minutes=2)
     assert progress.step == 120
-    assert ending(progress, minutes=1).reached
+    assert ending(progress, minutes=1).reached()
 
 
 def test_patience_ends_a_run_after_validations_without_a_better_score() -> None:
     progress = Progress(step=30)
     end = ending(progress, patience=3)
     end.after_validation(2)
-    assert not end.reached
+    assert not end.reached()
     assert end.may_be_earlier
     end.after_validation(3)
-    assert end.reached
+    assert end.reached()
     assert end.reason == "train.patience=3"
-    assert not ending(progress, patience=4).reached
+    assert not ending(progress, patience=4).reached()
 
 
 def test_patience_begins_the_cooldown_and_the_decision_stays() -> None:
     progress = Progress(step=30)
     end = ending(progress, patience=3, cooldown=10)
     end.after_validation(3)
-    assert (end.last_step, end.reached, end.may_be_earlier) == (40, False, False)
+    assert (end.last_step, end.reached(), end.may_be_earlier) == (40, False, False)
     end.after_validation(0)
     assert end.last_step == 40
     assert [end.rate(step) / learning_rate(step, 128, 4) for step in (31, 40)] == pytest.approx([10 / 11, 1 / 11])
