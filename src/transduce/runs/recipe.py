@@ -130,7 +130,7 @@ class Recipe:
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
         pairs = TASKS[self.task].reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
-        can_validate = bool(self.data.valid) or not self.train.patience
+        can_validate = bool(self.data.all_valid) or not self.train.patience
         require(can_validate, "train.patience counts validations: give validation text with --valid")
 
 
