@@ -1,13 +1,12 @@
 """Log-probabilities of given outputs, by one forward pass over packed batches."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
@@ -53,7 +52,7 @@ def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
     results: dict[int, TokenStatistics] = {}
     attention = model.alignment_attention
     for numbers in _batches(pairs):
-        with observe_attention(attention) if attention is not None else nullcontext({}) as recorded:
+        with observe_attention(attention or nn.Identity()) as recorded:
             hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
         log_probs, entropies = [], []
         for log_prob_RV, part_R in _log_probs(model, hidden_LD, label_L):

@@ -28,6 +28,7 @@ class ScheduledRequest:
     """Key of the first job in the engine's session; the other jobs have the keys that follow."""
     started: int = 0
     """Number of jobs that have left the queue."""
+    confidence: bool = False
 
     @property
     def session_group(self) -> Hashable:
@@ -42,5 +43,5 @@ class ScheduledRequest:
         """Convert token ids to text."""
         indices, hypotheses = [index for index, _ in finished], [best for _, best in finished]
         parts = [self.jobs[index] for index in indices]
-        outputs = self.translator.translations(parts, hypotheses, self.config, self.align)
+        outputs = self.translator.translations(parts, hypotheses, self.config, self.align, self.confidence)
         return list(zip(indices, outputs, strict=True))

@@ -80,10 +80,8 @@ def report(confidence: Values, chrf: Values) -> CalibrationReport:
 
 def spearman(a: Values, b: Values) -> float:
     """Spearman's rank correlation; 0 if one side is constant."""
-    ranks = [_ranks(a), _ranks(b)]
-    if any(values.std() == 0 for values in ranks):
-        return 0.0
-    return float(np.corrcoef(*ranks)[0, 1])
+    a, b = _ranks(a), _ranks(b)
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() and b.std() else 0.0
 
 
 def _ranks(values: Values) -> Values:

@@ -60,19 +60,16 @@ class Calibration:
     @classmethod
     def from_table(cls, table: Any, where: str) -> "Calibration":
         """The calibration of a model's card, which is untrusted; `where` names it in the error message."""
-        rows = [table.get(name) for name in FEATURES] if isinstance(table, dict) else []
-        numbers = [table["intercept"], *(value for row in rows for value in row)] if _is_complete(table, rows) else []
-        if not numbers or not all(_is_number(value) for value in numbers) or not all(row[1] > 0 for row in rows):
+        rows: list[Any] = [table.get(name) for name in FEATURES] if isinstance(table, dict) else []
+        complete = bool(rows) and all(isinstance(row, list) and len(row) == 3 for row in rows)
+        numbers = [table.get("intercept"), *(value for row in rows for value in row)] if complete else [None]
+        if not all(map(_is_number, numbers)) or not all(row[1] > 0 for row in rows):
             raise ModelError(
                 f"{where} is not a calibration of this version: it must have an intercept, and mean, scale and weight "
                 f"of {', '.join(FEATURES)}; write it again with: transduce calibrate"
             )
         mean, scale, weights = zip(*rows, strict=True)
         return cls(mean, scale, weights, table["intercept"])
-
-
-def _is_complete(table: Any, rows: Sequence[Any]) -> bool:
-    return bool(rows) and "intercept" in table and all(isinstance(row, list) and len(row) == 3 for row in rows)
 
 
 def _is_number(value: Any) -> bool:
