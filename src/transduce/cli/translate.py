@@ -125,7 +125,7 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
-    done = _complete_lines(out) if resume and out else 0
+    done = complete_lines(out) if resume and out else 0
     if done:
         log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
     with ExitStack() as stack:
@@ -193,7 +193,7 @@ def _record(
     return json.dumps(record, ensure_ascii=False)
 
 
-def _complete_lines(path: Path) -> int:
+def complete_lines(path: Path) -> int:
     """Number of complete lines of a file; an incomplete last line is removed."""
     if not path.exists():
         return 0

@@ -63,7 +63,7 @@ def _translate(translator: Translator, sources: Sequence[str], to: str | None) -
 def fit(features: Values, chrf: Values) -> Calibration:
     """Ridge regression of chrF / 100 on the features (one row for each output), each of which is standardised."""
     mean, scale = features.mean(axis=0), features.std(axis=0)
-    scale[scale < 1e-9] = 1.0  # a constant feature, as attention in models without cross-attention, has no weight
+    scale[scale < 1e-6] = 1.0  # a constant feature, as attention in models without cross-attention, has no weight
     x = (features - mean) / scale
     covariance = x.T @ x / len(x) + _RIDGE * np.eye(len(FEATURES))
     weights = np.linalg.solve(covariance, x.T @ (chrf - chrf.mean()) / len(x))

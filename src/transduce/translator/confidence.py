@@ -29,7 +29,7 @@ ANY = "any"
 """Key of the calibration of a model without tags of languages, in `facts["confidence"]`."""
 _CHARACTERS = 6
 """chrF compares character n-grams up to this length."""
-_LARGEST = 1e6
+_LARGEST, _SMALLEST_SCALE = 1e6, 1e-9
 
 Values = npt.NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Calibration:
         rows: list[Any] = [table.get(name) for name in FEATURES] if isinstance(table, dict) else []
         complete = bool(rows) and all(isinstance(row, list) and len(row) == 3 for row in rows)
         numbers = [table.get("intercept"), *(value for row in rows for value in row)] if complete else [None]
-        if not all(map(_is_number, numbers)) or not all(row[1] > 0 for row in rows):
+        if not all(map(_is_number, numbers)) or not all(row[1] >= _SMALLEST_SCALE for row in rows):
             raise ModelError(
                 f"{where} is not a calibration of this version: it must have an intercept, and mean, scale and weight "
                 f"of {', '.join(FEATURES)}; write it again with: transduce calibrate"
