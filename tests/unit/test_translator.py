@@ -139,7 +139,7 @@ def test_a_model_without_a_position_for_words_refuses_every_text(toy_tokenizer: 
 def test_a_prefix_longer_than_the_learned_positions_is_refused(toy_tokenizer: Tokenizer) -> None:
     translator = Translator(small_model(0, toy_tokenizer.vocab_size, positions="learned").eval(), toy_tokenizer)
     assert translator.model.longest == 63
-    (whole,) = translator.jobs("x", prefix="x" * 62)
+    (whole,) = translator.parts("x", prefix="x" * 62)
     assert len(whole.prefix) == 63
     assert translator.hypotheses(["x"], prefixes=["x" * 62])[0][0].text == "x" * 62
     with pytest.raises(DataError, match="line 2 has a prefix of 64 tokens, more than the 63 this model can generate"):
@@ -153,10 +153,10 @@ def test_all_n_best_outputs_start_with_the_prefix(translator: Translator) -> Non
 
 
 def test_a_long_text_is_translated_in_pieces(make: Callable[..., Translator]) -> None:
-    translator = make(max_source_length=8)
+    translator = make(max_source_length=9)
     text = "Baba bebe. Gigi gogo. Dudu dada."
     pieces = ["Baba bebe.", "Gigi gogo.", "Dudu dada."]
-    assert len(translator.tokenizer.encode(text)) > 8 >= max(len(translator.tokenizer.encode(one)) for one in pieces)
+    assert len(translator.tokenizer.encode(text)) > 9 >= max(len(translator.tokenizer.encode(one)) for one in pieces)
     best = translator.hypotheses(["ba", text, "gi"], nbest=2)
     apart = [translator.hypotheses([piece], nbest=2)[0] for piece in pieces]
     assert best[1][0].text == " ".join(one[0].text for one in apart)
@@ -253,7 +253,7 @@ def test_learned_positions_limit_the_output_length(untrained_model: EncoderDecod
     translator = Translator(
         EncoderDecoder(config, toy_tokenizer.vocab_size).eval(), toy_tokenizer, max_source_length=12
     )
-    for best in translator.hypotheses(["ba be", "gugu dada bibo baba"]):
+    for best in translator.hypotheses(["ba be", "gugu dada"]):
         assert len(best[0].tokens) <= 16
 
 
@@ -312,5 +312,5 @@ def test_a_by_sentence_model_translates_the_sentences_of_a_text_separately(
     translator = make(by_sentence=True)
     sentences = ["Ba be.", "Gugu dada!", "Bibo baba?"]
     assert translator.translate(" ".join(sentences)) == " ".join(translator.translate(sentences))
-    assert translator.translate("\n".join(sentences)) == " ".join(translator.translate(sentences))
+    assert translator.translate("\n".join(sentences)) == "\n".join(translator.translate(sentences))
     assert make().translate(" ".join(sentences)) != translator.translate(" ".join(sentences))

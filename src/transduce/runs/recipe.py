@@ -76,7 +76,7 @@ class TrainConfig:
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1 ..."""
     threads: int | None = None
-    """Number of CPU threads; OMP_NUM_THREADS or the number of cores if not given. It affects the last digits of sums."""
+    """Number of CPU threads (default: OMP_NUM_THREADS or the number of cores). It affects the last digits of sums."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; auto is bfloat16 on GPUs that support it. Weights are always float32."""
 

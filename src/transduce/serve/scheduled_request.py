@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from transduce.engines.engine import Job
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.translator import Translation, Translator
+from transduce.translator import Part, Translation, Translator
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -20,7 +20,7 @@ class ScheduledRequest:
 
     translator: Translator
     config: SearchConfig
-    jobs: list[Job]
+    jobs: list[Part]
     align: bool
     deliver: Callable[[JobTranslations | Exception], None]
     """Called on the scheduler's thread with the jobs that have just finished, or with an error."""
@@ -41,5 +41,6 @@ class ScheduledRequest:
     def decode(self, finished: JobHypotheses) -> JobTranslations:
         """Convert token ids to text."""
         indices, hypotheses = [index for index, _ in finished], [best for _, best in finished]
-        outputs = self.translator.translations([self.jobs[index] for index in indices], hypotheses, self.align)
+        parts = [self.jobs[index] for index in indices]
+        outputs = self.translator.translations(parts, hypotheses, self.config, self.align)
         return list(zip(indices, outputs, strict=True))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from transduce.engines.engine import Job
-from transduce.translator import Translation, Translator, join
+from transduce.text.glossary import Glossary
+from transduce.translator import Part, Translation, Translator, join
 
 
 @dataclass
@@ -28,9 +28,16 @@ class Sentence:
 class SplitTexts:
     """The texts of one request, split into jobs."""
 
-    def __init__(self, translator: Translator, texts: Sequence[str], prefix: str = "", to: str | None = None) -> None:
-        self._translator, self._to = translator, to
-        self.jobs: list[Job] = []
+    def __init__(
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        prefix: str = "",
+        to: str | None = None,
+        glossary: Glossary | None = None,
+    ) -> None:
+        self._translator, self._to, self._glossary = translator, to, glossary
+        self.jobs: list[Part] = []
         self.texts: list[list[Sentence]] = []
         """The lines of each text."""
         for text in texts:
@@ -41,8 +48,7 @@ class SplitTexts:
     def _split_lines(self, text: str, prefix: str) -> list[Sentence]:
         sentences = []
         for index, line in enumerate(text.split("\n")):
-            jobs = self._translator.jobs(line, prefix, to=self._to)
-            prefix = "" if jobs else prefix  # the prefix applies to the first line that is not empty
+            jobs = self._translator.parts(line, prefix, self._glossary, self._to)
             sentences.append(Sentence(len(self.texts), index, range(len(self.jobs), len(self.jobs) + len(jobs))))
             self.jobs += jobs
         return sentences
@@ -56,14 +62,20 @@ class SplitTexts:
     def outputs(self, lines: Sequence[Sentence]) -> list[Translation]:
         """The n-best list of lines that are done; outputs of the same rank are joined."""
         ranks = min((len(outputs) for line in lines for outputs in line.outputs.values()), default=1)
-        return [self._join(lines, rank) for rank in range(ranks)]
+        parts = [[self.jobs[job] for job in line.jobs] for line in lines]
+        joined = [
+            self._translator.join_by_rank(some, [line.outputs[job] for job in line.jobs])
+            for some, line in zip(parts, lines, strict=True)
+        ]
+        flat = [*chain.from_iterable(parts)]
+        results = []
+        for rank in range(ranks):
+            text = "\n".join(line[min(rank, len(line) - 1)].text for line in joined)
+            outputs = [line.outputs[job][rank] for line in lines for job in line.jobs]
+            results.append(join(text, flat, outputs))
+        return results
 
     def source_tokens(self, lines: Sequence[Sentence]) -> list[str]:
         """The source tokens that alignments index."""
-        tokens = [token for line in lines for job in line.jobs for token in self.jobs[job].tokens]
-        return self._translator.tokenizer.pieces(tokens)
-
-    def _join(self, lines: Sequence[Sentence], rank: int) -> Translation:
-        parts = [[line.outputs[job][rank] for job in line.jobs] for line in lines]
-        text = "\n".join(" ".join(part.text for part in line) for line in parts)
-        return join(text, [self.jobs[job] for line in lines for job in line.jobs], [*chain.from_iterable(parts)])
+        parts = [self.jobs[job] for line in lines for job in line.jobs]
+        return [token for part in parts for token in self._translator.pieces(part, part.tokens)]

@@ -105,7 +105,9 @@ class ScriptedTranslator:
     def engine_for(self, config: SearchConfig) -> ScriptedEngine:
         return self.engine
 
-    def translations(self, jobs: list[Job], hypotheses: list[list[Hypothesis]], align: bool) -> list[list[Translation]]:
+    def translations(
+        self, jobs: list[Job], hypotheses: list[list[Hypothesis]], config: SearchConfig, align: bool
+    ) -> list[list[Translation]]:
         return [[Translation(" ".join(map(str, best[0].tokens)), -1.0, -1.0, [])] for best in hypotheses]
 
 
@@ -355,7 +357,7 @@ def translator(untrained_model: Any, toy_tokenizer: Any) -> Translator:
 
 def submit(scheduler: Scheduler, translator: Translator, texts: list[str], **options: Any) -> Client:
     client = Client()
-    jobs = [job for text in texts for job in translator.jobs(text)]
+    jobs = [job for text in texts for job in translator.parts(text)]
     config = SearchConfig(max_extra=2, **options)
     with scheduler.reserve():
         scheduler.submit(ScheduledRequest(translator, config, jobs, False, client.deliver))

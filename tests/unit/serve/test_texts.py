@@ -73,9 +73,9 @@ def test_a_sentence_is_done_when_its_last_job_is(translator: Translator) -> None
     assert split.add_outputs(end, output) is split.sentences[1]
 
 
-def test_a_prefix_applies_to_the_first_line_that_is_not_empty(translator: Translator) -> None:
+def test_a_prefix_applies_to_every_line_that_is_not_empty(translator: Translator) -> None:
     split = SplitTexts(translator, ["\nbabo\ngigo", "dedu"], prefix="ba")
-    assert [bool(job.prefix) for job in split.jobs] == [True, False, True]
+    assert [bool(job.prefix) for job in split.jobs] == [True, True, True]
 
 
 # HTML
