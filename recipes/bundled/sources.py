@@ -1,20 +1,17 @@
-"""English sentences for the teacher to translate: every one once, none from a validation or test set.
+"""Sentences for the teacher to translate: every one once, none from a validation or test set.
 
-    python recipes/bundled/sources.py OUT --europarl FILE... --everyday FILE... --without FILE...
+    python recipes/bundled/sources.py OUT --tsv FILE... --without FILE... [--most N]
 
-Files are .tsv with English first, plain or compressed.
+Files are named *.en-xx.*.tsv, with English first. Writes OUT.en, OUT.de and OUT.fr; English sentences of all files, at
+most N of each language, those of the first files first.
 """
 
 import argparse
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from transduce.text.languages import direction_of_entry
 from transduce.text.pairs import ReadReport, read_pairs
-
-
-def english(files: list[str]) -> Iterator[str]:
-    """The English sides of files."""
-    return (source for source, _ in read_pairs([(name,) for name in files], ReadReport()))
 
 
 def letters(text: str) -> str:
@@ -26,16 +23,24 @@ def main() -> None:
     """Write the sentences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    for name in ("--europarl", "--everyday", "--without"):
+    for name in ("--tsv", "--without"):
         parser.add_argument(name, nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--most", type=int, default=1_000_000)
     words = parser.parse_args()
-    seen = {letters(text) for text in english(words.without)}
+    seen = {letters(text) for name in words.without for pair in read_pairs([(name,)], ReadReport()) for text in pair}
+    texts: dict[str, list[str]] = {}
+    for name in words.tsv:
+        languages = direction_of_entry([name])
+        assert languages, name
+        for pair in read_pairs([(name,)], ReadReport()):
+            for language, text in zip(languages, pair, strict=True):
+                if (key := letters(text)) not in seen:
+                    seen.add(key)
+                    texts.setdefault(language, []).append(text.strip())
     words.out.parent.mkdir(parents=True, exist_ok=True)
-    with words.out.open("w", encoding="utf-8") as file:
-        for text in english(words.everyday + words.europarl):
-            if (key := letters(text)) not in seen:
-                seen.add(key)
-                file.write(text.strip() + "\n")
+    for language, lines in texts.items():
+        with Path(f"{words.out}.{language}").open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in islice(lines, words.most))
 
 
 if __name__ == "__main__":

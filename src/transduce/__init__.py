@@ -14,6 +14,7 @@ __all__ = [
     "Model",
     "ModelError",
     "Outcome",
+    "PairScore",
     "RunError",
     "Score",
     "SearchConfig",
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from transduce.text.tokenizer import Tokenizer
     from transduce.training.api import train
     from transduce.training.loop import Outcome
-    from transduce.translator import Translation, Translator
+    from transduce.translator import PairScore, Translation, Translator
 else:
     _MODULES = {
         "transduce.engines.engine": ["Engine", "Job"],
@@ -49,7 +50,7 @@ else:
         "transduce.text.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
-        "transduce.translator": ["Translation", "Translator"],
+        "transduce.translator": ["PairScore", "Translation", "Translator"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -8,12 +8,16 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.average import average
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
+from transduce.cli.options import Command
+from transduce.cli.rerank import rerank
+from transduce.cli.score import score
 from transduce.cli.serve import serve
 from transduce.cli.shrink import shrink
 from transduce.cli.train import train
@@ -47,8 +51,8 @@ def about(
     """Train and run Transformer translation models."""
 
 
-for command in (train, translate, inspect, evaluate, info, shrink, serve, demo):
-    app.command()(command)
+for command in (train, translate, inspect, evaluate, score, rerank, info, average, shrink, serve, demo):
+    app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 
 

@@ -14,6 +14,10 @@ def log(line: str) -> None:
 
 def describe_engine(translator: "Translator") -> str:
     """The engine that runs the translator's search and, if it is not the chosen one, the reason."""
+    from transduce.models.ensemble import Ensemble
+
     reason = translator.engine.supports(translator.model, translator.config)
     description = translator.engine_for(translator.config).description
+    if isinstance(translator.model, Ensemble):
+        return f"{description}, because gpu and native have no ensembles"
     return f"{description}, because {translator.engine.name} has {reason}" if reason else description

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from transduce.errors import ConfigError
 from transduce.search.options import SearchConfig
 
 ModelOption = Annotated[
@@ -21,6 +23,15 @@ ToOption = Annotated[
 FromOption = Annotated[
     str | None,
     typer.Option("--from", help="Source language, e.g. en, to check that the model has it.", show_default=False),
+]
+ModelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A run or a model folder; several with the same vocabulary are an ensemble.",
+        show_default="the bundled model, English to German",
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
 EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
@@ -36,6 +47,19 @@ SetOption = Annotated[
         metavar="SECTION.KEY=VALUE",
     ),
 ]
+
+
+class Command(TyperCommand):
+    """A command that refuses a repeated option, unless the option takes several values; Click uses the last one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command line, after a check for repeated options."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            if order.count(option) > 1 and not option.multiple:
+                raise ConfigError(f"{max(option.opts, key=len)} is given more than once; give it only once")
+        return super().parse_args(ctx, args)
+
 
 _SIGNS = {"at_least": ">=", "above": ">", "at_most": "<="}
 

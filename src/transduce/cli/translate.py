@@ -17,7 +17,7 @@ from transduce.cli.options import (
     DeviceOption,
     EngineOption,
     FromOption,
-    ModelOption,
+    ModelsOption,
     ThreadsOption,
     ToOption,
     search_options,
@@ -36,7 +36,7 @@ def translate(
             help="Files to translate, or text in quotes.", metavar="FILE|TEXT", show_default="standard input"
         ),
     ] = None,
-    model: ModelOption = None,
+    model: ModelsOption = None,
     to: ToOption = None,
     from_: FromOption = None,
     out: Annotated[
@@ -44,6 +44,16 @@ def translate(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
     prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
+    glossary: Annotated[
+        Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
+    ] = None,
+    protect: Annotated[
+        bool,
+        typer.Option(help="Keep addresses, placeholders, file names, numbers with units and emoji unchanged."),
+    ] = True,
+    protect_pattern: Annotated[
+        list[str] | None, typer.Option(help="A regular expression of text to keep unchanged too; may be repeated.")
+    ] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write one JSON object per line: n-best outputs, scores, alignment.")
     ] = False,
@@ -68,10 +78,13 @@ def translate(
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
+    from transduce.text.glossary import Glossary
     from transduce.translator import Translator
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
+    if protect_pattern and not protect:
+        raise ConfigError("--protect-pattern protects text, but --no-protect is given")
     if resume and not (out and arguments):
         raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
@@ -82,15 +95,24 @@ def translate(
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
-    folder = find_model(model)
-    if folder.parent.name == "checkpoints" and folder != model:
-        log(f"{model} is not finished; using its newest checkpoint, {folder.name}")
+    paths: list[Path | None] = [*model] if model else [None]
+    folders = [find_model(path) for path in paths]
+    for path, folder in zip(paths, folders, strict=True):
+        if path and folder.parent.name == "checkpoints" and folder != path:
+            log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
     translator = Translator.load(
-        folder, device=device, engine=engine, threads=threads, batch_tokens=batch_tokens, **options
+        folders,
+        device=device,
+        engine=engine,
+        threads=threads,
+        batch_tokens=batch_tokens,
+        protect=(protect_pattern or []) if protect else False,
+        **options,
     )
     to = translator.target(to, from_)
-    if sys.stderr.isatty() or translator.engine_for(translator.config) is not translator.engine:
+    if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
+    terms = Glossary.load(glossary) if glossary else None
     done = _complete_lines(out) if resume and out else 0
     if done:
         log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
@@ -102,7 +124,7 @@ def translate(
         lines = lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
-        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to}
+        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms}
         for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
             file.write((_record(translator, text, best, to) if jsonl else best[0].text.replace("\n", " ")) + "\n")
             if progress.line_done():

@@ -53,6 +53,10 @@ class Processes:
         """Whether the flag is set in at least one process."""
         return self.total(flag)[0] > 0
 
+    def of_main(self, number: float) -> float:
+        """The number of the main process."""
+        return self.total(number if self.is_main else 0)[0]
+
     def wait(self) -> None:
         """Wait until all processes have called this (a barrier)."""
         self.total(0)

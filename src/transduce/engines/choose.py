@@ -4,12 +4,13 @@ from typing import Any
 
 import torch
 
-from transduce.engines.engine import Engine
+from transduce.engines.engine import Engine, fast_engine_limits
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn import kernels
+from transduce.search.options import SearchConfig
 
 ENGINES = ("auto", "plain", "native", "gpu")
 _NEEDS = {
@@ -27,6 +28,8 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
     options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     engine = None if name == "plain" else _fast_engine(name, model, options)
     if engine is None and name in _NEEDS:
+        if reason := fast_engine_limits(model, SearchConfig()):
+            raise ConfigError(f"engine {name} has {reason}; use auto or plain")
         raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
     return engine or PlainEngine(model, **options)
 

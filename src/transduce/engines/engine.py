@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.ensemble import Ensemble
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -68,6 +69,8 @@ class Engine(Protocol):
 
 def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
     """The result of `supports` of the fast engines, which run the encoder-decoder with greedy and beam search."""
+    if isinstance(model, Ensemble):
+        return "no ensembles"
     if not isinstance(model, EncoderDecoder):
         return f"no models of the architecture {model.config.architecture}"
     if options.sample:

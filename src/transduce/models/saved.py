@@ -109,6 +109,15 @@ def read_weights(
     return weights
 
 
+def require_same_vocabulary(folder: Path, saved: SavedModel, other_folder: Path, other: SavedModel) -> None:
+    """Raise an error unless both models have the same tokens with the same ids."""
+    ours, theirs = (one.tokenizer.pieces(range(one.tokenizer.vocab_size)) for one in (saved, other))
+    if ours != theirs:
+        raise ModelError(
+            f"{folder} and {other_folder} have different vocabularies; name models that were trained with the same one"
+        )
+
+
 def shrink_model(folder: Path, out: Path) -> None:
     """Write a model folder with 8-bit weights, and a copy of its README, atomically as a new folder."""
     if out.exists():

@@ -1,12 +1,16 @@
 """Checkpoint averaging (section 6.1): the finished model is the mean of the last few checkpoints."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
+from transduce.disk import atomic_folder
+from transduce.errors import ModelError
 from transduce.models.card import WEIGHTS
 from transduce.models.model import Model
+from transduce.models.saved import load_model, require_same_vocabulary, save_model
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:
@@ -16,3 +20,30 @@ def load_average(model: Model, checkpoints: list[Path]) -> None:
         for name, x in load_file(folder / WEIGHTS).items():
             total[name] += x
     model.load_state_dict({name: (x / len(checkpoints)).float() for name, x in total.items()})
+
+
+def average_models(folders: Sequence[Path], out: Path) -> None:
+    """Write a model folder with the mean of these models' weights, atomically; its facts are those of the last one.
+
+    Scores are left out of the facts: they were measured with other weights.
+    """
+    if out.exists():
+        raise ModelError(f"{out} exists already; name a folder that does not")
+    last = load_model(folders[-1])
+    sizes = last.model.config.sizes()
+    total = {name: x.double() for name, x in last.model.state_dict().items()}
+    for folder in folders[:-1]:
+        other = load_model(folder)
+        require_same_vocabulary(folder, other, folders[-1], last)
+        for name, value in other.model.config.sizes().items():
+            if value != sizes.get(name):
+                raise ModelError(
+                    f"{folder} and {folders[-1]} differ in {name} ({value} and {sizes.get(name)}); only models of the "
+                    "same sizes can be averaged"
+                )
+        for name, x in other.model.state_dict().items():
+            total[name] += x
+    last.model.load_state_dict({name: (x / len(folders)).float() for name, x in total.items()})
+    facts = {name: value for name, value in last.facts.items() if name != "scores"} | {"averaged": len(folders)}
+    with atomic_folder(out) as work:
+        save_model(work, last.model, last.tokenizer, facts)

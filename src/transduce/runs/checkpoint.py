@@ -47,6 +47,12 @@ class Progress:
     """Key of the prepared training text."""
     sources: dict[str, str] = field(default_factory=dict)
     """Files of the training text and the sha256 of each."""
+    last_step: int = 0
+    """Step after which the run ends, if that was decided before `train.steps` (training/ending.py)."""
+    cooldown: float = 0.0
+    """Number of last steps in which the learning rate then decays."""
+    ended_by: str = ""
+    """Setting that decided it, with its value; empty if nothing was decided."""
 
     def compare(self, metric: str, score: float, loss: float) -> None:
         """Make this step the best one if its score is higher, or equal and its loss lower, or the metric is another."""

@@ -27,12 +27,18 @@ class TrainConfig:
 
     steps: int = 100_000
     """Number of updates of the weights."""
+    minutes: float | None = None
+    """End the run after this much training time, if that is before `steps`; validation and saving do not count."""
+    patience: int | None = None
+    """End the run after this many validations in a row without a better score; a cooldown then begins first."""
     batch_tokens: int | Literal["auto"] = 25_000
     """Upper bound on the source tokens and the target tokens of a batch; auto is the most that fits in GPU memory."""
     accumulate: int = 1
     """Gradient accumulation: number of batches per update."""
     warmup: int = 4000
     """Number of steps in which the learning rate rises (warmup_steps)."""
+    learning_rate: float | None = None
+    """Highest learning rate, reached after warmup; if not given, it follows from width and warmup as in the paper."""
     learning_rate_scale: float = 1.0
     """Factor on the learning rate of the paper's schedule, which depends on step and width."""
     cooldown: int = 0
@@ -86,13 +92,20 @@ class TrainConfig:
         require(self.batch_tokens == "auto" or self.batch_tokens >= 1, "batch_tokens must be at least 1, or auto")
         require(self.keep >= 1, "keep must be at least 1")
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
-        require(self.threads is None or self.threads >= 1, "threads must be at least 1")
+        for name in ("patience", "threads"):
+            require(getattr(self, name) is None or getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.minutes is None or self.minutes > 0, "minutes must be above 0")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         for name in ("learning_rate_scale", "epsilon"):
             require(getattr(self, name) > 0, f"{name} must be above 0")
+        require(self.learning_rate is None or self.learning_rate > 0, "learning_rate must be above 0")
+        require(
+            self.learning_rate is None or self.learning_rate_scale == 1.0,
+            "learning_rate and learning_rate_scale exclude each other; give one of them",
+        )
         for name in ("clip_norm", "r_drop"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
@@ -117,12 +130,15 @@ class Recipe:
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
         pairs = TASKS[self.task].reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
+        can_validate = bool(self.data.all_valid) or not self.train.patience
+        require(can_validate, "train.patience counts validations: give validation text with --valid")
 
 
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
 # move to other files, because a run compares the digests of their content.
 FREE_TO_CHANGE = {
-    *("train.steps", "train.log_every", "train.valid_sentences", "train.samples", "train.save_every", "train.keep"),
+    *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
+    *("train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
     *("data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
     *("train.criterion", "train.bleu_tokenizer"),

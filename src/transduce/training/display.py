@@ -16,6 +16,8 @@ class Display:
         self._live: Progress | None = None
         self._task: Any = None
         self._began, self._first_step, self._steps = time.monotonic(), 0, 0
+        self._deadline: float | None = None
+        self._at_most = ""
 
     def log(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
@@ -27,15 +29,20 @@ class Display:
             for sample in samples:
                 self.log(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
 
-    def begin(self, step: int, steps: int) -> "Display":
-        """Set the range of the progress; use the result as a context manager to show it."""
+    def begin(self, step: int, steps: int, seconds: float | None = None) -> "Display":
+        """Set the range of the progress and the time left, if it is limited; use the result as a context manager."""
         self._began, self._first_step, self._steps = time.monotonic(), step, steps
+        self._deadline = None if seconds is None else self._began + seconds
         if self.console.is_terminal:
             # The least important column is last, because a narrow terminal truncates the line.
             columns = (BarColumn(bar_width=10), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
             self._live = Progress(*columns, console=self.console, transient=True)
             self._task = self._live.add_task("starting", total=steps, completed=step, left="-:--:--")
         return self
+
+    def set_end(self, steps: int, *, may_be_earlier: bool) -> None:
+        """Set the last step; if the run may end earlier, the time left is an upper bound."""
+        self._steps, self._at_most = steps, "at most " if may_be_earlier else ""
 
     def restart_clock(self, step: int) -> None:
         """Estimate the time left from the steps after this one; those before it were slower."""
@@ -44,7 +51,7 @@ class Display:
     def show_time_left(self, step: int) -> None:
         """Show the time left before the first measurement."""
         if self._live:
-            self._live.update(self._task, completed=step, left=self._time_left(step))
+            self._live.update(self._task, total=self._steps, completed=step, left=self._time_left(step))
         else:
             self.log(f"step {step:,}/{self._steps:,}  {self._time_left(step)} left")
 
@@ -69,13 +76,17 @@ class Display:
         )
         if record["skipped"]:
             text += f"  {record['skipped']} steps skipped: gradients not finite"
+        left = self._time_left(step)
         if self._live:
-            self._live.update(self._task, completed=step, left=self._time_left(step), description=text)
+            self._live.update(self._task, total=self._steps, completed=step, left=left, description=text)
         else:
-            self.log(f"{text}  {self._time_left(step)} left")
+            self.log(f"{text}  {left} left")
 
     def _time_left(self, step: int) -> str:
-        per_step = (time.monotonic() - self._began) / max(1, step - self._first_step)
-        minutes, seconds = divmod(int(per_step * (self._steps - step)), 60)
+        now = time.monotonic()
+        left = (now - self._began) / max(1, step - self._first_step) * (self._steps - step)
+        if self._deadline is not None:
+            left = min(left, max(0.0, self._deadline - now))
+        minutes, seconds = divmod(int(left), 60)
         hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}"
+        return f"{self._at_most}{hours}:{minutes:02}:{seconds:02}"

@@ -23,6 +23,7 @@ from transduce.runs.run_folder import RunFolder
 from transduce.tasks.registry import TASKS
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
+from transduce.training.ending import Ending
 from transduce.training.first_steps import FirstSteps
 from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
@@ -114,12 +115,15 @@ def _train(
     if processes.is_main:
         run.begin(recipe, tokenizer)
         run.metrics.start_at(progress.step)
-    if progress.step >= config.steps and (scores := run.finished_scores(progress.step)) is not None:
-        display.log(f"{run.model} is finished; raise train.steps above {progress.step:,} to train it further")
+    ending = Ending(recipe, progress, display.log)
+    if ending.reached() and (scores := run.finished_scores(progress.step)) is not None:
+        display.log(
+            f"{run.model} is finished after step {progress.step:,} ({ending.reason}); raise it to train further"
+        )
         return Outcome(run.path, progress.step, True, None, scores)
 
     warn(recipe, display.log)
-    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display)
+    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.log(
@@ -130,17 +134,21 @@ def _train(
     stopping = False
     first_steps = FirstSteps(display, config.log_every)
     with (
-        display.begin(progress.step, config.steps),
+        display.begin(progress.step, ending.last_step, ending.seconds_left(progress.seconds)),
         Steps(recipe, task, plan, variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
-        while progress.step < config.steps and not stopping:
-            rate, norm = steps.take(progress.step)
+        while not ending.reached() and not stopping:
+            rate = ending.rate(progress.step + 1)
+            norm = steps.take(progress.step, rate)
             progress.step += 1
+            if config.minutes is not None:
+                ending.after_step(processes.of_main(progress.seconds + steps.meter.seconds))
             if recording:
                 recording.after_step()
             first_steps.after_step(progress.step, norm)
-            is_last, stopping = progress.step == config.steps, processes.any(bool(stop))
+            display.set_end(ending.last_step, may_be_earlier=ending.may_be_earlier)
+            is_last, stopping = ending.reached(), processes.any(bool(stop))
             saving = progress.step % config.save_every == 0 or is_last or stopping
 
             if progress.step % config.log_every == 0 or saving:
@@ -165,6 +173,9 @@ def _train(
                     model_now = gathered(model)
                     if prepared.valid and not stopping:
                         milestones.validate(model_now, progress)
+                        if config.patience:
+                            ending.after_validation(int(processes.of_main(milestones.without_improvement(progress))))
+                            is_last = ending.reached()
                         stopping = processes.any(bool(stop))
                     moments = adam_moments(model, optimizer)
                     if processes.is_main:
@@ -175,7 +186,7 @@ def _train(
                     display.log(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
 
     processes.wait()  # until the main process has written the last checkpoint
-    finished = progress.step >= config.steps
+    finished = ending.reached()
     scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
 

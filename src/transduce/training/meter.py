@@ -37,7 +37,7 @@ class Meter:
         if tokens := int(self._counted.item()):
             loss, nll = (self._sums / tokens).tolist()
             values = {"loss": loss, "perplexity": math.exp(min(nll, 50))}
-        seconds = time.monotonic() - self.began
+        seconds = self.seconds
         values |= {
             "tokens_per_second": self.tokens / seconds,
             "memory_gb": _memory_gb(self.device),
@@ -53,6 +53,11 @@ class Meter:
         since = time.monotonic()
         yield
         self.began += time.monotonic() - since
+
+    @property
+    def seconds(self) -> float:
+        """Training time since the last reading."""
+        return time.monotonic() - self.began
 
     def skipped_in_a_row(self) -> int:
         """Number of steps skipped since the last step that was not."""

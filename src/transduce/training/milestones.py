@@ -27,6 +27,7 @@ from transduce.search.options import SearchConfig
 from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
+from transduce.training.ending import Ending
 
 _CLEARLY_WORSE = 0.1
 """If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""
@@ -43,6 +44,7 @@ class Milestones:
     facts: dict[str, Any]
     """Metadata for model folders: how the model was made."""
     display: Display
+    ending: Ending
 
     def validate(self, model: Model, progress: Progress) -> None:
         """Compute loss and score of the current weights, with greedy search; a signal interrupts it."""
@@ -86,6 +88,10 @@ class Milestones:
         files = (f"{name} {' / '.join(f'{value:.1f}' for value in of.values())}" for name, of in scored.files.items())
         return f"{text}  ({', '.join(files)})" if scored.files else text
 
+    def without_improvement(self, progress: Progress) -> int:
+        """Number of validations since the best one."""
+        return len({record["step"] for record in self.run.metrics.of("valid") if record["step"] > progress.best_step})
+
     def save(self, model: Model, moments: dict[str, torch.Tensor], progress: Progress, *, must: bool) -> None:
         """Write a checkpoint and the report; a full disk ends the run only if this checkpoint `must` be saved."""
         run, config, log = self.run, self.recipe.train, self.display.log
@@ -101,7 +107,7 @@ class Milestones:
                 ) from None
             log(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
         try:
-            prune(run.checkpoints, config.keep, progress.best_step, config.save_every, config.steps)
+            prune(run.checkpoints, config.keep, progress.best_step, config.save_every, self.ending.last_step)
             write_report(run.report, self.recipe, run.metrics)
         except OSError as error:
             log(f"warning: {run.path} is not up to date: {error}. Training continues")
@@ -142,7 +148,7 @@ class Milestones:
     def _average(self, model: Model) -> list[Path]:
         """Load the mean of the last checkpoints, or the last one if that is clearly better; returns those used."""
         config, checkpoints = self.recipe.train, self.run.checkpoints
-        intact = [p for p in scheduled(checkpoints, config.save_every, config.steps) if not find_damage(p)]
+        intact = [p for p in scheduled(checkpoints, config.save_every, self.ending.last_step) if not find_damage(p)]
         last = intact[-config.average :] or list_checkpoints(checkpoints)[-1:]
         if len(last) == 1 or not self.validation.texts:
             load_average(model, last)

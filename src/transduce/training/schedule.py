@@ -6,6 +6,11 @@ def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> f
     return scale * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
-def with_cooldown(rate: float, step: int, steps: int, cooldown: int) -> float:
-    """The rate, decayed linearly over the last `cooldown` of `steps`; it would reach 0 at the step after the last."""
-    return rate * min(1.0, (steps + 1 - step) / (min(cooldown, steps) + 1))
+def scale_of_peak(peak: float, d_model: int, warmup: int) -> float:
+    """The scale with which the learning rate is `peak` at the end of the warmup, where it is highest."""
+    return peak * (d_model * warmup) ** 0.5
+
+
+def cooldown_factor(step: int, steps: int, cooldown: float) -> float:
+    """A factor on the learning rate that falls linearly over the last `cooldown` of `steps`, to 0 after the last."""
+    return min(1.0, (steps + 1 - step) / (min(cooldown, steps) + 1))

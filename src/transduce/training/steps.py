@@ -20,7 +20,6 @@ from transduce.tasks.task import Task
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.meter import Meter
-from transduce.training.schedule import learning_rate, with_cooldown
 
 
 class Steps(AbstractContextManager["Steps"]):
@@ -47,9 +46,9 @@ class Steps(AbstractContextManager["Steps"]):
         self._loader = Loader(task, plan, variation, model.device, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 
-    def take(self, step: int) -> tuple[float, Tensor]:
-        """Run step number `step`, counted from 0; returns its learning rate and the norm of the gradients."""
-        config, learner, failed = self.recipe.train, self.learner, True
+    def take(self, step: int, rate: float) -> Tensor:
+        """Run step number `step`, counted from 0, with a learning rate; returns the norm of the gradients."""
+        learner, failed = self.learner, True
         while failed:
             sums, count = torch.zeros(2, device=self.meter.device), 0
             try:
@@ -71,11 +70,9 @@ class Steps(AbstractContextManager["Steps"]):
                 self._split_further()
         count = int(total)
         self._processes.all_reduce([sums])
-        rate = learning_rate(step + 1, self.recipe.model.d_model, config.warmup, config.learning_rate_scale)
-        rate = with_cooldown(rate, step + 1, config.steps, config.cooldown)
         norm = learner.update(step + 1, rate, count, collected=len(parts) > 1)
         self.meter.add(sums, count, norm)
-        return rate, norm
+        return norm
 
     def examples(self, step: int) -> list[int]:
         """The numbers of the examples in step number `step`."""

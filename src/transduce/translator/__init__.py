@@ -1,7 +1,7 @@
 """Text to text: `Translator` splits texts into sentences, searches for translations, and joins them."""
 
 from transduce.translator.parts import Part
-from transduce.translator.translation import Translation, join
+from transduce.translator.translation import PairScore, Translation, join
 from transduce.translator.translator import LongInput, Translator
 
-__all__ = ["LongInput", "Part", "Translation", "Translator", "join"]
+__all__ = ["LongInput", "PairScore", "Part", "Translation", "Translator", "join"]

@@ -21,6 +21,22 @@ class Translation:
     """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
 
 
+@dataclass(frozen=True)
+class PairScore:
+    """The log-probability of a given translation."""
+
+    log_prob: float
+    """The sum over the tokens and the end marker."""
+    tokens: list[str]
+    """The tokens of the translation and the end marker."""
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / len(self.tokens)
+
+
 def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
     """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
     starts = accumulate((len(job.tokens) for job in jobs), initial=0)

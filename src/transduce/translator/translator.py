@@ -16,6 +16,8 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
+from transduce.models.ensemble import load_ensemble
+from transduce.models.likelihood import token_log_probs
 from transduce.models.model import Model
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
@@ -26,10 +28,10 @@ from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import language_tag
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
-from transduce.translator.translation import Translation, join
+from transduce.translator.translation import PairScore, Translation, join
 
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
@@ -101,7 +103,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        path: str | Path | None = None,
+        path: str | Path | Sequence[str | Path] | None = None,
         *,
         device: str = "auto",
         engine: str = "auto",
@@ -112,15 +114,20 @@ class Translator:
     ) -> "Translator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
-        Without a path, load the bundled model, English to German. `engine` is auto (the fastest available), gpu,
-        native (CPU, 8-bit) or plain. `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch)
-        are chosen automatically by default. `protect` keeps addresses, placeholders, file names, numbers with units and
-        emoji unchanged; a list of regular expressions protects what they match as well. `options` are the fields of
-        SearchConfig; they become the defaults of every translation.
+        Several paths are an ensemble: the log-probability of a token is the mean over the models, which must have the
+        same vocabulary. Without a path, load the bundled model.
+
+        `engine` is auto (the fastest available), gpu, native (CPU, 8-bit) or plain. `threads` (of the CPU) and
+        `batch_tokens` (source tokens times beam in one batch) are chosen automatically by default. `protect` keeps
+        addresses, placeholders, file names, numbers with units and emoji unchanged; a list of regular expressions
+        protects what they match as well. `options` are the fields of SearchConfig; they become the defaults of every
+        translation.
         """
-        folder = find_model(None if path is None else Path(path))
-        saved = load_model(folder, pick_device(device))
-        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
+        paths = [path] if path is None or isinstance(path, str | Path) else path
+        folders = [find_model(None if one is None else Path(one)) for one in paths]
+        at = pick_device(device)
+        saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
+        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(
             saved.model,
@@ -243,6 +250,31 @@ class Translator:
             outputs = self.translations(parts, [best for line in done for best in line.outputs], config, align)
             for line in done:
                 yield self.join_by_rank(line.parts, [next(outputs) for _ in line.parts])
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
+        """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
+
+        `to` is as in `translate`.
+        """
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
+        languages = [to] * len(sources) if to is None or isinstance(to, str) else to
+        tags = [self.target(language) if self.tagged else None for language in languages]
+        marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
+        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.encode_all(targets, threads=-1)
+        pairs = list(zip(*encoded, strict=True))
+        longest = self.model.longest
+        for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
+            for text, tokens in zip(texts, sides, strict=True):
+                if longest is not None and len(tokens) > longest:
+                    raise DataError(
+                        f"the text {text!r:.60} has {len(tokens):,} tokens, more than the {longest} this model takes; "
+                        "shorten it"
+                    )
+        return [
+            PairScore(sum(log_probs), self.tokenizer.pieces([*target, EOS]), log_probs)
+            for (_, target), log_probs in zip(pairs, token_log_probs(self.model, pairs), strict=True)
+        ]
 
     def source_tokens(self, text: str, to: str | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to."""

@@ -8,19 +8,19 @@ import pytest
 from conftest import TINY, write_lines
 
 from transduce.training.api import train
-from transduce.training.schedule import learning_rate, with_cooldown
+from transduce.training.schedule import cooldown_factor, learning_rate
 
 
 def test_a_run_shorter_than_its_cooldown_decays_from_the_first_step() -> None:
-    assert [with_cooldown(1.0, step, steps=4, cooldown=100) for step in (1, 2, 3, 4)] == [0.8, 0.6, 0.4, 0.2]
+    assert [cooldown_factor(step, steps=4, cooldown=100) for step in (1, 2, 3, 4)] == [0.8, 0.6, 0.4, 0.2]
 
 
 def test_without_cooldown_the_rate_is_unchanged() -> None:
-    assert [with_cooldown(0.5, step, 10, 0) for step in (1, 9, 10)] == [0.5, 0.5, 0.5]
+    assert [cooldown_factor(step, 10, 0) for step in (1, 9, 10)] == [1, 1, 1]
 
 
 def test_the_last_steps_decay_linearly_to_zero() -> None:
-    rates = [with_cooldown(1.0, step, 10, 4) for step in range(1, 12)]
+    rates = [cooldown_factor(step, 10, 4) for step in range(1, 12)]
     assert rates == pytest.approx([1, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, 0])
 
 

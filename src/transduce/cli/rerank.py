@@ -1,0 +1,55 @@
+"""`transduce rerank`."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.options import DeviceOption, ThreadsOption
+
+
+def rerank(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Output of translate --jsonl --nbest N.", show_default="standard input"),
+    ] = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model", "-m", help="A run or a model folder that scores the outputs; the mean of several counts."
+        ),
+    ] = None,
+    reverse_model: Annotated[
+        Path | None, typer.Option(help="A model of the other direction, which scores the source given an output.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of --reverse-model.  [default: 1]", min=0)] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Write the JSON lines, with outputs in the new order and their new scores.")
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Choose the best of the n-best outputs of `translate` by the scores of other models.
+
+    An output is scored by its log-probability per token, plus, with --reverse-model, by the log-probability per token
+    of the source given the output (noisy-channel reranking). Without -m, the scores of the file count.
+    """
+    from transduce.errors import ConfigError
+    from transduce.reranking import read_records
+    from transduce.reranking import rerank as rerank_records
+    from transduce.translator import Translator
+
+    if weight is not None and not reverse_model:
+        raise ConfigError("--weight is the weight of --reverse-model, which is not given")
+    if not model and not reverse_model:
+        raise ConfigError("there is no model to rerank with; give -m, --reverse-model or both")
+    models = [Translator.load(path, device=device, engine="plain", threads=threads) for path in model or []]
+    reverse = Translator.load(reverse_model, device=device, engine="plain", threads=threads) if reverse_model else None
+    with file.open("rb") if file else nullcontext(sys.stdin.buffer) as lines:
+        records = read_records(lines, str(file or "standard input"))
+        for record in rerank_records(records, models, reverse, 1.0 if weight is None else weight):
+            text = record["translations"][0]["text"].replace("\n", " ")
+            print(json.dumps(record, ensure_ascii=False) if jsonl else text)

@@ -1,0 +1,67 @@
+"""`transduce score`."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.messages import log
+from transduce.cli.options import DeviceOption, ModelsOption, ThreadsOption
+
+_WINDOW = 4096
+"""Pairs that are scored, and printed, together."""
+
+
+def score(
+    model: ModelsOption = None,
+    src: Annotated[Path | None, typer.Option(help="Source text.")] = None,
+    tgt: Annotated[Path | None, typer.Option(help="Translations, line by line.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Instead of --src and --tgt: both in one .tsv or .jsonl.")] = None,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Add a column: the log-probability divided by the number of tokens.")
+    ] = False,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Write one JSON object per pair: texts, tokens and their log-probabilities.")
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Print the log-probability of given translations, one line for each pair.
+
+    It is the natural logarithm, summed over the tokens of the translation and the end marker. The total and the
+    perplexity go to stderr.
+    """
+    from transduce.text.pairs import count_pairs
+    from transduce.translator import Translator
+
+    pairs = _read(src, tgt, test)
+    translator = Translator.load(model, device=device, engine="plain", threads=threads)
+    total, tokens = 0.0, 0
+    for start in range(0, len(pairs), _WINDOW):
+        sources, targets = zip(*pairs[start : start + _WINDOW], strict=True)
+        for source, target, one in zip(sources, targets, translator.score(sources, targets), strict=True):
+            total, tokens = total + one.log_prob, tokens + len(one.tokens)
+            if jsonl:
+                record = {"source": source, "target": target, **asdict(one), "per_token": one.per_token}
+                print(json.dumps(record, ensure_ascii=False))
+            else:
+                print(f"{one.log_prob:.4f}\t{one.per_token:.4f}" if per_token else f"{one.log_prob:.4f}")
+    perplexity = math.exp(min(-total / tokens, 700))
+    log(f"{count_pairs(len(pairs))}, {tokens:,} tokens: log-probability {total:.2f}, perplexity {perplexity:.2f}")
+
+
+def _read(src: Path | None, tgt: Path | None, test: Path | None) -> list[tuple[str, str]]:
+    from transduce.errors import ConfigError
+    from transduce.text.pairs import ReadReport, read_pairs
+
+    if (test is None) == (src is None) or (src is None) != (tgt is None):
+        raise ConfigError("give the pairs to score either with --src and --tgt, or with --test")
+    files = (str(test),) if test else (str(src), str(tgt))
+    report = ReadReport()
+    pairs = list(read_pairs([files], report))
+    if report.left_out:  # a line of output for each line of input is needed
+        raise ConfigError(f"{' and '.join(files)} cannot be scored line by line: {'; '.join(report.lines())}")
+    return pairs

@@ -1,0 +1,101 @@
+"""Ensembles: several models that predict each token together."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transduce.data.batch import Batch
+from transduce.errors import ModelError
+from transduce.models.model import Model, ModelConfig
+from transduce.models.saved import SavedModel, load_model, require_same_vocabulary
+
+
+class Ensemble(Model):
+    """Models with one vocabulary; the log-probability of a token is the mean of theirs, normalized.
+
+    The mean of log-probabilities differs from the mean of logits by a number for each row, which normalization removes.
+    So the logits of the ensemble are the mean of the models' logits: their hidden vectors, concatenated, times their
+    output projections, concatenated and divided by the number of models.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.config = ModelConfig(architecture="ensemble", d_model=sum(model.config.d_model for model in models))
+        self.vocab_size = models[0].vocab_size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """See `Model`."""
+        return torch.cat([model(batch) for model in self._members], dim=-1)
+
+    @cached_property
+    def output_weight_VD(self) -> Tensor:
+        """See `Model`."""
+        weights = [model.output_weight_VD.detach() for model in self._members]
+        return torch.cat(weights, dim=-1) / len(weights)
+
+    @property
+    def device(self) -> torch.device:
+        """See `Model`."""
+        return self._members[0].device
+
+    @property
+    def longest(self) -> int | None:
+        """See `Model`: the lowest bound of the models."""
+        return min((model.longest for model in self._members if model.longest is not None), default=None)
+
+    def reserve(self, length: int) -> None:
+        """See `Model`."""
+        for model in self._members:
+            model.reserve(length)
+
+    def layers(self) -> Iterable[nn.Module]:
+        """See `Model`."""
+        return (layer for model in self._members for layer in model.layers())
+
+    @property
+    def alignment_attention(self) -> nn.Module | None:
+        """See `Model`: that of the first model."""
+        return self._members[0].alignment_attention
+
+    def start(self, source: Any) -> list[Any]:
+        """See `Decoder`: the state is a list of the models' states."""
+        return [model.start(source) for model in self._members]
+
+    def step(self, token_R: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
+        """See `Decoder`."""
+        results = [model.step(token_R, own) for model, own in zip(self._members, state, strict=True)]
+        logits = [logits_RV.float() for logits_RV, _ in results]
+        return sum(logits[1:], logits[0]) / len(logits), [own for _, own in results]
+
+    def reorder(self, state: list[Any], index_BW: Tensor) -> list[Any]:
+        """See `Decoder`."""
+        return [model.reorder(own, index_BW) for model, own in zip(self._members, state, strict=True)]
+
+    @property
+    def _members(self) -> list[Any]:
+        return list(self.models)
+
+
+def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -> SavedModel:
+    """Load model folders as an ensemble, which has the tokenizer and the facts of the first model.
+
+    Inputs are as long as every model accepts, and single sentences if one of the models needs them.
+    """
+    if not folders:
+        raise ModelError("there is no model to load; name at least one")
+    saved = [load_model(folder, device) for folder in folders]
+    first = saved[0]
+    for folder, one in zip(folders, saved, strict=True):
+        require_same_vocabulary(folders[0], first, folder, one)
+        if not hasattr(one.model, "step"):
+            raise ModelError(f"{folder}: {one.model.config.architecture} models do not generate text")
+    facts = first.facts | {
+        "max_length": min(one.facts.get("max_length", 256) for one in saved),
+        "by_sentence": any(one.facts.get("by_sentence") for one in saved),
+    }
+    return SavedModel(Ensemble([one.model for one in saved]), first.tokenizer, facts)

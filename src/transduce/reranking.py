@@ -1,0 +1,56 @@
+"""Reranking: choose among n-best outputs by the scores of other models."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from transduce.errors import ConfigError, DataError
+from transduce.translator import Translator
+
+Record = dict[str, Any]
+"""A line of `transduce translate --jsonl`: `source`, and `translations` with `text`, `log_prob` and `tokens`."""
+
+_WINDOW = 256
+"""Records that are scored together."""
+
+
+def read_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+    """Parse the lines of `transduce translate --jsonl`; `name` is the file in error messages."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            source, translations = record["source"], record["translations"]
+            fields = [(one["text"], float(one["log_prob"]), len(one["tokens"])) for one in translations]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            fields = []
+        if not fields or not all(isinstance(text, str) for text in (source, *(text for text, _, _ in fields))):
+            raise DataError(f"{name}, line {number}: not a line of output of: transduce translate --jsonl")
+        yield record
+
+
+def rerank(
+    records: Iterable[Record], models: Sequence[Translator], reverse: Translator | None = None, weight: float = 1.0
+) -> Iterator[Record]:
+    """Yield each record with its translations ordered by a new `score`, best first.
+
+    The score of an output y for a source x is log P(y|x) per token of y, the mean over the models, plus `weight` times
+    log P(x|y) per token of x by the `reverse` model (noisy-channel reranking). End markers count as tokens. Without
+    models, P(y|x) is that of the search that made the records. Models may have different vocabularies.
+    """
+    if not models and reverse is None:
+        raise ConfigError("there is no model to rerank with; name models, a reverse model or both")
+    remaining = iter(records)
+    while window := list(islice(remaining, _WINDOW)):
+        translations = [one for record in window for one in record["translations"]]
+        sources = [record["source"] for record in window for _ in record["translations"]]
+        outputs = [one["text"] for one in translations]
+        forward = [[one.per_token for one in model.score(sources, outputs)] for model in models]
+        if not models:
+            forward = [[one["log_prob"] / (len(one["tokens"]) + 1) for one in translations]]
+        backward = [one.per_token for one in reverse.score(outputs, sources)] if reverse else [0.0] * len(outputs)
+        for one, *scores, channel in zip(translations, *forward, backward, strict=True):
+            one["score"] = sum(scores) / len(scores) + weight * channel
+        for record in window:
+            record["translations"].sort(key=lambda one: -one["score"])
+            yield record

@@ -1,0 +1,103 @@
+"""When a run ends: after `train.steps`, or earlier because of `train.minutes` or `train.patience`.
+
+An earlier end is decided once, when the cooldown of the learning rate has to begin, and stored in the checkpoints, so
+that a resumed run ends at the same step with the same learning rates.
+"""
+
+from collections.abc import Callable
+
+from transduce.runs.checkpoint import Progress
+from transduce.runs.recipe import Recipe
+from transduce.training.schedule import cooldown_factor, learning_rate, scale_of_peak
+
+_MEASURED_STEPS = 5
+"""Number of steps of this process from which the speed is known well enough to plan a cooldown."""
+
+
+class Ending:
+    """The last step of a run and its cooldown, as far as they are known; keeps decisions in the progress."""
+
+    def __init__(self, recipe: Recipe, progress: Progress, log: Callable[[str], None]) -> None:
+        self._config, self._d_model, self._progress = recipe.train, recipe.model.d_model, progress
+        self._log = log
+        self._measured_from: tuple[int, float] | None = None
+        """The step and the training time from which the speed of this process is measured."""
+        if progress.ended_by not in (self._by_minutes, self._by_patience):  # decided with another setting
+            progress.last_step, progress.cooldown, progress.ended_by = 0, 0.0, ""
+        if self.seconds_left(progress.seconds) == 0 and progress.step and not progress.ended_by:
+            self._end_after(progress.step, self._by_minutes)
+
+    @property
+    def last_step(self) -> int:
+        """The step after which the run ends, or an upper bound if that is not decided yet."""
+        decided = self._progress.last_step if self._progress.ended_by else self._config.steps
+        return min(decided, self._config.steps)
+
+    def reached(self) -> bool:
+        """Whether the last step is done."""
+        return self._progress.step >= self.last_step
+
+    @property
+    def reason(self) -> str:
+        """The setting that ended the run, with its value."""
+        return self._progress.ended_by or f"train.steps={self._config.steps}"
+
+    @property
+    def may_be_earlier(self) -> bool:
+        """Whether `train.patience` may still end the run before the last step."""
+        return bool(self._config.patience) and not self._progress.ended_by
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        config = self._config
+        scale = config.learning_rate_scale
+        if config.learning_rate is not None:
+            scale = scale_of_peak(config.learning_rate, self._d_model, config.warmup)
+        return learning_rate(step, self._d_model, config.warmup, scale) * self._factor(step)
+
+    def seconds_left(self, seconds: float) -> float | None:
+        """Training time left of `train.minutes` after this much; None if there is no limit."""
+        return None if self._config.minutes is None else max(0.0, self._config.minutes * 60 - seconds)
+
+    def after_step(self, seconds: float) -> None:
+        """Decide on the end if `train.minutes` requires it; `seconds` is the training time of the run so far."""
+        step, left = self._progress.step, self.seconds_left(seconds)
+        if left is None or self._progress.ended_by == self._by_minutes:
+            return
+        if left == 0:
+            self._end_after(step, self._by_minutes)
+        if self._measured_from is None:  # not from the start, because the first step includes compilation
+            self._measured_from = step, seconds
+        first, began = self._measured_from
+        if not self._config.cooldown or step < first + _MEASURED_STEPS or left == 0:
+            return
+        steps_left = int(left * (step - first) / max(1e-9, seconds - began))
+        if steps_left <= self._config.cooldown and step + steps_left < self.last_step:
+            self._end_after(step + steps_left, self._by_minutes)
+
+    def after_validation(self, without_improvement: int) -> None:
+        """Decide on the end if there were `train.patience` validations without a better score."""
+        if self.may_be_earlier and without_improvement >= (self._config.patience or 0):
+            last = min(self._progress.step + self._config.cooldown, self._config.steps)
+            self._end_after(last, self._by_patience)
+
+    def _end_after(self, last: int, reason: str) -> None:
+        """End the run after step `last`; until then the learning rate falls from its present value."""
+        progress = self._progress
+        if self._config.cooldown:
+            progress.cooldown = (last - progress.step + 1) / self._factor(progress.step) - 1
+        progress.last_step, progress.ended_by = last, reason
+        falls = ", and the learning rate falls until then" if last > progress.step else ""
+        self._log(f"the run ends after step {last:,} because of {reason}{falls}")
+
+    def _factor(self, step: int) -> float:
+        cooldown = self._progress.cooldown if self._progress.ended_by else self._config.cooldown
+        return cooldown_factor(step, self.last_step, cooldown)
+
+    @property
+    def _by_minutes(self) -> str:
+        return f"train.minutes={self._config.minutes:g}" if self._config.minutes is not None else "train.minutes"
+
+    @property
+    def _by_patience(self) -> str:
+        return f"train.patience={self._config.patience}"

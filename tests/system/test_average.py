@@ -1,0 +1,66 @@
+"""`transduce average`: a model folder with the mean of several models' weights."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from commands import complaint
+from helpers import small_model
+from safetensors.numpy import load_file
+
+from transduce.models.saved import load_model, save_model
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+
+
+def test_weights_are_the_mean(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    folders = [trained.run / "checkpoints" / f"step-{step}" for step in (20, 40, 60)]
+    outcome = transduce("average", *folders, "-o", "deep/mean", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"deep/mean: the mean of {', '.join(map(str, folders))}\n"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["mean"]
+    weights = [load_file(folder / "model.safetensors") for folder in folders]
+    for name, x in load_file(tmp_path / "deep" / "mean" / "model.safetensors").items():
+        expected = sum(one[name].astype(np.float64) for one in weights) / 3
+        np.testing.assert_array_equal(x, expected.astype(np.float32))
+
+
+def test_facts_are_those_of_the_last_without_its_scores(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    early = trained.run / "checkpoints" / "step-20"
+    assert transduce("average", early, trained.run, "-o", "mean", cwd=tmp_path).code == 0
+    last, mean = (json.loads((f / "model.json").read_text()) for f in (trained.run / "model", tmp_path / "mean"))
+    assert last["facts"].pop("scores")
+    last["facts"]["averaged"] = 2
+    assert mean == last
+
+
+def test_8_bit_models_are_averaged_too(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    assert transduce("shrink", "-m", trained.run, "--out", "small", cwd=tmp_path).code == 0
+    assert transduce("average", "small", "small", "-o", "mean", cwd=tmp_path).code == 0
+    small, mean = (load_model(tmp_path / name).model.state_dict() for name in ("small", "mean"))
+    assert all((small[name] == x).all() for name, x in mean.items())
+
+
+def test_what_cannot_be_averaged_is_refused_and_nothing_is_written(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    model = load_model(trained.run / "model")
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 2}
+    wide = small_model(0, model.tokenizer.vocab_size, **sizes)
+    save_model(tmp_path / "wide", wide, model.tokenizer, {})
+    tokenizer = Tokenizer.train(["xaxo zeze qiqa xexe"] * 50, TokenizerConfig(vocab_size=300))
+    save_model(tmp_path / "other", small_model(0, tokenizer.vocab_size), tokenizer, {})
+    shutil.copytree(tmp_path / "other", tmp_path / "mean")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    run = trained.run
+    for words, message in (
+        ((run, "wide"), f"{run}/model and wide differ in d_ff (64 and 48); only models of the same sizes"),
+        ((run, "other"), f"{run}/model and other have different vocabularies"),
+        ((run,), "an average needs two or more; name several checkpoints"),
+        ((run, "nowhere"), "nowhere: no such folder"),
+    ):
+        assert message in complaint(transduce("average", *words, "-o", "new", cwd=tmp_path))
+    refused = transduce("average", run, run, "-o", "mean", cwd=tmp_path)
+    assert complaint(refused) == "mean exists already; name a folder that does not"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
