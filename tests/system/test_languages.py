@@ -88,6 +88,17 @@ def test_evaluate_reads_the_side_that_the_model_translates(
     assert evaluate(transduce, tmp_path, *model, "--test", "test.tsv", "--no-reverse")[0] < 20
 
 
+def test_score_reads_the_side_that_the_model_translates(
+    transduce: Any, reverse_run: TrainedRun, tmp_path: Path
+) -> None:
+    write_pairs(tmp_path / "test.tsv", "de", "en")
+    right = transduce("score", "-m", reverse_run.run, "--test", "test.tsv", cwd=tmp_path)
+    wrong = transduce("score", "-m", reverse_run.run, "--test", "test.tsv", "--no-reverse", cwd=tmp_path)
+    assert "en to de; the source is the second side of test.tsv" in right.err
+    likely, unlikely = (list(map(float, outcome.out.split())) for outcome in (right, wrong))
+    assert min(likely) > -3 > max(unlikely)
+
+
 def test_evaluate_refuses_what_it_cannot_honour(transduce: Any, reverse_run: TrainedRun, tmp_path: Path) -> None:
     write_pairs(tmp_path / "test.en-fr.tsv", "en", "fr")
     common = ("evaluate", "-m", reverse_run.run)
@@ -226,6 +237,18 @@ def test_evaluate_tests_one_direction(transduce: Any, multilingual: TrainedRun, 
     write_pairs(tmp_path / "test.tsv", "en", "fr")
     assert evaluate(transduce, tmp_path, *model, "--test", "test.tsv", "--to", "fr")[0] > 90
     assert evaluate(transduce, tmp_path, *model, "--test", "test.tsv", "--to", "de")[0] < 20
+
+
+def test_score_and_rerank_use_the_tag(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:
+    words = ("score", "-m", multilingual.run, "--test", write_pairs(tmp_path / "test.tsv", "en", "fr"))
+    right, wrong = (transduce(*words, "--to", language, cwd=tmp_path).out for language in ("fr", "de"))
+    assert min(map(float, right.split())) > -3 > max(map(float, wrong.split()))
+    outputs = [{"text": sentence(language, "ba"), "log_prob": 0.0, "tokens": []} for language in ("de", "fr")]
+    (tmp_path / "nbest.jsonl").write_text(json.dumps({"source": "ba", "translations": outputs}), encoding="utf-8")
+    words = ("rerank", "nbest.jsonl", "-m", multilingual.run)
+    for language in ("de", "fr"):
+        assert transduce(*words, "--to", language, cwd=tmp_path).out == sentence(language, "ba") + "\n"
+    assert "choose the target language" in complaint(transduce(*words, cwd=tmp_path))
 
 
 def test_info_and_metrics_name_the_directions(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:

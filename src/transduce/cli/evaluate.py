@@ -14,6 +14,7 @@ from transduce.cli.options import (
     EngineOption,
     FromOption,
     JsonOption,
+    ReverseOption,
     ThreadsOption,
     ToOption,
     search_options,
@@ -54,14 +55,7 @@ def evaluate(
     ] = "auto",
     to: ToOption = None,
     from_: FromOption = None,
-    reverse: Annotated[
-        bool | None,
-        typer.Option(
-            "--reverse/--no-reverse",
-            help="Whether the second side of --test is the source.",
-            show_default="by the languages in its name, or as in training",
-        ),
-    ] = None,
+    reverse: ReverseOption = None,
     *,
     options: SearchOptions,
     device: DeviceOption = "auto",
@@ -92,6 +86,8 @@ def evaluate(
     directions = [evaluated_direction(read_card(folder)["facts"], test, from_, to, reverse) for folder in folders]
     if len({direction.reverse for direction in directions}) > 1:
         raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")
+    if len(targets := {direction.target for direction in directions} - {None}) > 1:
+        raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
     is_reversed = directions[0].reverse if directions else bool(reverse)
     sources, references = _test_set(src, ref or [], test, is_reversed)
     if models and sources is None:
