@@ -11,7 +11,7 @@ import httpx
 import pytest
 from commands import complaint, content, metrics
 from conftest import TINY, TrainedRun, as_sets
-from serving import serve_in_thread
+from serving import ServerProcess, serve_in_thread
 
 from transduce.translator import Translator
 
@@ -328,3 +328,22 @@ def test_http_requests_choose_the_direction(multilingual: TrainedRun) -> None:
             refused = httpx.post(f"{address}/v1/translate", json=body)
             assert refused.status_code == 400
             assert "de" in refused.json()["error"]
+
+
+def test_serve_prints_the_directions(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:
+    server = ServerProcess("-m", multilingual.run, log=tmp_path / "log", environment=transduce.environment)
+    server.process.terminate()
+    server.process.wait(120)
+    assert "transduce: serving run (en to de, en to fr) on http://" in server.stderr
+
+
+@pytest.mark.parametrize("directions", ["en-de", [["en"]], [["en", 1]], [["en", "../de"]], [None]])
+def test_damaged_directions_are_refused(
+    transduce: Any, reverse_run: TrainedRun, tmp_path: Path, directions: object
+) -> None:
+    model = shutil.copytree(reverse_run.run / "model", tmp_path / "model")
+    card = json.loads((model / "model.json").read_text(encoding="utf-8"))
+    card["facts"]["directions"] = directions
+    (model / "model.json").write_text(json.dumps(card), encoding="utf-8")
+    message = complaint(transduce("info", "-m", "model", cwd=tmp_path))
+    assert message == "model/model.json: facts.directions must be a list of pairs of language codes"
