@@ -22,9 +22,17 @@ class CalibrationReport:
     """How well confidence and chrF agree."""
 
     spearman: float
-    """Rank correlation."""
+    """Rank correlation of the confidence."""
+    raw_spearman: float
+    """Rank correlation of the log-probability per token, for comparison."""
     error: float
     """Calibration error: mean difference of mean confidence and mean chrF / 100 in each decile of confidence."""
+
+    def __str__(self) -> str:
+        return (
+            f"Spearman correlation with chrF {self.spearman:.3f} (log-probability per token: {self.raw_spearman:.3f}), "
+            f"calibration error {self.error:.3f}"
+        )
 
 
 def fit_calibration(
@@ -36,28 +44,17 @@ def fit_calibration(
     """
     if len(pairs) < MIN_PAIRS:
         raise DataError(f"{len(pairs)} pairs are too few to calibrate with; give at least {MIN_PAIRS}")
-    sources, references = zip(*pairs, strict=True)
-    texts, features = _translate(translator, sources, to)
-    chrf = np.array(sentence_chrf(texts, references)) / 100
+    features, chrf = _observations(translator, pairs, to)
     calibration = fit(features, chrf)
-    return calibration, report(np.array([calibration.confidence(own) for own in features]), chrf)
+    return calibration, _report(calibration, features, chrf)
 
 
-def _translate(translator: Translator, sources: Sequence[str], to: str | None) -> tuple[list[str], Values]:
-    """The best translation of each text, and its features: the mean over its parts, weighted by their tokens."""
-    config = replace(translator.config, nbest=1)
-    lines = [translator.parts(source, to=to) for source in sources]
-    parts = [part for line in lines for part in line]
-    results = search_all(translator.engine_for(config), parts, config)
-    outputs = translator.translations(parts, results, config, align=False)
-    evidence = observe(translator.model, translator.tokenizer, parts, results)
-    tokens = iter([len(best[0].tokens) + 1 for best in results])
-    seen = iter([own[0].features for own in evidence])
-    texts, features = [], []
-    for line in lines:
-        texts.append(translator.join_by_rank(line, [next(outputs) for _ in line])[0].text)
-        features.append(np.average([next(seen) for _ in line], axis=0, weights=[next(tokens) for _ in line]))
-    return texts, np.array(features)
+def measure_calibration(
+    translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None = None
+) -> CalibrationReport:
+    """The agreement of the translator's confidence with chrF, on pairs that it was not fitted on."""
+    calibration = translator.calibration(to)
+    return _report(calibration, *_observations(translator, pairs, to))
 
 
 def fit(features: Values, chrf: Values) -> Calibration:
@@ -71,11 +68,16 @@ def fit(features: Values, chrf: Values) -> Calibration:
     return Calibration(rounded[0], rounded[1], rounded[2], round(float(chrf.mean()), 6))
 
 
-def report(confidence: Values, chrf: Values) -> CalibrationReport:
-    """The agreement of confidence and chrF / 100."""
-    groups = np.array_split(np.argsort(confidence, kind="stable"), _DECILES)
-    errors = [abs(confidence[group].mean() - chrf[group].mean()) for group in groups if len(group)]
-    return CalibrationReport(spearman(confidence, chrf), float(np.mean(errors)))
+def _report(calibration: Calibration, features: Values, chrf: Values) -> CalibrationReport:
+    confidence = np.array([calibration.confidence(own) for own in features])
+    log_prob = features[:, FEATURES.index("log_prob")]
+    return CalibrationReport(spearman(confidence, chrf), spearman(log_prob, chrf), decile_error(confidence, chrf))
+
+
+def decile_error(confidence: Values, chrf: Values) -> float:
+    """The mean absolute difference of mean confidence and mean chrF / 100 in each decile of confidence."""
+    deciles = np.array_split(np.argsort(confidence, kind="stable"), _DECILES)
+    return float(np.mean([abs(confidence[own].mean() - chrf[own].mean()) for own in deciles if len(own)]))
 
 
 def spearman(a: Values, b: Values) -> float:
@@ -88,3 +90,21 @@ def _ranks(values: Values) -> Values:
     """The rank of each value; equal values have the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None) -> tuple[Values, Values]:
+    """The features of the best translation of each source, and its chrF / 100 with the target."""
+    sources, references = zip(*pairs, strict=True)
+    config = replace(translator.config, nbest=1)
+    lines = [translator.parts(source, to=to) for source in sources]
+    parts = [part for line in lines for part in line]
+    results = search_all(translator.engine_for(config), parts, config)
+    outputs = translator.translations(parts, results, config, align=False)
+    evidence = iter(observe(translator.model, translator.tokenizer, parts, results))
+    texts, features = [], []
+    for line in lines:
+        own = [next(outputs) for _ in line]
+        texts.append(translator.join_by_rank(line, own)[0].text)
+        weights = [len(best[0].tokens) + 1 for best in own]  # as when the parts of a text are joined
+        features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
+    return np.array(features), np.array(sentence_chrf(texts, references)) / 100
