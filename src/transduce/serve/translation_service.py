@@ -36,10 +36,13 @@ class TranslationService:
         *,
         prefix: str = "",
         to: str | None = None,
-        align: bool = False,
+        align: bool | Sequence[bool] = False,
         **options: Any,
     ) -> "PendingRequest":
-        """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig."""
+        """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig.
+
+        `align` requests alignments of all texts, or tells for each text whether to align it.
+        """
         config = self._config(model, options)
         self._check_size(texts, prefix)
         try:
@@ -52,14 +55,25 @@ class TranslationService:
             raise HttpError(400, str(error)) from None
 
     def _submit(
-        self, receive: Receive, model: ServedModel, config: SearchConfig, split: SplitTexts, align: bool
+        self,
+        receive: Receive,
+        model: ServedModel,
+        config: SearchConfig,
+        split: SplitTexts,
+        align: bool | Sequence[bool],
     ) -> "PendingRequest":
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
             limit = model.translator.max_source_length
             raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
         pending = PendingRequest(self, receive, split)
         if split.jobs:
-            request = ScheduledRequest(model.translator, config, split.jobs, align, pending.deliver)
+            aligned = {
+                job
+                for sentence in split.sentences
+                if (align if isinstance(align, bool) else align[sentence.text])
+                for job in sentence.jobs
+            }
+            request = ScheduledRequest(model.translator, config, split.jobs, aligned, pending.deliver)
             self.scheduler.submit(request)
             pending.watch(request)
         return pending
