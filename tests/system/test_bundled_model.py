@@ -1,10 +1,14 @@
 """The bundled model: its translations from English to German, its size, and its card."""
 
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from safetensors.numpy import load_file
+from serving import TIMEOUT, serve_in_thread
 
 from transduce import Translator
 from transduce.models.card import BUNDLED, read_card, read_notes
@@ -29,6 +33,45 @@ def test_it_translates_everyday_words(engine: str, text: str, word: str) -> None
     assert word in Translator.load(engine=engine).translate(text)
 
 
+@pytest.fixture(scope="module")
+def translate_html() -> Iterator[Callable[[str], str]]:
+    """A function that translates HTML over HTTP."""
+    with serve_in_thread([("en-de", Translator.load())]) as (address, _):
+
+        def translate(source: str) -> str:
+            body = {"q": source, "source": "en", "target": "de", "format": "html"}
+            return str(httpx.post(f"{address}/translate", json=body, timeout=TIMEOUT).json()["translatedText"])
+
+        yield translate
+
+
+def test_inline_tags_surround_their_words_in_a_sentence(translate_html: Callable[[str], str]) -> None:
+    german = translate_html('Click <b>Save</b> to <a href="#">continue</a>.')
+    plain = re.sub("<.*?>", "", german)
+    assert plain == Translator.load().translate("Click Save to continue.")
+    match = re.fullmatch(r'[^<>]+<b>(\w+)</b>[^<>]*<a href="#">([\w ]+)</a>\.', german)
+    assert match, german
+    assert match[1] in ("Save", "Speichern", "Sichern")
+    assert "weiter" in match[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("<p>The <b>red house</b> is old. I like <i>the garden</i>.</p>", ["<b>rote Haus</b>", "<i>den Garten</i>."]),
+        ("Yesterday, I <em>bought</em> a <u>new car</u>.", ["<em>gekauft</em>", "<u>neues Auto</u>"]),
+        ("I did not see <span translate=no>Big Ben</span> today.", ["<span translate=no>Big Ben</span>"]),
+        ("Where is <code>the file</code>?", ["<code>the file</code>"]),
+        ("<ul><li>The dog sleeps.<li>The <b>cat</b> sleeps.</ul>", ["<li>Der Hund", "<li>Die <b>Katze</b>"]),
+    ],
+)
+def test_html_keeps_its_meaning(translate_html: Callable[[str], str], source: str, parts: list[str]) -> None:
+    german = translate_html(source)
+    for part in parts:
+        assert part in german
+    assert sorted(re.findall("<.*?>", german)) == sorted(re.findall("<.*?>", source))
+
+
 def test_it_translates_every_sentence_of_a_paragraph() -> None:
     text = (
         "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."
@@ -37,6 +80,14 @@ def test_it_translates_every_sentence_of_a_paragraph() -> None:
     assert german.count(".") == text.count(".")
     for word in ("Tom", "Boston", "Hund", "alt", "Großmutter", "glücklich"):
         assert word in german
+
+
+def test_an_abbreviation_does_not_end_a_sentence(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "Mr. Smith met Dr. Brown. He left.", cwd=tmp_path)
+    assert outcome.code == 0
+    assert "Smith" in outcome.out
+    assert "Brown" in outcome.out
+    assert outcome.out.count("Er ") == 1
 
 
 def test_it_is_small() -> None:

@@ -1,56 +1,141 @@
-"""Extracts the text to translate from HTML, and puts the translations in its place."""
+"""Extracts the texts to translate from HTML, and puts the translations in their place."""
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, cast
 
-_UNTRANSLATED = re.compile(r"<(script|style|code|pre)\b", re.IGNORECASE)
+from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+
+_BLOCK_NAMES = """
+address article aside blockquote body br caption center col colgroup dd details dialog dir div dl dt fieldset figcaption
+figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe legend li link main menu meta nav
+noscript object ol optgroup option p pre section select summary table tbody td template textarea tfoot th thead title tr
+ul video
+"""
+_BLOCKS = frozenset(_BLOCK_NAMES.split())
+"""Elements that end a text; all others are part of a sentence."""
+_EMPTY = frozenset({"area", "base", "embed", "img", "input", "param", "source", "track", "wbr"})
+_PROTECTED = frozenset({"code", "kbd", "pre", "samp", "tt", "var"})
+"""Elements whose content is not translated; also those with translate="no" or class="notranslate"."""
+
+_TAG_START = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
+_NOT_TEXT = re.compile(r"<(script|style|svg|math)\b", re.IGNORECASE)
 # A ">" in an attribute value does not end a tag. Possessive quantifiers prevent quadratic time for unclosed quotes.
 _TAG = re.compile(r"""<(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
+_NAME = re.compile(r"<(/?)([^\s/>]*)")
+_ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?+""")
+_SIMPLE_TAG = re.compile(r"<[a-z/!?][^<>]*+>", re.IGNORECASE)
+
+
+class _Part(NamedTuple):
+    """A run of text, a tag, or an element with its content."""
+
+    kind: Literal["text", "open", "close", "empty", "protected", "block"]
+    name: str
+    source: str
 
 
 class HtmlText:
-    """HTML split into tags and runs of text. Each run is translated separately; tags stay unchanged."""
+    """HTML split into texts at block-level elements. A text may have inline tags; everything else stays unchanged."""
 
     def __init__(self, source: str) -> None:
         self._parts: list[str] = []
         self._text_parts: list[int] = []
-        """Indices of the parts that contain text; there, "\\0" stands for the text."""
-        self.texts: list[str] = []
-        """The runs of text that contain more than white space."""
-        start = 0
-        while start < len(source):
-            tag = source.find("<", start)
-            tag = len(source) if tag < 0 else tag
-            self._add_text(source[start:tag])
-            start = _tag_end(source, tag)
-            self._parts.append(source[tag:start])
+        """Indices of the parts that the translations replace."""
+        self.texts: list[TaggedText] = []
+        """The texts that contain more than white space and protected elements."""
+        run: list[_Part] = []
+        for part in _scan(source):
+            if part.kind == "block":
+                self._add_run(run)
+                run = []
+                self._parts.append(part.source)
+            else:
+                run.append(part)
+        self._add_run(run)
 
     def fill(self, translations: Sequence[str]) -> str:
-        """The HTML with each run of text replaced by its translation."""
+        """The HTML with each text replaced by the HTML of its translation."""
         parts = list(self._parts)
-        for index, text in zip(self._text_parts, translations, strict=True):
-            parts[index] = parts[index].replace("\0", html.escape(text))
+        for index, translation in zip(self._text_parts, translations, strict=True):
+            parts[index] = translation
         return "".join(parts)
 
-    def _add_text(self, raw: str) -> None:
-        inner = raw.strip()
-        if inner:
-            before, after = raw[: len(raw) - len(raw.lstrip())], raw[len(raw.rstrip()) :]
-            self._text_parts.append(len(self._parts))
-            self.texts.append(" ".join(html.unescape(inner).split()))
-            self._parts.append(f"{before}\0{after}")
-        else:
-            self._parts.append(raw)
+    def _add_run(self, run: list[_Part]) -> None:
+        """Add the text and inline elements between two block-level tags."""
+        builder = TaggedTextBuilder()
+        for part in run:
+            if part.kind == "text":
+                builder.add_text(html.unescape(part.source))
+            elif part.kind == "open":
+                builder.open(part.name, part.source)
+            elif part.kind == "close":
+                builder.close(part.name, part.source)
+            elif part.kind == "protected":
+                builder.add_protected(part.source, html.unescape(_SIMPLE_TAG.sub("", part.source)))
+            else:
+                builder.add_empty(part.source)
+        tagged = builder.finish()
+        source = "".join(part.source for part in run)
+        if not tagged.has_text:
+            self._parts.append(source)
+            return
+        before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
+        self._text_parts.append(len(self._parts) + 1)
+        self.texts.append(tagged)
+        self._parts += [before, "", after]
 
 
-def _tag_end(source: str, start: int) -> int:
-    """The end of the tag, comment or untranslated element at `start`; if it is not closed, the end of the source."""
+def _scan(source: str) -> Iterator[_Part]:
+    start = 0
+    while start < len(source):
+        tag = _TAG_START.search(source, start)
+        end = tag.start() if tag else len(source)
+        if end > start:
+            yield _Part("text", "", source[start:end])
+        if not tag:
+            return
+        part = _read_tag(source, end)
+        start = end + len(part.source)
+        yield part
+
+
+def _read_tag(source: str, start: int) -> _Part:
+    """The tag, comment or untranslated element at `start`; if it is not closed, the rest of the source."""
     if source.startswith("<!--", start):
         end = source.find("-->", start)
-        return len(source) if end < 0 else end + 3
-    if element := _UNTRANSLATED.match(source, start):
+        return _Part("empty", "", source[start : len(source) if end < 0 else end + 3])
+    if element := _NOT_TEXT.match(source, start):
         closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
-        return closing.end() if closing else len(source)
+        return _Part("empty", "", source[start : closing.end() if closing else len(source)])
     tag = _TAG.match(source, start)
-    return tag.end() if tag else len(source)
+    if not tag:
+        return _Part("block", "", source[start:])
+    closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
+    name = name.lower()
+    is_block = name in _BLOCKS or name[:1] in ("!", "?", "")
+    if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
+        return _Part("block" if is_block else "protected", name, source[start : _element_end(source, tag.end(), name)])
+    if is_block:
+        return _Part("block", name, tag[0])
+    if closes:
+        return _Part("close", name, tag[0])
+    return _Part("empty" if name in _EMPTY or tag[0].endswith("/>") else "open", name, tag[0])
+
+
+def _is_protected(name: str, tag: str) -> bool:
+    if name in _PROTECTED:
+        return True
+    attributes = {key.lower(): value.strip("\"'").lower() for key, value in _ATTRIBUTE.findall(tag, len(name) + 1)}
+    return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+
+
+def _element_end(source: str, start: int, name: str) -> int:
+    """The end of the element whose content starts at `start`."""
+    depth = 1
+    for tag in re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE).finditer(source, start):
+        depth += -1 if tag[1] else 1
+        if not depth:
+            return tag.end()
+    return len(source)

@@ -1,10 +1,12 @@
 """LibreTranslate's HTTP interface, for existing clients: POST /translate, GET /languages."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
@@ -19,8 +21,12 @@ from transduce.serve.request_parsing import (
     validation_message,
 )
 from transduce.serve.served_models import AUTO, ServedModels
+from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
+from transduce.text.inline_tags import TaggedText
 from transduce.text.languages import language_name
+from transduce.text.project_tags import project
+from transduce.text.token_ranges import align_characters
 
 _URLENCODED = "application/x-www-form-urlencoded"
 _FORMS = (_URLENCODED, "multipart/form-data")
@@ -82,16 +88,21 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         model = models.by_languages(body.source, body.target)
         sources = [body.q] if isinstance(body.q, str) else body.q
         documents = [HtmlText(source) for source in sources] if body.format == "html" else None
-        texts = [text for document in documents for text in document.texts] if documents is not None else sources
+        tagged = [text for document in documents or [] for text in document.texts]
+        texts = sources if documents is None else [text.text for text in tagged]
+        can_align = model.translator.model.alignment_attention is not None
+        align = [can_align and bool(text.tags) for text in tagged]
         options: dict[str, Any] = {}
         if body.alternatives:
             nbest = body.alternatives + 1
             options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
         to = body.target if model.translator.tagged else None
-        split = await (await service.accept(request.receive, model, texts, to=to, **options)).all()
-        outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
-        if documents is not None:
-            outputs = _fill(documents, outputs)
+        accepted = await service.accept(request.receive, model, texts, to=to, align=align or False, **options)
+        split = await accepted.all()
+        if documents is None:
+            outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
+        else:
+            outputs = await run_in_threadpool(_fill, documents, split)
         distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
         alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
         source = model.source(body.target) if body.source == AUTO else None
@@ -153,12 +164,20 @@ async def _multipart(request: Request) -> list[tuple[str, Any]]:
         return form.multi_items()
 
 
-def _fill(documents: list[HtmlText], outputs: list[list[str]]) -> list[list[str]]:
-    """The n-best list of each document, from the n-best lists of its runs of text."""
-    filled, start = [], 0
+def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
+    """The n-best list of each document, from the n-best lists of its texts."""
+    filled, texts = [], iter(split.texts)
     for document in documents:
-        runs = outputs[start : start + len(document.texts)]
-        start += len(document.texts)
-        ranks = min(map(len, runs), default=1)
-        filled.append([document.fill([run[rank] for run in runs]) for rank in range(ranks)])
+        outputs = [_project(text, split, next(texts)) for text in document.texts]
+        ranks = min(map(len, outputs), default=1)
+        filled.append([document.fill([nbest[rank] for nbest in outputs]) for rank in range(ranks)])
     return filled
+
+
+def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Sentence]) -> list[str]:
+    """The HTML of each translation of a text."""
+    tokens, translations = split.source_tokens(lines), []
+    for output in split.outputs(lines):
+        aligned = align_characters(tokens, tagged.text, output.tokens, output.text, output.alignment or [])
+        translations.append(project(tagged, output.text, aligned))
+    return translations

@@ -1,6 +1,6 @@
 """A translation request as the scheduler sees it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
 from transduce.engines.engine import Job
@@ -21,7 +21,8 @@ class ScheduledRequest:
     translator: Translator
     config: SearchConfig
     jobs: list[Part]
-    align: bool
+    aligned: Collection[int]
+    """Indices of the jobs whose outputs are aligned."""
     deliver: Callable[[JobTranslations | Exception], None]
     """Called on the scheduler's thread with the jobs that have just finished, or with an error."""
     first_key: int = 0
@@ -41,7 +42,10 @@ class ScheduledRequest:
 
     def decode(self, finished: JobHypotheses) -> JobTranslations:
         """Convert token ids to text."""
-        indices, hypotheses = [index for index, _ in finished], [best for _, best in finished]
-        parts = [self.jobs[index] for index in indices]
-        outputs = self.translator.translations(parts, hypotheses, self.config, self.align, self.confidence)
-        return list(zip(indices, outputs, strict=True))
+        outputs: JobTranslations = []
+        for align in (False, True):
+            chosen = [(index, best) for index, best in finished if (index in self.aligned) == align]
+            jobs, hypotheses = [self.jobs[index] for index, _ in chosen], [best for _, best in chosen]
+            translations = self.translator.translations(jobs, hypotheses, self.config, align, self.confidence)
+            outputs += zip((index for index, _ in chosen), translations, strict=True)
+        return outputs

@@ -36,11 +36,14 @@ class TranslationService:
         *,
         prefix: str = "",
         to: str | None = None,
-        align: bool = False,
+        align: bool | Sequence[bool] = False,
         confidence: bool = False,
         **options: Any,
     ) -> "PendingRequest":
-        """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig."""
+        """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig.
+
+        `align` requests alignments of all texts, or tells for each text whether to align it.
+        """
         config = self._config(model, options)
         self._check_size(texts, prefix)
         try:
@@ -60,7 +63,7 @@ class TranslationService:
         model: ServedModel,
         config: SearchConfig,
         split: SplitTexts,
-        align: bool,
+        align: bool | Sequence[bool],
         confidence: bool,
     ) -> "PendingRequest":
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
@@ -68,8 +71,14 @@ class TranslationService:
             raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
         pending = PendingRequest(self, receive, split)
         if split.jobs:
+            aligned = {
+                job
+                for sentence in split.sentences
+                if (align if isinstance(align, bool) else align[sentence.text])
+                for job in sentence.jobs
+            }
             request = ScheduledRequest(
-                model.translator, config, split.jobs, align, pending.deliver, confidence=confidence
+                model.translator, config, split.jobs, aligned, pending.deliver, confidence=confidence
             )
             self.scheduler.submit(request)
             pending.watch(request)

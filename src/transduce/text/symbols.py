@@ -9,7 +9,7 @@ import re
 
 SPACE_MARK = "\u2581"
 """SentencePiece's representation of a space."""
-_ESCAPE = "\ue011"
+ESCAPE = "\ue011"
 
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
@@ -24,11 +24,12 @@ RESERVED = [*SLOTS, TERM, TERM_TRANSLATION, TERM_END, BACK_TRANSLATED, *_UNUSED]
 _TAG_START, _TAG_END = "\ue110", "\ue111"
 
 # U+FFFD is escaped as well: in a decoded text, it can then only come from bytes that are not UTF-8.
-_SPECIAL = {SPACE_MARK: "s", _ESCAPE: "e", "\ufffd": "f"}
+_SPECIAL = {SPACE_MARK: "s", ESCAPE: "e", "\ufffd": "f"}
 _SPECIAL |= {symbol: chr(ord("A") + index) for index, symbol in enumerate([*_SYMBOLS, _TAG_START, _TAG_END])}
-_ORIGINAL = {letter: character for character, letter in _SPECIAL.items()}
+ORIGINALS = {letter: character for character, letter in _SPECIAL.items()}
+"""The character that ESCAPE followed by a letter stands for, by that letter."""
 _TO_ESCAPE = re.compile(f"[{''.join(_SPECIAL)}]")
-_ESCAPED = re.compile(f"{_ESCAPE}([{''.join(_ORIGINAL)}])")
+_ESCAPED = re.compile(f"{ESCAPE}([{''.join(ORIGINALS)}])")
 _SYMBOL = re.compile(f"{_TAG_START}[^{_TAG_END}]*{_TAG_END}|[{''.join(_SYMBOLS)}\ufffd]")
 _LEADING_TAGS = re.compile(f"(?:(?:{_TAG_START}[^{_TAG_END}]*{_TAG_END}|{BACK_TRANSLATED}) ?)*")
 
@@ -40,18 +41,18 @@ def language_tag(code: str) -> str:
 
 def escape(text: str) -> str:
     """A user's text as a marked text without symbols."""
-    return _TO_ESCAPE.sub(lambda match: _ESCAPE + _SPECIAL[match[0]], text)
+    return _TO_ESCAPE.sub(lambda match: ESCAPE + _SPECIAL[match[0]], text)
 
 
 def unescape(marked: str) -> str:
     """The text of a marked text, without its symbols and without characters that could not be decoded."""
     without = _SYMBOL.sub("", marked)
-    return _ESCAPED.sub(lambda match: _ORIGINAL[match[1]], without) if _ESCAPE in without else without
+    return _ESCAPED.sub(lambda match: ORIGINALS[match[1]], without) if ESCAPE in without else without
 
 
 def has_escapes(marked: str) -> bool:
     """Whether a marked text contains escaped characters."""
-    return _ESCAPE in marked
+    return ESCAPE in marked
 
 
 def split_tags(marked: str) -> tuple[str, str]:

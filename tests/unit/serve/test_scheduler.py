@@ -145,7 +145,7 @@ class Setup:
         client = Client()
         config = SearchConfig(beam=beam, **options)
         sentences = [Job([first + n, 5, 6], []) for n in range(jobs)]
-        request = ScheduledRequest(self.translator, config, sentences, False, client.deliver)
+        request = ScheduledRequest(self.translator, config, sentences, (), client.deliver)
         with self.scheduler.reserve():
             self.scheduler.submit(request)
         return request, client
@@ -173,7 +173,7 @@ def test_the_token_budget_is_the_batch_size_of_the_engine(name: str, batch_token
     engine: Any = SimpleNamespace(name=name, batch_tokens=batch_tokens, start_session=lambda _: None)
     queue = EngineQueue(engine)
     jobs = [Job([5, 6, 7], []) for _ in range(100_000)]
-    queue.enqueue(ScheduledRequest(Any, SearchConfig(beam=1), jobs, False, lambda _: None))
+    queue.enqueue(ScheduledRequest(Any, SearchConfig(beam=1), jobs, (), lambda _: None))
     assert len(queue.next_step().added) == budget // 4
 
 
@@ -291,7 +291,7 @@ def test_dropping_a_finished_or_unknown_request_has_no_effect(setup: Setup) -> N
     setup.engine.run_freely()
     client.wait(lambda: len(client.outputs) == 1)
     setup.scheduler.drop(request)
-    setup.scheduler.drop(ScheduledRequest(setup.translator, SearchConfig(), [Job([1], [])], False, client.deliver))
+    setup.scheduler.drop(ScheduledRequest(setup.translator, SearchConfig(), [Job([1], [])], (), client.deliver))
     assert setup.metric("transduce_dropped_sentences_total") == 0
     _, after = setup.submit(1)
     after.wait(lambda: len(after.outputs) == 1)
@@ -360,7 +360,7 @@ def submit(scheduler: Scheduler, translator: Translator, texts: list[str], **opt
     jobs = [job for text in texts for job in translator.parts(text)]
     config = SearchConfig(max_extra=2, **options)
     with scheduler.reserve():
-        scheduler.submit(ScheduledRequest(translator, config, jobs, False, client.deliver))
+        scheduler.submit(ScheduledRequest(translator, config, jobs, (), client.deliver))
     return client
 
 
