@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from pathlib import Path
 
+from transduce.data.directions import DirectionConfig
 from transduce.runs.recipe import Recipe, read_preset
 from transduce.search.options import describe_bounds
 
@@ -47,6 +48,8 @@ def page() -> str:
         if isinstance(kind, type):
             given = {name: tables.get(section.name, {}) for name, tables in presets.items()}
             lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section.name}.", kind, given)]
+    lines += ["## data.directions", "", f"{inspect.getdoc(DirectionConfig)}", ""]
+    lines += _table("data.directions.SOURCE-TARGET.", DirectionConfig, {})
     return "\n".join(lines)
 
 
@@ -54,11 +57,11 @@ def _table(prefix: str, kind: type, presets: dict[str, dict[str, object]]) -> li
     """The settings of a dataclass that are not sections, with the values that the presets give them."""
     texts, lines = help_texts(kind), ["| setting | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(kind):
-        if isinstance(field.default_factory, type):
+        if dataclasses.is_dataclass(field.default_factory):
             continue
         given = {name: values.get(field.name) for name, values in presets.items()}
         others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
-        default = "" if field.default in (None, ()) else str(field.default)
+        default = "" if field.default in (None, (), dataclasses.MISSING) else str(field.default)
         default += f"; {others}" if others else ""
         lines.append(f"| `{prefix}{field.name}` | {default} | {texts[field.name]} |")
     return [*lines, ""]

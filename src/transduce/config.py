@@ -165,7 +165,8 @@ def _toml_lines(table: Table, path: str = "") -> list[str]:
     lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
     for name, section in table.items():
         if isinstance(section, dict):
-            lines += ["", f"[{path}{name}]", *_toml_lines(section, f"{path}{name}.")]
+            inner = _toml_lines(section, f"{path}{name}.")
+            lines += inner if inner and not inner[0] else ["", f"[{path}{name}]", *inner]
     return lines
 
 

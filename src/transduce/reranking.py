@@ -30,13 +30,20 @@ def read_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def rerank(
-    records: Iterable[Record], models: Sequence[Translator], reverse: Translator | None = None, weight: float = 1.0
+    records: Iterable[Record],
+    models: Sequence[Translator],
+    reverse: Translator | None = None,
+    weight: float = 1.0,
+    *,
+    to: str | None = None,
+    source: str | None = None,
 ) -> Iterator[Record]:
     """Yield each record with its translations ordered by a new `score`, best first.
 
     The score of an output y for a source x is log P(y|x) per token of y, the mean over the models, plus `weight` times
     log P(x|y) per token of x by the `reverse` model (noisy-channel reranking). End markers count as tokens. Without
-    models, P(y|x) is that of the search that made the records. Models may have different vocabularies.
+    models, P(y|x) is that of the search that made the records. Models may have different vocabularies. `to` and
+    `source` are the languages of outputs and sources, which multilingual models require.
     """
     if not models and reverse is None:
         raise ConfigError("there is no model to rerank with; name models, a reverse model or both")
@@ -45,10 +52,12 @@ def rerank(
         translations = [one for record in window for one in record["translations"]]
         sources = [record["source"] for record in window for _ in record["translations"]]
         outputs = [one["text"] for one in translations]
-        forward = [[one.per_token for one in model.score(sources, outputs)] for model in models]
+        forward = [[one.per_token for one in model.score(sources, outputs, to=to)] for model in models]
         if not models:
             forward = [[one["log_prob"] / (len(one["tokens"]) + 1) for one in translations]]
-        backward = [one.per_token for one in reverse.score(outputs, sources)] if reverse else [0.0] * len(outputs)
+        backward = (
+            [one.per_token for one in reverse.score(outputs, sources, to=source)] if reverse else [0.0] * len(outputs)
+        )
         for one, *scores, channel in zip(translations, *forward, backward, strict=True):
             one["score"] = sum(scores) / len(scores) + weight * channel
         for record in window:

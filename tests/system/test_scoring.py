@@ -90,7 +90,7 @@ def test_evaluate_chooses_the_tokenizer_by_the_language_of_the_model(
 ) -> None:
     model = shutil.copytree(trained.run / "model", tmp_path / "model")
     card = json.loads((model / "model.json").read_text(encoding="utf-8"))
-    card["facts"]["tgt_lang"] = "th"
+    card["facts"]["directions"] = [["en", "th"]]
     (model / "model.json").write_text(json.dumps(card), encoding="utf-8")
     files = ["--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt"]
     outcome = transduce("evaluate", "-m", "model", *files, cwd=tmp_path)

@@ -358,3 +358,42 @@ def test_a_recipe_is_checked_together_with_its_preset(tmp_path: Path) -> None:
     assert load_recipe(path, None, {}, []).train.average == 10
     path.write_text('preset = "tiny"\n[model]\nd_model = 100\n', encoding="utf-8")
     assert load_recipe(path, None, {}, []).model.head_widths == (25, 25)
+
+
+# Sections with names that the user chooses
+
+
+def test_directions_are_written_and_read_again() -> None:
+    table = {"data": {"temperature": 5, "directions": {"en-de": {"train": "a.tsv"}, "de-pt-BR": {"train": ["b.tsv"]}}}}
+    recipe = build(Recipe, table, "here")
+    assert recipe.data.directions["en-de"].train == (("a.tsv",),)
+    assert recipe.data.language_pairs == [("en", "de"), ("de", "pt-BR")]
+    assert build(Recipe, tomllib.loads(to_toml(recipe)), "there") == recipe
+    assert build(Recipe, apply_sets({}, ["data.directions.en-de.train=a.tsv"]), "here").data.parts[0].target == "de"
+
+
+def test_only_the_files_of_a_direction_may_change() -> None:
+    base = {"data": {"directions": {"en-de": {"train": "a.tsv"}, "en-fr": {"train": "b.tsv"}}}}
+    recipe = build(Recipe, base, "here")
+    moved = apply_sets(base, ["data.directions.en-de.train=c.tsv", "data.directions.en-fr.valid=v.tsv"])
+    assert differences(recipe, build(Recipe, moved, "here")) == []
+    for setting, name in [
+        ("data.directions.en-de.reverse=true", "data.directions.en-de.reverse (there False, here True)"),
+        ("data.directions.en-es.train=e.tsv", "data.directions.en-es.reverse (there None, here False)"),
+        ("data.temperature=2.0", "data.temperature (there 1.0, here 2.0)"),
+    ]:
+        assert differences(recipe, build(Recipe, apply_sets(base, [setting]), "here")) == [name]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"directions": 3}, "directions must be a section, not 3"),
+        ({"directions": {"en-de": 3}}, r"here \[data\] \[directions\]: en-de must be a section, not 3"),
+        ({"src_lang": "english"}, "src_lang must be a language code like en or pt-BR: english"),
+        ({"temperature": 2.0}, r"temperature needs several directions \(data.directions\)"),
+    ],
+)
+def test_mistakes_in_languages(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(Recipe, {"data": table}, "here")

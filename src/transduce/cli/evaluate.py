@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transduce.cli.messages import describe_engine, log
-from transduce.cli.options import DeviceOption, EngineOption, JsonOption, ThreadsOption, search_options
+from transduce.cli.options import (
+    DeviceOption,
+    EngineOption,
+    FromOption,
+    JsonOption,
+    ReverseOption,
+    ThreadsOption,
+    ToOption,
+    search_options,
+)
 from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.search.options import SearchOptions
 
@@ -44,6 +53,9 @@ def evaluate(
             metavar="NAME",
         ),
     ] = "auto",
+    to: ToOption = None,
+    from_: FromOption = None,
+    reverse: ReverseOption = None,
     *,
     options: SearchOptions,
     device: DeviceOption = "auto",
@@ -56,6 +68,7 @@ def evaluate(
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
     """
+    from transduce.cli.direction import evaluated_direction
     from transduce.errors import ConfigError
     from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
     from transduce.evaluation.scores import compare, score
@@ -63,11 +76,20 @@ def evaluate(
     from transduce.text.files import read_lines
     from transduce.translator import Translator
 
-    sources, references = _test_set(src, ref or [], test)
+    if reverse is not None and not test:
+        raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
     hyp = hyp or []
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
+    folders = [find_model(path) for path in models]
+    directions = [evaluated_direction(read_card(folder)["facts"], test, from_, to, reverse) for folder in folders]
+    if len({direction.reverse for direction in directions}) > 1:
+        raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")
+    if len(targets := {direction.target for direction in directions} - {None}) > 1:
+        raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
+    is_reversed = directions[0].reverse if directions else bool(reverse)
+    sources, references = _test_set(src, ref or [], test, is_reversed)
     if models and sources is None:
         raise ConfigError(
             "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
@@ -75,19 +97,18 @@ def evaluate(
         )
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
-    folders = [find_model(path) for path in models]
-    languages = (read_card(folder)["facts"].get("tgt_lang") for folder in folders)
-    tokenizer = choose_tokenizer(tokenize, next(filter(None, languages), None), chain.from_iterable(references))
+    languages = (direction.target for direction in directions)
+    tokenizer = choose_tokenizer(tokenize, next(filter(None, languages), to), chain.from_iterable(references))
     load_tokenizer(tokenizer, "--tokenize ")  # before the text is translated, which may take long
     if tokenize == "auto" and tokenizer.name != DEFAULT:
         log(f"BLEU with sacreBLEU's tokenizer {tokenizer}")
     chosen: dict[str, Any] = {"tokenize": tokenizer.name, "language": tokenizer.language}
     systems, engines = {}, {}
-    for path, folder in zip(models, folders, strict=True):
+    for path, folder, direction in zip(models, folders, directions, strict=True):
         translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
         engines[str(path)] = describe_engine(translator)
-        log(f"{folder}: engine {engines[str(path)]}")
-        systems[str(path)] = _translate(translator, sources or [], out)
+        log(f"{folder}: {direction.describe(test)}engine {engines[str(path)]}")
+        systems[str(path)] = _translate(translator, sources or [], direction.target if translator.tagged else None, out)
     systems |= {str(path): list(read_lines(path)) for path in hyp}
     if len(systems) == 1:
         ((name, lines),) = systems.items()
@@ -106,7 +127,9 @@ def evaluate(
         _print_comparison(comparisons, signatures)
 
 
-def _test_set(src: Path | None, refs: list[Path], test: Path | None) -> tuple[list[str] | None, list[list[str]]]:
+def _test_set(
+    src: Path | None, refs: list[Path], test: Path | None, reverse: bool
+) -> tuple[list[str] | None, list[list[str]]]:
     """The sources, if there are any, and the lines of each reference."""
     from transduce.errors import ConfigError
     from transduce.text.files import read_lines
@@ -116,7 +139,7 @@ def _test_set(src: Path | None, refs: list[Path], test: Path | None) -> tuple[li
         if src or refs:
             raise ConfigError("--test has both sides; give either --test, or --src and --ref")
         report = ReadReport()
-        pairs = list(read_pairs([(str(test),)], report))
+        pairs = list(read_pairs([(str(test),)], report, reverse=reverse))
         if report.left_out:
             raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
         return [source for source, _ in pairs], [[target for _, target in pairs]]
@@ -133,12 +156,12 @@ def _test_set(src: Path | None, refs: list[Path], test: Path | None) -> tuple[li
     return sources, references
 
 
-def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
+def _translate(translator: "Translator", sources: list[str], to: str | None, out: Path | None) -> list[str]:
     from transduce.cli.translate_progress import Progress
 
     outputs = []
     with Progress(sources, done=0, typed=False) as progress:
-        for best in translator.stream(sources):
+        for best in translator.stream(sources, to=to):
             outputs.append(best[0].text)
             progress.line_done()
     if out:

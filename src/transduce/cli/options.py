@@ -33,6 +33,14 @@ ModelsOption = Annotated[
         show_default="the bundled model, English to German",
     ),
 ]
+ReverseOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--reverse/--no-reverse",
+        help="Whether the second side of --test is the source.",
+        show_default="by the languages in its name, or as in training",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
 EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
 ThreadsOption = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import DeviceOption, ThreadsOption
+from transduce.cli.options import DeviceOption, ThreadsOption, ToOption
 
 
 def rerank(
@@ -26,6 +26,11 @@ def rerank(
         Path | None, typer.Option(help="A model of the other direction, which scores the source given an output.")
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Weight of --reverse-model.  [default: 1]", min=0)] = None,
+    to: ToOption = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Source language; needed if --reverse-model has several.", show_default=False),
+    ] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write the JSON lines, with outputs in the new order and their new scores.")
     ] = False,
@@ -50,6 +55,7 @@ def rerank(
     reverse = Translator.load(reverse_model, device=device, engine="plain", threads=threads) if reverse_model else None
     with file.open("rb") if file else nullcontext(sys.stdin.buffer) as lines:
         records = read_records(lines, str(file or "standard input"))
-        for record in rerank_records(records, models, reverse, 1.0 if weight is None else weight):
+        factor = 1.0 if weight is None else weight
+        for record in rerank_records(records, models, reverse, factor, to=to, source=from_):
             text = record["translations"][0]["text"].replace("\n", " ")
             print(json.dumps(record, ensure_ascii=False) if jsonl else text)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, ModelsOption, ThreadsOption
+from transduce.cli.options import DeviceOption, FromOption, ModelsOption, ReverseOption, ThreadsOption, ToOption
 
 _WINDOW = 4096
 """Pairs that are scored, and printed, together."""
@@ -20,6 +20,9 @@ def score(
     src: Annotated[Path | None, typer.Option(help="Source text.")] = None,
     tgt: Annotated[Path | None, typer.Option(help="Translations, line by line.")] = None,
     test: Annotated[Path | None, typer.Option(help="Instead of --src and --tgt: both in one .tsv or .jsonl.")] = None,
+    to: ToOption = None,
+    from_: FromOption = None,
+    reverse: ReverseOption = None,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Add a column: the log-probability divided by the number of tokens.")
     ] = False,
@@ -34,15 +37,23 @@ def score(
     It is the natural logarithm, summed over the tokens of the translation and the end marker. The total and the
     perplexity go to stderr.
     """
+    from transduce.cli.direction import evaluated_direction
+    from transduce.models.card import find_model, read_card
     from transduce.text.pairs import count_pairs
     from transduce.translator import Translator
 
-    pairs = _read(src, tgt, test)
+    facts = read_card(find_model(model[0] if model else None))["facts"]
+    direction = evaluated_direction(facts, test, from_, to, reverse)
+    pairs = _read(src, tgt, test, test is not None and direction.reverse)
+    if described := direction.describe(test):
+        log(described.removesuffix("; "))
     translator = Translator.load(model, device=device, engine="plain", threads=threads)
     total, tokens = 0.0, 0
     for start in range(0, len(pairs), _WINDOW):
         sources, targets = zip(*pairs[start : start + _WINDOW], strict=True)
-        for source, target, one in zip(sources, targets, translator.score(sources, targets), strict=True):
+        for source, target, one in zip(
+            sources, targets, translator.score(sources, targets, to=direction.target), strict=True
+        ):
             total, tokens = total + one.log_prob, tokens + len(one.tokens)
             if jsonl:
                 record = {"source": source, "target": target, **asdict(one), "per_token": one.per_token}
@@ -53,7 +64,7 @@ def score(
     log(f"{count_pairs(len(pairs))}, {tokens:,} tokens: log-probability {total:.2f}, perplexity {perplexity:.2f}")
 
 
-def _read(src: Path | None, tgt: Path | None, test: Path | None) -> list[tuple[str, str]]:
+def _read(src: Path | None, tgt: Path | None, test: Path | None, reverse: bool) -> list[tuple[str, str]]:
     from transduce.errors import ConfigError
     from transduce.text.pairs import ReadReport, read_pairs
 
@@ -61,7 +72,7 @@ def _read(src: Path | None, tgt: Path | None, test: Path | None) -> list[tuple[s
         raise ConfigError("give the pairs to score either with --src and --tgt, or with --test")
     files = (str(test),) if test else (str(src), str(tgt))
     report = ReadReport()
-    pairs = list(read_pairs([files], report))
+    pairs = list(read_pairs([files], report, reverse=reverse))
     if report.left_out:  # a line of output for each line of input is needed
         raise ConfigError(f"{' and '.join(files)} cannot be scored line by line: {'; '.join(report.lines())}")
     return pairs

@@ -47,9 +47,9 @@ class DataConfig:
     reverse: bool = False
     """Read the second side of every pair as the source."""
     src_lang: str | None = None
-    """Language of the source, an ISO 639-1 code, e.g. en."""
+    """Language that the model translates from, e.g. en or pt-BR; by default, file names such as a.en-de.tsv tell."""
     tgt_lang: str | None = None
-    """Language of the target, an ISO 639-1 code, e.g. de; it selects the tokenizer of BLEU."""
+    """Language that the model translates to, likewise; it selects the tokenizer of BLEU."""
     max_length: int = 256
     """Pairs with more tokens than this on either side are left out and counted."""
     directions: dict[str, DirectionConfig] = field(default_factory=dict)

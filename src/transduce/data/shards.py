@@ -41,7 +41,13 @@ class TokenShards:
         ]
 
     def __len__(self) -> int:
+        """Number of pairs in an epoch; a pair may occur several times."""
         return len(self._order)
+
+    @property
+    def distinct(self) -> int:
+        """Number of pairs without repetition, which are numbered from 0 on."""
+        return int(self._starts[-1])
 
     @property
     def mean_lengths(self) -> tuple[float, ...]:

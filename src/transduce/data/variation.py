@@ -45,7 +45,7 @@ class Variation:
         """The factor by which the examples become longer, measured on a sample, with a margin."""
         if not self.enabled:
             return 1.0
-        numbers = np.linspace(0, len(shards) - 1, num=min(len(shards), 2000), dtype=np.int64)
+        numbers = np.linspace(0, shards.distinct - 1, num=min(shards.distinct, 2000), dtype=np.int64)
         examples = shards.pairs(numbers)
         varied = self._varied(examples, seed=0)
         lengths = [

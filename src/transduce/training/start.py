@@ -79,6 +79,11 @@ def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer
     if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
     folder = find_model(Path(start))
+    if read_card(folder)["facts"].get("tagged") and not recipe.data.directions:
+        raise ConfigError(
+            f"train.start_from: {folder} is multilingual, so sources need tags; give the text of each direction in a "
+            "section of its own, e.g. [data.directions.en-de]"
+        )
     _require_sizes(recipe, folder)  # before the text is read, which may take long
     return Tokenizer.load(folder / TOKENIZER)
 
