@@ -39,8 +39,6 @@ class RunFolder:
             before = build(Recipe, read_toml(self.config), str(self.config))
             if recipe.train.batch_tokens == "auto":  # resolved when the run was started
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
-            if recipe.train.start_from and before.train.start_from:  # the tokenizer settings of that model
-                recipe = replace(recipe, tokenizer=before.tokenizer)
             if changed := differences(before, recipe):
                 raise RunError(
                     f"{self.path} was started with other settings: {'; '.join(changed)}. "

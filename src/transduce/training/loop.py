@@ -29,7 +29,6 @@ from transduce.training.milestones import Milestones
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     facts_of,
-    inherit_tokenizer_settings,
     new_model,
     require_text,
     resolve_batch_tokens,
@@ -81,10 +80,11 @@ def _train(
         device = processes.device(pick_device(recipe.train.device))
         if recipe.train.threads:
             torch.set_num_threads(recipe.train.threads)
-        recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
         with processes.main_process_first():
-            prepared = prepare(recipe.data, vocabulary_of(recipe, run), display.log, TASKS[recipe.task].reader)
+            prepared = prepare(
+                recipe.data, vocabulary_of(recipe, run, display.log), display.log, TASKS[recipe.task].reader
+            )
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)

@@ -7,36 +7,26 @@ from typing import Any
 
 import torch
 
-from transduce.config import build, require, to_table
+from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
 from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
-from transduce.errors import ConfigError, DataError, RunError
-from transduce.models.card import TOKENIZER, find_model, read_card
+from transduce.errors import DataError, RunError
+from transduce.models.card import TOKENIZER
 from transduce.models.model import Model
-from transduce.models.registry import build_config, create_model
+from transduce.models.registry import create_model
 from transduce.models.saved import load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.runs.start_from import find_start
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
 from transduce.training.precision import use_bfloat16
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
-
-
-def inherit_tokenizer_settings(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> Recipe:
-    """The recipe with the tokenizer settings of the model that training starts from."""
-    if not recipe.train.start_from or run.has_checkpoint:
-        return recipe
-    folder = find_model(Path(recipe.train.start_from))
-    log(f"starting from {folder}, with its vocabulary")
-    card = read_card(folder)
-    known = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
-    return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
 
 
 def require_text(recipe: Recipe) -> None:
@@ -47,23 +37,16 @@ def require_text(recipe: Recipe) -> None:
         raise DataError(f"{name}: no such file{hint}")
 
 
-def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
+def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | Tokenizer:
     """The settings to train a tokenizer with; if training starts from a model, the tokenizer of that model."""
     start = recipe.train.start_from
     if not start:
         return recipe.tokenizer
     if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
-    folder = find_model(Path(start))
-    _require_sizes(recipe, folder)  # before the text is read, which may take long
+    folder = find_start(start)
+    log(f"starting from {folder}, with its sizes and vocabulary")
     return Tokenizer.load(folder / TOKENIZER)
-
-
-def _require_sizes(recipe: Recipe, folder: Path) -> None:
-    card = read_card(folder)
-    there, here = build_config(card["architecture"], card["model"], str(folder)).sizes(), recipe.model.sizes()
-    if different := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
-        raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(different)}; use the same sizes")
 
 
 def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
@@ -72,7 +55,7 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.reserve(recipe.data.max_length + 1)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
-        start = load_model(find_model(Path(recipe.train.start_from)), device)
+        start = load_model(find_start(recipe.train.start_from), device)
         model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
         require(processes.count > 1, "train.shard shards a model over processes: start them with torchrun")
