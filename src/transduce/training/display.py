@@ -83,8 +83,10 @@ class Display:
             self.log(f"{text}  {left} left")
 
     def _time_left(self, step: int) -> str:
-        now = time.monotonic()
-        left = (now - self._began) / max(1, step - self._first_step) * (self._steps - step)
+        now, measured = time.monotonic(), step - self._first_step
+        if not measured:
+            return "-:--:--"
+        left = (now - self._began) / measured * (self._steps - step)
         if self._deadline is not None:
             left = min(left, max(0.0, self._deadline - now))
         minutes, seconds = divmod(int(left), 60)

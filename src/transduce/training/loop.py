@@ -26,6 +26,7 @@ from transduce.training.ending import Ending
 from transduce.training.first_steps import FirstSteps
 from transduce.training.loader import dropout_growth
 from transduce.training.milestones import Milestones
+from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     facts_of,
@@ -34,9 +35,8 @@ from transduce.training.start import (
     resolve_batch_tokens,
     resume,
     vocabulary_of,
-    warn,
 )
-from transduce.training.steps import Steps
+from transduce.training.steps import Steps, is_out_of_memory
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Consecutive steps without finite gradients after which no checkpoint is written, and after which the run ends."""
@@ -63,11 +63,19 @@ def run_training(
     with ExitStack() as stack:
         with processes.main_process_first():
             recipe = run.check(recipe)
+            if not run.config.exists():  # a run that exists can only be resumed with its settings
+                refuse_mistakes(recipe, processes)
             if processes.is_main:
                 stack.enter_context(run.lock())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
             return _train(recipe, run, display, stop, processes, profile=profile)
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise RunError(
+                    "out of memory; use a smaller model, or lower train.batch_tokens and raise train.accumulate"
+                ) from None
+            raise
         except Interrupted:  # before the first step or after the last; during the steps, the loop handles it
             display.log("stopped; run the same command to resume")
             return Outcome(out, newest_step(run.checkpoints), False, stop.signal, {})

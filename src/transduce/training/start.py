@@ -58,7 +58,6 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
         start = load_model(find_start(recipe.train.start_from), device)
         model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
-        require(processes.count > 1, "train.shard shards a model over processes: start them with torchrun")
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
 
@@ -90,18 +89,6 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
     progress = load_checkpoint(checkpoint, model, optimizer)
     display.log(f"resuming from {checkpoint}")
     return progress
-
-
-def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
-    """Warn of settings that are likely to be mistakes."""
-    config = recipe.train
-    if not recipe.data.valid:
-        log("no validation text: the model will not be scored; give some with --valid")
-    if config.steps < config.warmup:
-        log(
-            f"train.steps ({config.steps:,}) is less than train.warmup ({config.warmup:,}): the learning rate will "
-            "not reach its maximum; lower train.warmup for a short run"
-        )
 
 
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
