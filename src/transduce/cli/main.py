@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.cache import cache
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
@@ -47,7 +48,7 @@ def about(
     """Train and run Transformer translation models."""
 
 
-for command in (train, translate, inspect, evaluate, info, shrink, serve, demo):
+for command in (train, translate, inspect, evaluate, info, shrink, serve, demo, cache):
     app.command()(command)
 app.add_typer(data, name="data")
 
