@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.average import average
+from transduce.cli.cache import cache
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
@@ -51,7 +52,7 @@ def about(
     """Train and run Transformer translation models."""
 
 
-for command in (train, translate, inspect, evaluate, score, rerank, info, average, shrink, serve, demo):
+for command in (train, translate, inspect, evaluate, score, rerank, info, average, shrink, serve, demo, cache):
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 
