@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from transduce.cli.average import average
+from transduce.cli.backtranslate import backtranslate
 from transduce.cli.cache import cache
+from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
@@ -52,7 +54,10 @@ def about(
     """Train and run Transformer translation models."""
 
 
-for command in (train, translate, inspect, evaluate, score, rerank, info, average, shrink, serve, demo, cache):
+for command in (
+    train, translate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve, demo,
+    cache,
+):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 

@@ -57,6 +57,13 @@ def translate(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write one JSON object per line: n-best outputs, scores, alignment.")
     ] = False,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Add the confidence of each output and each word to --jsonl.")
+    ] = False,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(help="Leave the line of an output below this confidence empty.", min=0, max=1, show_default=False),
+    ] = None,
     long: Annotated[
         Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
     ] = "split",
@@ -83,6 +90,8 @@ def translate(
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
+    if confidence and not jsonl:
+        raise ConfigError("--confidence needs --jsonl; plain output is text only, which --min-confidence selects")
     if protect_pattern and not protect:
         raise ConfigError("--protect-pattern protects text, but --no-protect is given")
     if resume and not (out and arguments):
@@ -110,10 +119,13 @@ def translate(
         **options,
     )
     to = translator.target(to, from_)
+    confidence = confidence or min_confidence is not None
+    if confidence:
+        translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
-    done = _complete_lines(out) if resume and out else 0
+    done = complete_lines(out) if resume and out else 0
     if done:
         log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
     with ExitStack() as stack:
@@ -124,11 +136,21 @@ def translate(
         lines = lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
-        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms}
+        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms, "confidence": confidence}
+        written = rejected = 0
         for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
-            file.write((_record(translator, text, best, to) if jsonl else best[0].text.replace("\n", " ")) + "\n")
+            accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
+            written, rejected = written + 1, rejected + (not accepted)
+            if jsonl:
+                more = {} if min_confidence is None else {"accepted": accepted}
+                line = _record(translator, text, best, to, confidence, more)
+            else:
+                line = best[0].text.replace("\n", " ") if accepted else ""
+            file.write(line + "\n")
             if progress.line_done():
                 file.flush()
+    if min_confidence is not None:
+        log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
 
 def _translated(
@@ -151,16 +173,27 @@ def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:
         yield line
 
 
-def _record(translator: "Translator", text: str, best: list["Translation"], to: str | None) -> str:
+def _record(
+    translator: "Translator",
+    text: str,
+    best: list["Translation"],
+    to: str | None,
+    confidence: bool,
+    more: dict[str, Any],
+) -> str:
+    unasked = () if confidence else ("confidence", "word_confidences")
     record = {
         "source": text,
         "source_tokens": translator.source_tokens(text, to),
-        "translations": [asdict(translation) for translation in best],
+        **more,
+        "translations": [
+            {name: value for name, value in asdict(translation).items() if name not in unasked} for translation in best
+        ],
     }
     return json.dumps(record, ensure_ascii=False)
 
 
-def _complete_lines(path: Path) -> int:
+def complete_lines(path: Path) -> int:
     """Number of complete lines of a file; an incomplete last line is removed."""
     if not path.exists():
         return 0

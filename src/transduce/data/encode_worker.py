@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from transduce.data.directions import CorpusPart
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
 from transduce.text.languages import mark
@@ -44,11 +45,12 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
 
 
 def _marked_examples(job: dict[str, Any]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Every example of the corpus as marked texts, with the number of its part; its source begins with the tag."""
+    """Every example of the corpus as marked texts, with the number of its part; its source begins with the tags."""
     reader = READERS[job["reader"]]
-    for number, part in enumerate(job["parts"]):
-        for first, *others in reader.read(part["train"], ReadReport(), reverse=part["reverse"]):
-            yield number, (mark(first, part["target"]), *map(escape, others))
+    for number, part in enumerate(CorpusPart(**table) for table in job["parts"]):
+        for is_back_translation, (first, *others) in part.read_train(reader, ReadReport()):
+            source = mark(first, part.target, back_translated=is_back_translation)
+            yield number, (source, *map(escape, others))
 
 
 if __name__ == "__main__":

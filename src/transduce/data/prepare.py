@@ -25,7 +25,7 @@ from transduce.text.languages import Direction, is_language_code, parse_directio
 from transduce.text.pairs import Corpus, ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
-from transduce.text.symbols import language_tag
+from transduce.text.symbols import BACK_TRANSLATED, language_tag
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
@@ -50,6 +50,9 @@ class DataConfig:
     """Language that the model translates from, e.g. en or pt-BR; by default, file names such as a.en-de.tsv tell."""
     tgt_lang: str | None = None
     """Language that the model translates to, likewise; it selects the tokenizer of BLEU."""
+    back_translated: tuple[tuple[str, ...], ...] = ()
+    """More training pairs, each a back-translation and its original, as `transduce backtranslate` writes them. A
+    reserved symbol begins their sources (tagged back-translation); data.reverse does not apply to them."""
     max_length: int = 256
     """Pairs with more tokens than this on either side are left out and counted."""
     directions: dict[str, DirectionConfig] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class DataConfig:
         require(
             self.temperature == 1 or bool(self.directions), "temperature needs several directions (data.directions)"
         )
-        for name in ("train", "valid", "reverse", "src_lang", "tgt_lang") if self.directions else ():
+        for name in ("train", "valid", "reverse", "src_lang", "tgt_lang", "back_translated") if self.directions else ():
             require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
         for name, direction in self.directions.items():
             parse_direction(name)
@@ -76,16 +79,16 @@ class DataConfig:
     def parts(self) -> list[CorpusPart]:
         """The text of each direction; a model with a single direction has one part, without tags."""
         if not self.directions:
-            return [CorpusPart(self.train, self.valid, self.reverse)]
+            return [CorpusPart(self.train, self.valid, self.reverse, back_translated=self.back_translated)]
         return [
-            CorpusPart(direction.train, direction.valid, direction.reverse, name, parse_direction(name)[1])
-            for name, direction in sorted(self.directions.items())
+            CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
+            for name, own in sorted(self.directions.items())
         ]
 
     @property
     def all_train(self) -> Corpus:
         """The training files of all directions."""
-        return [files for part in self.parts for files in part.train]
+        return [files for part in self.parts for files in part.all_train]
 
     @property
     def all_valid(self) -> Corpus:
@@ -136,6 +139,7 @@ def prepare(
     require(bool(data.all_train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
     sources = _digests(data)
     vocabulary = _with_tags(vocabulary, data.target_tags)
+    _require_symbol(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
@@ -162,6 +166,15 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
             "model with these target languages, or train a new one"
         )
     return vocabulary
+
+
+def _require_symbol(vocabulary: TokenizerConfig | Tokenizer, data: DataConfig) -> None:
+    uses = any(part.back_translated for part in data.parts)
+    if uses and isinstance(vocabulary, Tokenizer) and BACK_TRANSLATED not in vocabulary.symbol_ids:
+        raise ConfigError(
+            "the vocabulary of the model that training starts from has no symbol for back-translations; name the "
+            "synthetic pairs in data.train instead of data.back_translated, or train a new model"
+        )
 
 
 def _read_valid(
@@ -192,6 +205,8 @@ def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dic
     settings = [FORMAT, data.reverse, data.max_length, tokenizer, *([] if reader == "pairs" else [reader])]
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
+    if any(part.back_translated for part in data.parts):
+        settings.append([len(part.back_translated) for part in data.parts])
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
@@ -268,7 +283,7 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> lis
     samples, counts = [], []
     for part in data.parts:
         sample, own = Reservoir[tuple[str, ...]](size), ReadReport()
-        for example in READERS[reader].read(part.train, own, reverse=part.reverse):
+        for _, example in part.read_train(READERS[reader], own):
             sample.offer(example)
         report.add(own)
         samples.append(sample.kept)
@@ -326,5 +341,4 @@ def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> list[
 
 def encode_job(data: DataConfig, reader: str) -> dict[str, Any]:
     """What a worker has to know about the corpus, in JSON's types."""
-    parts = [{"train": part.train, "reverse": part.reverse, "target": part.target} for part in data.parts]
-    return {"parts": parts, "max_length": data.max_length, "reader": reader}
+    return {"parts": [asdict(part) for part in data.parts], "max_length": data.max_length, "reader": reader}

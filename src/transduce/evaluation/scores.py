@@ -73,6 +73,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return float(CHRF().corpus_score(list(hypotheses), [list(references)]).score)
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF of each sentence."""
+    metric = CHRF()
+    pairs = zip(hypotheses, references, strict=True)
+    return [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
+
+
 def compare(
     systems: Mapping[str, Sequence[str]],
     references: References,

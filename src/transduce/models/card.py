@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transduce.disk import require_file
+from transduce.disk import require_file, write_atomically
 from transduce.errors import ModelError
 from transduce.models.header import PRECISIONS
 from transduce.text.languages import is_language_code
@@ -68,7 +68,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     max_length = facts.get("max_length", 1)
     if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
-    for name in ("search", "tokenizer", "data", "scores"):
+    for name in ("search", "tokenizer", "data", "scores", "confidence"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} has the wrong type")
     directions = facts.get("directions", [])
@@ -84,6 +84,18 @@ def _are_directions(value: Any) -> bool:
 
 def _is_code(value: Any) -> bool:
     return isinstance(value, str) and is_language_code(value)
+
+
+def write_fact(folder: Path, name: str, value: Any) -> None:
+    """Set one of the facts of a model's card, which is replaced in one step."""
+    card = read_card(folder)
+    card["facts"][name] = value
+    write_atomically(folder / CARD, card_text(card).encode())
+
+
+def card_text(card: dict[str, Any]) -> str:
+    """The content of `model.json`."""
+    return json.dumps(card, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_notes(folder: Path) -> str:

@@ -1,42 +1,99 @@
 """Log-probabilities of given outputs, by one forward pass over packed batches."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.model import Model
+from transduce.nn.observe import observe_attention
 from transduce.text.tokenizer import BOS, EOS
 
 _BATCH_TOKENS = 4096
 _LOGITS = 1 << 24
 """Logits in memory at the same time."""
 
+Pairs = Sequence[tuple[list[int], list[int]]]
+"""Source and target tokens, without markers."""
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """What a model predicts at each token of a target, and at its end marker."""
+
+    log_prob_T: npt.NDArray[np.float32]
+    """Log-probability of the token."""
+    entropy_T: npt.NDArray[np.float32]
+    """Entropy of the distribution over the vocabulary, in nats."""
+    attention_T: npt.NDArray[np.float32]
+    """Highest weight of the cross-attention that aligns; 0 if the model has none."""
+
 
 @torch.inference_mode()
-def token_log_probs(model: Model, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+def token_log_probs(model: Model, pairs: Pairs) -> list[list[float]]:
     """The log-probability of each target token and of the end marker, for pairs of source and target tokens."""
     results: list[list[float]] = [[] for _ in pairs]
     for numbers in _batches(pairs):
-        sources, targets = zip(*(pairs[number] for number in numbers), strict=True)
-        labels = [[*target, EOS] for target in targets]
-        batch = Batch.of(model.device, src=[[*src, EOS] for src in sources], tgt=[[BOS, *tgt] for tgt in targets])
-        label_L = torch.tensor([label for sequence in labels for label in sequence], device=model.device)
-        rows = max(1, _LOGITS // model.vocab_size)
-        chunks = zip(model(batch).split(rows), label_L.split(rows), strict=True)
-        log_prob_L = torch.cat(
-            [
-                F.linear(hidden_LD, model.output_weight_VD).float().log_softmax(-1).gather(1, part_L[:, None])[:, 0]
-                for hidden_LD, part_L in chunks
-            ]
-        )
-        for number, own in zip(numbers, log_prob_L.split([len(sequence) for sequence in labels]), strict=True):
+        hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
+        log_probs = [_of_labels(log_prob_RV, part_R) for log_prob_RV, part_R in _log_probs(model, hidden_LD, label_L)]
+        for number, own in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
             results[number] = own.tolist()
     return results
 
 
-def _batches(pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
+@torch.inference_mode()
+def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
+    """The statistics of each target token and of the end marker, for pairs of source and target tokens."""
+    results: dict[int, TokenStatistics] = {}
+    attention = model.alignment_attention
+    for numbers in _batches(pairs):
+        with observe_attention(attention or nn.Identity()) as recorded:
+            hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
+        log_probs, entropies = [], []
+        for log_prob_RV, part_R in _log_probs(model, hidden_LD, label_L):
+            log_probs.append(_of_labels(log_prob_RV, part_R))
+            entropies.append(-(log_prob_RV.exp() * log_prob_RV).sum(dim=1))
+        highest = [torch.zeros(length) for length in lengths]
+        for weights_BHTS in recorded.values():
+            highest = [own_T[:length] for own_T, length in zip(_highest(weights_BHTS), lengths, strict=True)]
+        split = (torch.cat(values).split(lengths) for values in (log_probs, entropies))
+        for number, *own in zip(numbers, *split, highest, strict=True):
+            results[number] = TokenStatistics(*(values.float().cpu().numpy() for values in own))
+    return [results[number] for number in range(len(pairs))]
+
+
+def _forward(model: Model, pairs: Pairs) -> tuple[Tensor, Tensor, list[int]]:
+    """The hidden vectors and labels of a batch, and the number of labels of each pair."""
+    labels = [[*target, EOS] for _, target in pairs]
+    batch = Batch.of(
+        model.device, src=[[*source, EOS] for source, _ in pairs], tgt=[[BOS, *target] for _, target in pairs]
+    )
+    label_L = torch.tensor([label for sequence in labels for label in sequence], device=model.device)
+    return model(batch), label_L, [len(sequence) for sequence in labels]
+
+
+def _log_probs(model: Model, hidden_LD: Tensor, label_L: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The log-probabilities of the vocabulary, and the labels, for some rows at a time."""
+    rows = max(1, _LOGITS // model.vocab_size)
+    for part_RD, part_R in zip(hidden_LD.split(rows), label_L.split(rows), strict=True):
+        yield F.linear(part_RD, model.output_weight_VD).float().log_softmax(-1), part_R
+
+
+def _of_labels(log_prob_RV: Tensor, label_R: Tensor) -> Tensor:
+    return log_prob_RV.gather(1, label_R[:, None])[:, 0]
+
+
+def _highest(weights_BHTS: Tensor) -> Tensor:
+    """The highest attention weight (B, T) of each target token, in the mean of the heads."""
+    return weights_BHTS.mean(dim=1).amax(dim=-1)
+
+
+def _batches(pairs: Pairs) -> Iterator[list[int]]:
     """Indices of pairs of similar length."""
     batch: list[int] = []
     tokens = 0

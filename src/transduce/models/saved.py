@@ -1,6 +1,5 @@
 """Saving and loading the model folders that `card.py` describes."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transduce.config import to_table
 from transduce.disk import MANIFEST, atomic_folder, damaged_file
 from transduce.errors import ConfigError, ModelError
-from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, read_card, read_notes
+from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, card_text, read_card, read_notes
 from transduce.models.header import Precision, stored_shapes, weight_shapes
 from transduce.models.int8 import from_int8, to_int8
 from transduce.models.model import Model
@@ -50,7 +49,7 @@ def save_model(
     weights = {name: x.detach() for name, x in model.state_dict().items()}
     save_tensors(to_int8(weights) if precision == "int8" else weights, folder / WEIGHTS)
     tokenizer.save(folder / TOKENIZER)
-    (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(card_text(card), encoding="utf-8")
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:

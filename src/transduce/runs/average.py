@@ -25,7 +25,7 @@ def load_average(model: Model, checkpoints: list[Path]) -> None:
 def average_models(folders: Sequence[Path], out: Path) -> None:
     """Write a model folder with the mean of these models' weights, atomically; its facts are those of the last one.
 
-    Scores are left out of the facts: they were measured with other weights.
+    Scores and the calibration of confidence are left out of the facts: they were measured with other weights.
     """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
@@ -44,6 +44,7 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
         for name, x in other.model.state_dict().items():
             total[name] += x
     last.model.load_state_dict({name: (x / len(folders)).float() for name, x in total.items()})
-    facts = {name: value for name, value in last.facts.items() if name != "scores"} | {"averaged": len(folders)}
+    measured = ("scores", "confidence")
+    facts = {name: value for name, value in last.facts.items() if name not in measured} | {"averaged": len(folders)}
     with atomic_folder(out) as work:
         save_model(work, last.model, last.tokenizer, facts)

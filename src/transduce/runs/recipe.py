@@ -141,6 +141,7 @@ FREE_TO_CHANGE = {
     *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
     *("train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
+    "data.back_translated",
     *("data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
     *("train.criterion", "train.bleu_tokenizer"),
 }

@@ -29,6 +29,7 @@ class ScheduledRequest:
     """Key of the first job in the engine's session; the other jobs have the keys that follow."""
     started: int = 0
     """Number of jobs that have left the queue."""
+    confidence: bool = False
 
     @property
     def session_group(self) -> Hashable:
@@ -45,6 +46,6 @@ class ScheduledRequest:
         for align in (False, True):
             chosen = [(index, best) for index, best in finished if (index in self.aligned) == align]
             jobs, hypotheses = [self.jobs[index] for index, _ in chosen], [best for _, best in chosen]
-            translations = self.translator.translations(jobs, hypotheses, self.config, align)
+            translations = self.translator.translations(jobs, hypotheses, self.config, align, self.confidence)
             outputs += zip((index for index, _ in chosen), translations, strict=True)
         return outputs

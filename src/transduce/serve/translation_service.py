@@ -8,7 +8,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.search.options import SearchConfig
 from transduce.serve.errors import HttpError, queue_full_error
 from transduce.serve.limits import Limits
@@ -37,6 +37,7 @@ class TranslationService:
         prefix: str = "",
         to: str | None = None,
         align: bool | Sequence[bool] = False,
+        confidence: bool = False,
         **options: Any,
     ) -> "PendingRequest":
         """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig.
@@ -48,10 +49,12 @@ class TranslationService:
         try:
             with self.scheduler.reserve():
                 split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to)
-                return self._submit(receive, model, config, split, align)
+                if confidence and split.jobs:
+                    model.translator.calibration(split.jobs[0].target)
+                return self._submit(receive, model, config, split, align, confidence)
         except QueueFullError:
             raise queue_full_error() from None
-        except DataError as error:
+        except (DataError, ModelError) as error:
             raise HttpError(400, str(error)) from None
 
     def _submit(
@@ -61,6 +64,7 @@ class TranslationService:
         config: SearchConfig,
         split: SplitTexts,
         align: bool | Sequence[bool],
+        confidence: bool,
     ) -> "PendingRequest":
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
             limit = model.translator.max_source_length
@@ -73,7 +77,9 @@ class TranslationService:
                 if (align if isinstance(align, bool) else align[sentence.text])
                 for job in sentence.jobs
             }
-            request = ScheduledRequest(model.translator, config, split.jobs, aligned, pending.deliver)
+            request = ScheduledRequest(
+                model.translator, config, split.jobs, aligned, pending.deliver, confidence=confidence
+            )
             self.scheduler.submit(request)
             pending.watch(request)
         return pending

@@ -39,6 +39,7 @@ class _TextRequest(BaseModel):
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
     prefix: str = Field("", description="Text that the translation of every text starts with.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
+    confidence: bool = Field(False, description="Estimate the quality of outputs; the model must be calibrated.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
 
     def options(self, default_beam: int) -> SearchOptions:
@@ -71,6 +72,8 @@ class Output(BaseModel):
     log_prob: float
     tokens: list[str]
     alignment: list[int] | None = Field(None, description="For each token, an index into source_tokens.")
+    confidence: float | None = Field(None, description="Estimate of chrF / 100, between 0 and 1.")
+    word_confidences: list[float] | None = Field(None, description="The probability of each word between white space.")
 
 
 class TranslatedText(BaseModel):
@@ -124,7 +127,14 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
         options = wanted.options(model.translator.config.beam)
         accepted = await asking.accept(
-            request.receive, model, texts, prefix=wanted.prefix, to=wanted.to, align=wanted.align, **options
+            request.receive,
+            model,
+            texts,
+            prefix=wanted.prefix,
+            to=wanted.to,
+            align=wanted.align,
+            confidence=wanted.confidence,
+            **options,
         )
         if wanted.stream:
             return StreamingResponse(_events(accepted), media_type="text/event-stream")

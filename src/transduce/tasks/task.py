@@ -73,6 +73,10 @@ class Task(ABC):
         """The score of a model; None if there is only the validation loss."""
         return None
 
+    def calibrate(self, model: Model, validation: "Validation", options: SearchConfig) -> dict[str, Any]:
+        """Calibrations of the confidence of outputs, for the facts of the finished model; empty if there are none."""
+        return {}
+
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """Attention weights of one sample for the report; None if there is nothing to draw."""
         return None

@@ -18,8 +18,11 @@ from transduce.text.languages import mark
 from transduce.text.symbols import escape
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
+from transduce.translator.calibration import MIN_PAIRS, fit_calibration
+from transduce.translator.confidence import ANY
 
 _PICTURE_TOKENS = 40
+_CALIBRATION_PAIRS = 200
 
 
 class Translate(Task):
@@ -53,15 +56,7 @@ class Translate(Task):
         if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
-        translator = Translator(
-            model,
-            validation.tokenizer,
-            config=options,
-            max_source_length=data.max_length,
-            by_sentence=data.by_sentence,
-            directions=data.language_pairs,
-            tagged=bool(data.directions),
-        )
+        translator = _translator(model, validation, options)
         examples = [example for _, pairs in scored for example in validation.texts[pairs]]
         sources, references = zip(*examples, strict=True)
         targets = [target for _, pairs in scored for target in validation.targets[pairs]]
@@ -92,6 +87,18 @@ class Translate(Task):
             more = metrics(slice(None))
         return ValidationScore(more.pop("bleu"), samples, more, files, "+".join(dict.fromkeys(tokenizers.values())))
 
+    def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
+        """See `Task`: fitted on some of the pairs that are scored, for each target language."""
+        translator = _translator(model, validation, options)
+        calibrations = {}
+        for target in dict.fromkeys(validation.targets):
+            files = [validation.texts[pairs] for _, pairs in validation.scored if target in validation.targets[pairs]]
+            chosen = [pair for texts in files for pair in texts[: -(-_CALIBRATION_PAIRS // len(files))]]
+            if len(chosen) >= MIN_PAIRS:
+                calibration, _ = fit_calibration(translator, [(src, ref) for src, ref in chosen], target)
+                calibrations[target or ANY] = calibration.to_table()
+        return calibrations
+
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""
         if model.alignment_attention is None:
@@ -108,3 +115,16 @@ class Translate(Task):
             "output": tokenizer.pieces([*out, EOS]),
             "weights": [[round(weight, 3) for weight in row] for row in weights_TS.tolist()],
         }
+
+
+def _translator(model: Model, validation: Validation, options: SearchConfig) -> Translator:
+    data = validation.data
+    return Translator(
+        model,
+        validation.tokenizer,
+        config=options,
+        max_source_length=data.max_length,
+        by_sentence=data.by_sentence,
+        directions=data.language_pairs,
+        tagged=bool(data.directions),
+    )

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import COMPRESSIONS
-from transduce.text.symbols import escape, language_tag
+from transduce.text.symbols import BACK_TRANSLATED, escape, language_tag
 
 LANGUAGES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
@@ -58,9 +58,12 @@ def tag_prefix(target: str | None) -> str:
     return f"{language_tag(target)} " if target else ""
 
 
-def mark(text: str, target: str | None) -> str:
-    """A user's text as a marked text that begins with the tag of the target language, if there is one."""
-    return tag_prefix(target) + escape(text)
+def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+    """A user's text as a marked source: the tag of the target language, if there is one, comes first.
+
+    A back-translation has a symbol of its own after it.
+    """
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
 
 
 def direction_of_entry(files: Sequence[str]) -> Direction | None:
@@ -76,6 +79,12 @@ def direction_of_entry(files: Sequence[str]) -> Direction | None:
         candidates |= {*different} if len(different) == 1 else set()
     found = {(a, b) for a, b in candidates if {a, b} <= LANGUAGES.keys() and a != b}
     return found.pop() if len(found) == 1 else None
+
+
+def language_of_name(name: str | PurePath) -> str | None:
+    """The language of a text file whose name ends in its code, e.g. news.de or news.de.gz; None if it does not tell."""
+    code = _plain_name(str(name)).rpartition(".")[2]
+    return code if code in LANGUAGES else None
 
 
 def choose_target(directions: Sequence[Direction], source: str | None, target: str | None) -> str | None:

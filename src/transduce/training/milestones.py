@@ -132,6 +132,8 @@ class Milestones:
             run.metrics.add("final", step=progress.step, **scores, **kept)
         seconds = round(progress.seconds, 1)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
+        if calibrations := self.task.calibrate(model, validation, recipe.search):
+            facts["confidence"] = calibrations
         try:
             run.write_model(model, validation.tokenizer, facts)
             write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, kept["samples"]))

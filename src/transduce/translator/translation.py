@@ -1,5 +1,6 @@
 """The result of translating a text."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -19,6 +20,10 @@ class Translation:
     """The pieces of the output; a protected span is one piece."""
     alignment: list[int] | None = None
     """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
+    confidence: float | None = None
+    """Estimate of chrF / 100, between 0 and 1; None unless requested, and for an empty text."""
+    word_confidences: list[float] | None = None
+    """The probability of each word between white space, given the words before it; likewise."""
 
 
 @dataclass(frozen=True)
@@ -51,4 +56,31 @@ def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Transl
         log_prob=sum(part.log_prob for part in parts),
         tokens=[token for part in parts for token in part.tokens],
         alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(parts) else None,
+        confidence=_join_confidences(parts),
+        word_confidences=_join_word_confidences(text, parts),
     )
+
+
+def _join_confidences(parts: Sequence[Translation]) -> float | None:
+    """The mean, weighted by the number of tokens."""
+    confidences = [part.confidence for part in parts if part.confidence is not None]
+    if not parts or len(confidences) < len(parts):
+        return None
+    weights = [len(part.tokens) + 1 for part in parts]
+    return sum(map(operator.mul, confidences, weights)) / sum(weights)
+
+
+def _join_word_confidences(text: str, parts: Sequence[Translation]) -> list[float] | None:
+    """All of the parts' words; a word that continues in the next part, as in Chinese, has the product of both."""
+    joined: list[float] = []
+    end = 0
+    for part in parts:
+        if part.word_confidences is None:
+            return None
+        start = text.index(part.text, end)
+        own = list(part.word_confidences)
+        if joined and own and not any(map(str.isspace, text[start - 1 : start + 1])):
+            joined[-1] *= own.pop(0)
+        joined += own
+        end = start + len(part.text)
+    return joined if parts else None

@@ -1,7 +1,7 @@
 """The translator: text in, text out."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, repeat
 from pathlib import Path
@@ -29,6 +29,7 @@ from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.translator.confidence import ANY, Calibration, observe, read_calibrations
 from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
 from transduce.translator.translation import PairScore, Translation, join
@@ -72,6 +73,7 @@ class Translator:
         protection: Protection | None = None,
         directions: Sequence[Direction] = (),
         tagged: bool = False,
+        calibrations: Mapping[str, Calibration] | None = None,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         if reason := PlainEngine.supports(model, config or SearchConfig()):
@@ -88,6 +90,8 @@ class Translator:
         """Source and target language of each direction of the model; empty if they are not known."""
         self.tagged = tagged
         """Whether a tag selects the target language, as in multilingual models."""
+        self.calibrations = dict(calibrations or {})
+        """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
         self.splitter = Splitter(
             tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots
         )
@@ -140,6 +144,8 @@ class Translator:
             protection=Protection([] if protect is True else protect) if protect is not False else None,
             directions=[(source, target) for source, target in saved.facts.get("directions", [])],
             tagged=bool(saved.facts.get("tagged")),
+            # The calibration of one model does not hold for an ensemble.
+            calibrations=read_calibrations(saved.facts, folders[0]) if len(folders) == 1 else None,
         )
 
     @overload
@@ -183,19 +189,22 @@ class Translator:
         long: LongInput = "split",
         first_line: int = 1,
         glossary: Glossary | None = None,
+        confidence: bool = False,
         **options: Unpack[SearchOptions],
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
         `to` and `glossary` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
         longer than `max_source_length` is split and translated in parts, or, with long="refuse", raises a DataError
-        with its line number, counted from `first_line`. The translation of an empty text is empty.
+        with its line number, counted from `first_line`. The translation of an empty text is empty. `confidence` adds
+        the confidence of outputs and words, for which the model must be calibrated (`transduce calibrate`).
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
         if to is not None and not isinstance(to, str) and len(to) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
         common: dict[str, Any] = {"align": align, "long": long, "first_line": first_line, "glossary": glossary}
+        common["confidence"] = confidence
         return list(self.stream(texts, to=to, prefixes=prefixes, **common, **options))
 
     def stream(
@@ -208,6 +217,7 @@ class Translator:
         long: LongInput = "split",
         first_line: int = 1,
         glossary: Glossary | None = None,
+        confidence: bool = False,
         window: int | None = None,
         **options: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
@@ -217,6 +227,8 @@ class Translator:
         """
         window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
+        if confidence and not self.calibrations:
+            self.calibration(None)
         session = self.engine_for(config).start_session(config)
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
@@ -247,7 +259,8 @@ class Translator:
             while lines and len(lines[0].results) == len(lines[0].parts):
                 done.append(lines.popleft())
             parts = [part for line in done for part in line.parts]
-            outputs = self.translations(parts, [best for line in done for best in line.outputs], config, align)
+            results = [best for line in done for best in line.outputs]
+            outputs = self.translations(parts, results, config, align, confidence)
             for line in done:
                 yield self.join_by_rank(line.parts, [next(outputs) for _ in line.parts])
 
@@ -328,7 +341,12 @@ class Translator:
         return self.tokenizer.encode_all([mark(text, target if self.tagged else None)], marked=True)[0]
 
     def translations(
-        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, align: bool
+        self,
+        parts: Sequence[Part],
+        results: Sequence[list[Hypothesis]],
+        config: SearchConfig,
+        align: bool,
+        confidence: bool = False,
     ) -> Iterator[list[Translation]]:
         """Decode the hypotheses of parts to text, with everything that the parts require."""
         results = self._repairer.repair(parts, results, config)
@@ -338,17 +356,47 @@ class Translator:
             alignments = self._alignments(pairs)
         outputs = [one.tokens for best in results for one in best]
         texts = iter(self.tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
+        confidences = self._confidences(parts, results) if confidence else repeat((None, None))
         for part, best in zip(parts, results, strict=True):
-            yield [
-                Translation(
-                    part.text if part.is_untranslatable else output_text(next(texts), part),
-                    one.score,
-                    one.log_prob,
-                    self.pieces(part, one.tokens),
-                    next(alignments),
-                )
-                for one in best
-            ]
+            yield [self._translation(part, one, next(texts), next(alignments), *next(confidences)) for one in best]
+
+    def _translation(
+        self,
+        part: Part,
+        one: Hypothesis,
+        marked: str,
+        alignment: list[int] | None,
+        confidence: float | None,
+        words: list[float] | None,
+    ) -> Translation:
+        text = part.text if part.is_untranslatable else output_text(marked, part)
+        tokens = self.pieces(part, one.tokens)
+        return Translation(text, one.score, one.log_prob, tokens, alignment, confidence, words)
+
+    def calibration(self, target: str | None) -> Calibration:
+        """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
+        key = target if self.tagged and target else ANY
+        if key not in self.calibrations:
+            to, option = (f" to {key}", f" --to {key}") if key != ANY else ("", "")
+            raise ModelError(
+                f"the confidence of this model's translations{to} is not calibrated; calibrate it with: transduce "
+                f"calibrate -m MODEL --test valid.tsv{option}"
+            )
+        return self.calibrations[key]
+
+    def _confidences(
+        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]]
+    ) -> Iterator[tuple[float, list[float]]]:
+        """The confidence of each hypothesis of each part, and of its words."""
+        calibrations = [self.calibration(part.target) for part in parts]
+        for part, calibration, own in zip(
+            parts, calibrations, observe(self.model, self.tokenizer, parts, results), strict=True
+        ):
+            for evidence in own:
+                if part.is_untranslatable:
+                    yield 1.0, [1.0] * len(part.text.split())
+                else:
+                    yield calibration.confidence(evidence.features), evidence.words
 
     def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
         """The pieces of source or output tokens of a part; a slot is the text that it stands for."""

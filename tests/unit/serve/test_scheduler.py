@@ -106,7 +106,7 @@ class ScriptedTranslator:
         return self.engine
 
     def translations(
-        self, jobs: list[Job], hypotheses: list[list[Hypothesis]], config: SearchConfig, align: bool
+        self, jobs: list[Job], hypotheses: list[list[Hypothesis]], config: SearchConfig, *wanted: bool
     ) -> list[list[Translation]]:
         return [[Translation(" ".join(map(str, best[0].tokens)), -1.0, -1.0, [])] for best in hypotheses]
 

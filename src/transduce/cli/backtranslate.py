@@ -1,0 +1,77 @@
+"""`transduce backtranslate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.messages import describe_engine, log
+from transduce.cli.options import (
+    DeviceOption,
+    EngineOption,
+    FromOption,
+    ModelsOption,
+    ThreadsOption,
+    ToOption,
+    search_options,
+)
+from transduce.search.options import SearchOptions
+
+
+@search_options()
+def backtranslate(
+    text: Annotated[
+        list[Path], typer.Argument(help="Text of the target language, one sentence on each line.", metavar="FILE")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of pairs to write, .tsv or .jsonl.")],
+    model: ModelsOption = None,
+    to: ToOption = None,
+    from_: FromOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
+    *,
+    options: SearchOptions,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Translate text of the target language back, into synthetic training pairs.
+
+    The model (-m) translates in the reverse direction. Each line becomes a pair: the translation is the source, the
+    line itself is the target. Train on the pairs with data.back_translated=FILE. Lines without a usable translation
+    are left out and counted. The default search is that of the model, usually beam search; --sample gives more varied
+    sources.
+    """
+    from transduce.back_translation import back_translate, read_text, require_text, skip_written
+    from transduce.cli.translate import complete_lines
+    from transduce.cli.translate_progress import Progress
+    from transduce.errors import ConfigError
+    from transduce.text.files import COMPRESSIONS
+    from transduce.text.formats import format_of
+    from transduce.text.languages import language_of_name
+    from transduce.text.pairs import ReadReport, count_pairs
+    from transduce.translator import Translator
+
+    row = format_of(out).write
+    if out.suffix in COMPRESSIONS:
+        raise ConfigError(f"{out}: pairs are written without compression, so that --resume can continue")
+    if not resume and out.exists() and out.stat().st_size:
+        raise ConfigError(f"{out} exists already; continue it with --resume, or name another file")
+    require_text(text)
+    report = ReadReport()
+    lines = read_text(text, report)
+    done = complete_lines(out) if resume else 0
+    if done:
+        done = skip_written(lines, out)
+        log(f"{out} has {count_pairs(done)} already; continuing after the last")
+    translator = Translator.load(model, device=device, engine=engine, threads=threads, **options)
+    source = from_ or (language_of_name(text[0]) if translator.directions else None)
+    to = translator.target(to, source)
+    log(f"engine {describe_engine(translator)}")
+    with out.open("a", encoding="utf-8") as file, Progress(text, done, typed=False) as progress:
+        for pair in back_translate(translator, lines, report, to):
+            file.write(row(*pair))
+            if progress.line_done():
+                file.flush()
+    for line in report.lines():
+        log(line)
+    log(f"{out}: {count_pairs(done + report.pairs)}; train with --set data.back_translated={out}")
