@@ -16,7 +16,7 @@ from commands import complaint
 from safetensors.numpy import load_file
 
 DATA_CHECK = ["data", "check", "--src", "train.src", "--tgt", "train.tgt"]
-COMMANDS = ["data", "train", "translate", "inspect", "evaluate", "info", "shrink", "serve", "demo"]
+COMMANDS = ["data", "train", "translate", "inspect", "evaluate", "info", "shrink", "serve", "demo", "cache"]
 
 # Translating
 

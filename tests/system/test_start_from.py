@@ -10,6 +10,8 @@ import torch
 from conftest import TINY, as_sets, write_lines
 from safetensors.torch import load_file
 
+from transduce.models.card import find_model
+
 ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=1e-6"]
 
 
@@ -50,28 +52,51 @@ def test_a_run_resumes_without_the_model_it_started_from(transduce: Any, trained
     assert "train.start_from (there start, here None)" in without.err.splitlines()[-1]
 
 
-def test_a_run_prints_which_vocabulary_it_uses(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    words = ["--set", f"train.start_from={trained.run}", "--set", "tokenizer.vocab_size=4000"]
-    outcome = fine_tune(transduce, tmp_path, *words, *ONE_SMALL_STEP)
-    assert f"starting from {trained.run}/model, with its vocabulary" in outcome.err
+def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    other_text(tmp_path)
+    words = ["train", "--src", "other.src", "--tgt", "other.tgt", "--start-from", trained.run, "--out", "tuned"]
+    words += ["--set", "model.dropout=0.25", *ONE_SMALL_STEP]
+    outcome = transduce(*words, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert f"starting from {trained.run}/model, with its sizes and vocabulary" in outcome.err
     config = tomllib.loads((tmp_path / "tuned" / "config.toml").read_text(encoding="utf-8"))
     assert config["tokenizer"]["vocab_size"] == TINY["tokenizer.vocab_size"]
+    assert (config["model"]["d_model"], config["model"]["dropout"]) == (TINY["model.d_model"], 0.25)
+    assert config["train"]["batch_tokens"] == 4096  # of the preset
     facts = json.loads((tmp_path / "tuned" / "model" / "model.json").read_text())["facts"]
     assert facts["start_from"] == str(trained.run)
-    further = fine_tune(transduce, tmp_path, *words, *ONE_SMALL_STEP, "--set", "train.steps=2")
+    further = transduce(*words, "--set", "train.steps=2", cwd=tmp_path)
     assert further.code == 0, further.err
+
+
+def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) -> None:
+    words = ["train", *other_text(tmp_path), "--start-from", "bundled", "--out", "tuned", *ONE_SMALL_STEP]
+    outcome = transduce(*words, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    bundled = find_model(None)
+    card, tuned = (json.loads((folder / "model.json").read_text()) for folder in (bundled, tmp_path / "tuned/model"))
+    assert (tuned["model"], tuned["vocab_size"]) == (card["model"], card["vocab_size"])
+    assert tuned["facts"]["by_sentence"] == card["facts"]["by_sentence"]
+    assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
+    assert tuned["facts"]["start_from"] == "bundled"
 
 
 def test_models_that_training_cannot_start_from_are_errors(transduce: Any, trained: Any, tmp_path: Path) -> None:
     for words, message in (
         (
             [f"train.start_from={trained.run}", "model.d_ff=96"],
-            "has other sizes: model.d_ff (there 64); use the same sizes",
+            "has other sizes: model.d_ff (there 64); leave them out",
         ),
         ([f"train.start_from={trained.run}", "model.d_k=4"], "has other sizes: model.d_k (there "),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
+        (
+            [f"train.start_from={trained.run}", "tokenizer.vocab_size=4000"],
+            "tokenizer.vocab_size=4000 has no effect beside train.start_from: the vocabulary is that of",
+        ),
+        ([f"train.start_from={trained.run}", "tokenizer.type=unigram"], "tokenizer.type=unigram has no effect"),
     ):
         sets = [word for setting in words for word in ("--set", setting)]
         outcome = fine_tune(transduce, tmp_path, *sets, *ONE_SMALL_STEP)
         assert outcome.code == 2
         assert message in outcome.err.splitlines()[-1]
+        assert not (tmp_path / "tuned").exists()

@@ -213,8 +213,9 @@ def test_a_mistyped_file_name_can_be_corrected_in_the_same_folder(transduce: Any
 def test_training_that_diverges_fails_and_keeps_only_finite_checkpoints(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
-    changes = sets(learning_rate_scale="1e30", steps=10, log_every=10, save_every=5)
-    outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path)
+    changes = sets(steps=10, log_every=10, save_every=5)
+    explode = "import transduce.training.ending as ending; ending.learning_rate = lambda *_: 1e30"
+    outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path, before=explode)
     assert outcome.code == 2, outcome.err
     assert "train.learning_rate_scale" in outcome.err.splitlines()[-1]
     for path in (tmp_path / "run/checkpoints").glob("step-*/model.safetensors"):

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from transduce.cli.messages import wrapped
 from transduce.cli.options import JsonOption, ModelOption
 
 
@@ -37,9 +38,9 @@ def info(
     if directions := facts.get("directions"):
         table["directions"] = describe_directions(directions)
     for name, value in table.items():
-        print(printable(f"{name:<{width}}  {_readable(value)}"))
+        print(wrapped(printable(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
     if notes:
-        print(printable(f"\n{notes.strip()}"))
+        print("\n" + "\n".join(wrapped(printable(line)) for line in notes.strip().splitlines()))
 
 
 def _readable(value: Any) -> str:

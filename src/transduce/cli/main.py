@@ -10,6 +10,7 @@ import typer
 
 from transduce.cli.average import average
 from transduce.cli.backtranslate import backtranslate
+from transduce.cli.cache import cache
 from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
@@ -55,6 +56,7 @@ def about(
 
 for command in (
     train, translate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve, demo,
+    cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

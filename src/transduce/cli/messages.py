@@ -1,6 +1,8 @@
 """Messages of commands on stderr."""
 
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +12,14 @@ if TYPE_CHECKING:
 def log(line: str) -> None:
     """Print a line to stderr."""
     print(f"transduce: {line}", file=sys.stderr)
+
+
+def wrapped(line: str, indent: int = 0) -> str:
+    """The line, broken between words if stdout is a terminal that is too narrow for it; a pipe gets it unchanged."""
+    width = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(line) <= width or line.startswith("|"):  # a row of a table stays one line
+        return line
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def describe_engine(translator: "Translator") -> str:

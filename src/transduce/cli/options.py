@@ -15,7 +15,7 @@ from transduce.search.options import SearchConfig
 
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A run or a model folder.", show_default="the bundled model, English to German"),
+    typer.Option("--model", "-m", help="A run or a model folder.", show_default="the bundled model: English, German, French"),
 ]
 ToOption = Annotated[
     str | None, typer.Option(help="Target language, e.g. fr; needed if the model has several.", show_default=False)
@@ -30,7 +30,7 @@ ModelsOption = Annotated[
         "--model",
         "-m",
         help="A run or a model folder; several with the same vocabulary are an ensemble.",
-        show_default="the bundled model, English to German",
+        show_default="the bundled model: English, German, French",
     ),
 ]
 ReverseOption = Annotated[

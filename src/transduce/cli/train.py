@@ -18,6 +18,13 @@ def train(
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
     valid: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            help="Fine-tuning: start from the weights, sizes and vocabulary of a run or a model folder, or of the "
+            "bundled model (bundled)."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder of the run; an existing run is resumed.", show_default="runs/RECIPE"),
@@ -49,6 +56,7 @@ def train(
         valid_tgt=valid_tgt or (),
         valid=valid or (),
         preset=preset,
+        start_from=start_from,
         sets=set_ or (),
         profile=profile,
     )

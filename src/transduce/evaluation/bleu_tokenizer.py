@@ -4,14 +4,13 @@ The tokenizers are sacreBLEU's. Those for Japanese and Korean need packages; `fl
 model when they are used for the first time, so nothing but a setting selects them.
 """
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from transduce.errors import ConfigError
+from transduce.text.scripts import script
 
 BleuTokenizer = Literal["auto", "13a", "char", "flores101", "flores200", "intl", "ja-mecab", "ko-mecab", "none", "zh"]
 """Names of sacreBLEU's tokenizers; `auto` selects one by the language of the references."""
@@ -23,9 +22,8 @@ _BY_LANGUAGE = {
     **dict.fromkeys(("bo", "dz", "km", "lo", "my", "th"), "char"),
 }
 _SCRIPTS = {
-    # The first word of a character's Unicode name: the language that selects the tokenizer, a description.
-    "HIRAGANA": ("ja", "in Japanese"),
-    "KATAKANA": ("ja", "in Japanese"),
+    # The language that selects the tokenizer, and a description.
+    "KANA": ("ja", "in Japanese"),
     "CJK": ("zh", "in Chinese"),
     "HANGUL": ("ko", "in Korean"),
     "THAI": ("th", "in Thai"),
@@ -88,11 +86,8 @@ def _language_of_script(texts: Iterable[str]) -> tuple[str | None, str]:
     for text in texts:
         characters.update(text)
     for char, count in characters.items():
-        if unicodedata.category(char)[0] in "LM":
-            script = re.match(r"[A-Z]*", unicodedata.name(char, ""))
-            assert script
-            counts[script[0] if script[0] in _SCRIPTS else ""] += count
-    kana = counts["HIRAGANA"] + counts["KATAKANA"]
-    if kana and kana >= _KANA * (kana + counts["CJK"]):
-        counts["HIRAGANA"], counts["CJK"] = kana + counts["CJK"], 0
-    return _SCRIPTS.get(max(counts, key=lambda script: counts[script], default=""), (None, "written with spaces"))
+        if name := script(char):
+            counts[name if name in _SCRIPTS else ""] += count
+    if counts["KANA"] and counts["KANA"] >= _KANA * (counts["KANA"] + counts["CJK"]):
+        counts["KANA"] += counts.pop("CJK", 0)
+    return _SCRIPTS.get(max(counts, key=lambda name: counts[name], default=""), (None, "written with spaces"))

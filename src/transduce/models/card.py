@@ -16,7 +16,7 @@ from transduce.text.languages import is_language_code
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
 MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, NOTES)
 FORMAT = 1
-BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de"
+BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de-fr"
 """The model that ships with the package."""
 
 # A folder is untrusted: nothing in it is read, allocated or computed before its size is checked.

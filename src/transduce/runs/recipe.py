@@ -14,6 +14,7 @@ from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
+from transduce.runs.start_from import inherited_settings, require_inherited
 from transduce.search.options import SearchConfig
 from transduce.tasks.registry import TASKS
 from transduce.text.tokenizer import TokenizerConfig
@@ -60,7 +61,7 @@ class TrainConfig:
     seed: int = 1
     """Random seed of initial weights, dropout and the order of batches."""
     start_from: str | None = None
-    """Fine-tuning: run or model folder whose weights and vocabulary training starts from; the sizes must be equal."""
+    """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from."""
     log_every: int = 50
     """Number of steps between lines of metrics."""
     valid_sentences: int = 500
@@ -147,8 +148,13 @@ FREE_TO_CHANGE = {
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
-def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[str]) -> Recipe:
-    """The recipe of a preset, a file, flags and assignments; each overrides the previous ones."""
+def load_recipe(
+    path: Path | None, preset: str | None, flags: Table, sets: list[str], out: Path | None = None
+) -> Recipe:
+    """The recipe of a preset, a file, flags and assignments; each overrides the previous ones.
+
+    For a run in `out` that starts from a model, sizes and vocabulary of that model replace those of the preset.
+    """
     table = read_toml(path) if path else {}
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
     table.pop("preset", None)
@@ -156,8 +162,18 @@ def load_recipe(path: Path | None, preset: str | None, flags: Table, sets: list[
     architecture = given.get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
         del base["model"]  # the sizes of another architecture
+    start = given["train"].get("start_from") if isinstance(given.get("train"), dict) else None
+    inherited = inherited_settings(start, out) if out and isinstance(start, str) else {}
+    if inherited:
+        there = inherited["model"]["architecture"]
+        named = given.get("model", {}).get("architecture", there)
+        require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
+        base = merge({**base, "model": {}}, inherited)
     build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
-    return build(Recipe, merge(base, given), "settings")
+    recipe = build(Recipe, merge(base, given), "settings")
+    if inherited:
+        require_inherited(recipe, given, inherited)
+    return recipe
 
 
 def read_preset(name: str) -> Table:

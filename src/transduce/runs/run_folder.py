@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,6 @@ class RunFolder:
             before = build(Recipe, read_toml(self.config), str(self.config))
             if recipe.train.batch_tokens == "auto":  # resolved when the run was started
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
-            if recipe.train.start_from and before.train.start_from:  # the tokenizer settings of that model
-                recipe = replace(recipe, tokenizer=before.tokenizer)
             languages = (recipe.data.src_lang or before.data.src_lang, recipe.data.tgt_lang or before.data.tgt_lang)
             if not recipe.data.directions:  # those that were inferred when the run was started
                 recipe = replace(recipe, data=replace(recipe.data, src_lang=languages[0], tgt_lang=languages[1]))
@@ -70,8 +68,8 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder against a second process; delete a new folder if the run fails before it is started."""
-        is_new = not self.path.exists()
+        """Lock the folder against a second process; if the run fails before its first step, leave no new folder."""
+        new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK).open("a+") as file:
             try:
@@ -82,11 +80,20 @@ class RunFolder:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
+            failed = True
             try:
                 yield
+                failed = False
             finally:
-                if is_new and not self.config.exists():
+                if new and (not self.config.exists() or (failed and not self._has_content())):
                     shutil.rmtree(self.path)
+                    for parent in new[1:]:
+                        with suppress(OSError):  # something else is in it now
+                            parent.rmdir()
+
+    def _has_content(self) -> bool:
+        """Whether the run has made a step that left something on disk."""
+        return bool(self.has_checkpoint or self.metrics.records or self.bad_batches.exists())
 
     def finished_scores(self, step: int) -> dict[str, float] | None:
         """The scores of the model that was finished at this step; None if there is none."""

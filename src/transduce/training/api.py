@@ -25,6 +25,7 @@ def train(
     valid_tgt: Paths = (),
     valid: Paths = (),
     preset: str | None = None,
+    start_from: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
     profile: bool = False,
@@ -33,8 +34,10 @@ def train(
 
     The training text is `src` with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both
     sides), or the text of the recipe; the same holds for validation text. `settings` maps names of settings to values:
-    {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"]. With
-    `profile`, a few steps are profiled and written to the folder `profile` of the run.
+    {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"].
+
+    With `start_from`, training starts from the weights, sizes and vocabulary of a run or a model folder, or of the
+    bundled model ("bundled"). With `profile`, a few steps are profiled and written to the folder `profile` of the run.
 
     Ctrl-C and SIGTERM save a checkpoint and stop early: `finished` of the outcome is then false, and `stop_signal` is
     the signal.
@@ -45,10 +48,12 @@ def train(
             for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
                 if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
                     flags.setdefault("data", {})[key] = corpus
+            if start_from is not None:
+                flags["train"] = {"start_from": str(start_from)}
             for name, value in (settings or {}).items():
                 section, _, key = name.partition(".")
                 flags.setdefault(section, {})[key] = value
-            resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets))
+            resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets), Path(out))
         display = Display(quiet=not processes.is_main)
         return run_training(resolved, Path(out), display, profile=profile, processes=processes)
 

@@ -12,7 +12,8 @@ class Display:
     """Prints messages, measurements and samples of a run."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+        self.console = console or Console(stderr=True, highlight=False, quiet=quiet)
+        self.console.soft_wrap = not self.console.is_terminal  # lines are broken between words in a terminal only
         self._live: Progress | None = None
         self._task: Any = None
         self._began, self._first_step, self._steps = time.monotonic(), 0, 0
@@ -68,25 +69,34 @@ class Display:
     def show(self, record: dict[str, Any]) -> None:
         """Show a measurement of training."""
         step = record["step"]
-        text = f"step {step:,}/{self._steps:,}  "
+        parts = [f"step {step:,}/{self._steps:,}"]
         if "loss" in record:
-            text += f"loss {record['loss']:.3f}  ppl {record['perplexity']:.2f}  "
-        text += (
-            f"{record['tokens_per_second']:,.0f} tok/s  lr {record['learning_rate']:.2e}  {record['memory_gb']:.1f} GB"
-        )
+            parts += [f"loss {record['loss']:.3f}", f"ppl {record['perplexity']:.2f}"]
+        parts += [f"{record['tokens_per_second']:,.0f} tok/s", f"lr {record['learning_rate']:.2e}"]
+        if not self._narrow:
+            parts.append(f"{record['memory_gb']:.1f} GB")
         if record["skipped"]:
-            text += f"  {record['skipped']} steps skipped: gradients not finite"
+            parts.append(f"{record['skipped']} steps skipped: gradients not finite")
         left = self._time_left(step)
+        text = (" " if self._narrow else "  ").join(parts)
         if self._live:
             self._live.update(self._task, total=self._steps, completed=step, left=left, description=text)
         else:
             self.log(f"{text}  {left} left")
 
+    @property
+    def _narrow(self) -> bool:
+        """Whether a progress bar has to fit into a terminal of about 80 columns."""
+        return self._live is not None and self.console.width < 100
+
     def _time_left(self, step: int) -> str:
-        now = time.monotonic()
-        left = (now - self._began) / max(1, step - self._first_step) * (self._steps - step)
+        now, measured = time.monotonic(), step - self._first_step
+        if not measured:
+            return "-:--:--"
+        left = (now - self._began) / measured * (self._steps - step)
         if self._deadline is not None:
             left = min(left, max(0.0, self._deadline - now))
         minutes, seconds = divmod(int(left), 60)
         hours, minutes = divmod(minutes, 60)
-        return f"{self._at_most}{hours}:{minutes:02}:{seconds:02}"
+        at_most = "≤" if self._narrow and self._at_most else self._at_most
+        return f"{at_most}{hours}:{minutes:02}:{seconds:02}"

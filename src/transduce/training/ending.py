@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from transduce.runs.checkpoint import Progress
 from transduce.runs.recipe import Recipe
-from transduce.training.schedule import cooldown_factor, learning_rate, scale_of_peak
+from transduce.training.schedule import cooldown_factor, learning_rate, scale_of
 
 _MEASURED_STEPS = 5
 """Number of steps of this process from which the speed is known well enough to plan a cooldown."""
@@ -49,11 +49,8 @@ class Ending:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
-        config = self._config
-        scale = config.learning_rate_scale
-        if config.learning_rate is not None:
-            scale = scale_of_peak(config.learning_rate, self._d_model, config.warmup)
-        return learning_rate(step, self._d_model, config.warmup, scale) * self._factor(step)
+        scale = scale_of(self._config, self._d_model)
+        return learning_rate(step, self._d_model, self._config.warmup, scale) * self._factor(step)
 
     def seconds_left(self, seconds: float) -> float | None:
         """Training time left of `train.minutes` after this much; None if there is no limit."""

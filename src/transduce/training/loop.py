@@ -26,21 +26,20 @@ from transduce.training.display import Display
 from transduce.training.ending import Ending
 from transduce.training.first_steps import FirstSteps
 from transduce.training.milestones import Milestones
+from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     check_scoring,
     facts_of,
     infer_languages,
-    inherit_tokenizer_settings,
     new_model,
     require_text,
     resolve_batch_tokens,
     resume,
     scoring_of,
     vocabulary_of,
-    warn,
 )
-from transduce.training.steps import Steps
+from transduce.training.steps import Steps, is_out_of_memory
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Consecutive steps without finite gradients after which no checkpoint is written, and after which the run ends."""
@@ -67,11 +66,19 @@ def run_training(
     with ExitStack() as stack:
         with processes.main_process_first():
             recipe = run.check(recipe)
+            if not run.config.exists():  # a run that exists can only be resumed with its settings
+                refuse_mistakes(recipe, processes)
             if processes.is_main:
                 stack.enter_context(run.lock())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
             return _train(recipe, run, display, stop, processes, profile=profile)
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise RunError(
+                    "out of memory; use a smaller model, or lower train.batch_tokens and raise train.accumulate"
+                ) from None
+            raise
         except Interrupted:  # before the first step or after the last; during the steps, the loop handles it
             display.log("stopped; run the same command to resume")
             return Outcome(out, newest_step(run.checkpoints), False, stop.signal, {})
@@ -84,14 +91,13 @@ def _train(
         device = processes.device(pick_device(recipe.train.device))
         if recipe.train.threads:
             torch.set_num_threads(recipe.train.threads)
-        recipe = inherit_tokenizer_settings(recipe, run, display.log)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
         task = TASKS[recipe.task]()
         with processes.main_process_first():
             prepared = prepare(
                 recipe.data,
-                vocabulary_of(recipe, run),
+                vocabulary_of(recipe, run, display.log),
                 display.log,
                 task.reader,
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),

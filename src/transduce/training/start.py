@@ -7,19 +7,20 @@ from typing import Any
 
 import torch
 
-from transduce.config import build, require, to_table
+from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
 from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.errors import ConfigError, DataError, RunError
-from transduce.models.card import TOKENIZER, find_model, read_card
+from transduce.models.card import TOKENIZER, read_card
 from transduce.models.model import Model
-from transduce.models.registry import build_config, create_model
+from transduce.models.registry import create_model
 from transduce.models.saved import load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.runs.start_from import find_start
 from transduce.tasks.task import Scoring, Task
 from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -28,17 +29,6 @@ from transduce.training.display import Display
 from transduce.training.precision import use_bfloat16
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
-
-
-def inherit_tokenizer_settings(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> Recipe:
-    """The recipe with the tokenizer settings of the model that training starts from."""
-    if not recipe.train.start_from or run.has_checkpoint:
-        return recipe
-    folder = find_model(Path(recipe.train.start_from))
-    log(f"starting from {folder}, with its vocabulary")
-    card = read_card(folder)
-    known = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
-    return replace(recipe, tokenizer=build(TokenizerConfig, known, str(folder)))
 
 
 def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
@@ -71,28 +61,21 @@ def require_text(recipe: Recipe) -> None:
         raise DataError(f"{name}: no such file{hint}")
 
 
-def vocabulary_of(recipe: Recipe, run: RunFolder) -> TokenizerConfig | Tokenizer:
+def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | Tokenizer:
     """The settings to train a tokenizer with; if training starts from a model, the tokenizer of that model."""
     start = recipe.train.start_from
     if not start:
         return recipe.tokenizer
     if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
-    folder = find_model(Path(start))
+    folder = find_start(start)
     if read_card(folder)["facts"].get("tagged") and not recipe.data.directions:
         raise ConfigError(
             f"train.start_from: {folder} is multilingual, so sources need tags; give the text of each direction in a "
             "section of its own, e.g. [data.directions.en-de]"
         )
-    _require_sizes(recipe, folder)  # before the text is read, which may take long
+    log(f"starting from {folder}, with its sizes and vocabulary")
     return Tokenizer.load(folder / TOKENIZER)
-
-
-def _require_sizes(recipe: Recipe, folder: Path) -> None:
-    card = read_card(folder)
-    there, here = build_config(card["architecture"], card["model"], str(folder)).sizes(), recipe.model.sizes()
-    if different := [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]:
-        raise ConfigError(f"train.start_from: {folder} has other sizes: {', '.join(different)}; use the same sizes")
 
 
 def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
@@ -101,10 +84,9 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
     model.reserve(recipe.data.max_length + 1)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
-        start = load_model(find_model(Path(recipe.train.start_from)), device)
+        start = load_model(find_start(recipe.train.start_from), device)
         model.load_state_dict(start.model.state_dict())
     if recipe.train.shard:
-        require(processes.count > 1, "train.shard shards a model over processes: start them with torchrun")
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
 
@@ -150,18 +132,6 @@ def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]
     for language in dict.fromkeys(part.target or scoring.language for part in parts):
         if description := task.check_scoring(replace(scoring, language=language), examples):
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
-
-
-def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
-    """Warn of settings that are likely to be mistakes."""
-    config = recipe.train
-    if not recipe.data.all_valid:
-        log("no validation text: the model will not be scored; give some with --valid")
-    if config.steps < config.warmup:
-        log(
-            f"train.steps ({config.steps:,}) is less than train.warmup ({config.warmup:,}): the learning rate will "
-            "not reach its maximum; lower train.warmup for a short run"
-        )
 
 
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:

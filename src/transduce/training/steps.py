@@ -112,6 +112,12 @@ class Steps(AbstractContextManager["Steps"]):
         self._close()
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the machine or of a GPU did not suffice."""
+    on_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
 def release_memory() -> None:
     """Free the memory of a failed step."""
     gc.collect()

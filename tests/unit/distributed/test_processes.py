@@ -10,6 +10,7 @@ import torch
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
+from transduce.data.variation import Variation
 from transduce.distributed import processes as processes_module
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -50,9 +51,9 @@ def test_the_shares_of_all_processes_make_up_the_batch(
     plan = BatchPlan(
         make_shards(tmp_path / "shards", toy_pairs), batch_tokens=100, seed=1, growth=1.3 if dropout else 1.0
     )
-    single = Loader(Translate(), plan, toy_tokenizer, CPU, dropout)
+    single = Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU)
     several = [
-        Loader(Translate(), plan, toy_tokenizer, CPU, dropout, fixed_length, split, Processes(rank, count))
+        Loader(Translate(), plan, Variation(toy_tokenizer, dropout), CPU, fixed_length, split, Processes(rank, count))
         for rank in range(count)
     ]
     for number in range(6):
@@ -74,7 +75,8 @@ def test_a_process_without_a_pair_has_zero_loss_and_gradients(
 ) -> None:
     plan = BatchPlan(make_shards(tmp_path / "shards", [("ba bo", "bo ba")]), batch_tokens=20, seed=1)
     (first,), (second,) = (
-        Loader(Translate(), plan, toy_tokenizer, CPU, processes=Processes(rank, 2)).batch(0) for rank in (0, 1)
+        Loader(Translate(), plan, Variation(toy_tokenizer), CPU, processes=Processes(rank, 2)).batch(0)
+        for rank in (0, 1)
     )
     assert first.count > 0
     assert second.count == 0
@@ -100,7 +102,7 @@ def test_two_processes_with_the_same_gradients_make_the_update_of_one(
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 1, "dropout": 0.0}
     recipe = load_recipe(None, "tiny", {}, [f"model.{name}={value}" for name, value in sizes.items()])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    parts = Loader(Translate(), plan, toy_tokenizer, CPU).batch(0)
+    parts = Loader(Translate(), plan, Variation(toy_tokenizer), CPU).batch(0)
     results = []
     for processes in (SINGLE_PROCESS, Processes(0, 2)):
         torch.manual_seed(1)

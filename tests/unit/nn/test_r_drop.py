@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transduce.data.plan import BatchPlan
+from transduce.data.variation import Variation
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import r_drop
 from transduce.runs.recipe import TrainConfig, load_recipe
@@ -55,7 +56,7 @@ def test_the_loss_of_a_step_includes_the_divergence_of_two_passes(
     """Without dropout, both passes are equal and R-Drop adds nothing; with dropout, it adds the definition's term."""
     recipe = load_recipe(None, "tiny", {}, [f"model.dropout={dropout}"])
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
-    (batch,) = Loader(Translate(), plan, toy_tokenizer, torch.device("cpu")).batch(0)
+    (batch,) = Loader(Translate(), plan, Variation(toy_tokenizer), torch.device("cpu")).batch(0)
     torch.manual_seed(1)
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).train()
     optimizer = torch.optim.Adam(model.parameters())

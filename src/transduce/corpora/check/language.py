@@ -1,6 +1,7 @@
-"""Language identification by character trigram models, which are learned from the two sides of the corpus.
+"""Language identification by scripts and character trigram models, learned from the two sides of the corpus.
 
-A text here is a sequence of words in lower case, separated by spaces, without the words that both sides share.
+A text here is a sequence of words in lower case, separated by spaces, without numbers and without the words that both
+sides share.
 """
 
 import sys
@@ -11,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.corpora.check.robust_statistics import Flags, Floats, robust_std
+from transduce.corpora.check.side_scripts import SideScripts
+
+Numbers = NDArray[np.int64]
+"""The number of each text in the corpus."""
 
 OTHER = 12.0
 """Minimum log-likelihood ratio, in nats, for a text to be attributed to the language of the other side."""
-FOREIGN = 6.0
+FOREIGN = 5.0
 """Standard deviations below the usual likelihood of a side's text from which a text is in neither language."""
 FOREIGN_LENGTH = 20
 """Minimum length, in characters, of a foreign text: a shorter one may be a name."""
@@ -24,9 +29,9 @@ _SYMBOLS = 128
 _FREQUENT = 96  # characters that have a symbol of their own
 _BLOCK = 7  # rarer characters share a symbol with 2 ** 7 neighbours in Unicode, which distinguishes scripts
 _START = "\n\n"  # precedes each text, so that its first character has a context of two
-_PSEUDO_COUNT = 5.0  # weight of the estimate from the next shorter context
 _PLAUSIBLE = -4.0  # standard deviations down to which a text is plausible in a language
 _USUAL = -2.0  # standard deviations below which a text is left out of the next round of training
+_PREDICTED = 20.0  # standard deviations more for each nat that the context of a character predicts of it
 _ROUNDS = 3
 
 
@@ -38,9 +43,10 @@ class Trigrams:
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    def sums(self, values: NDArray[np.float32]) -> Floats:
-        """For each text, the sum over its trigrams of these values, one for each trigram id."""
-        per_character = values[self.ids]
+    def sums(self, values: NDArray[np.float32], chosen: Numbers) -> Floats:
+        """For each text, the sum over its trigrams of the values of its chosen row, which has one for each id."""
+        rows = np.repeat(chosen.astype(np.int32) * _SYMBOLS**3, self.lengths + len(_START))
+        per_character = values.ravel()[self.ids + rows]
         for position in range(len(_START)):
             per_character[self.starts + position] = 0
         return np.add.reduceat(per_character, self.starts, dtype=np.float64)
@@ -82,40 +88,61 @@ def _characters(texts: Sequence[str]) -> NDArray[np.uint32]:
 
 
 class LanguageModel:
-    """A character trigram model, with the mean and standard deviation of the likelihood of its training text."""
+    """A character trigram model of each half of a sample, with which the texts of the other half are judged.
 
-    def __init__(self, alphabet: Alphabet, sample: Sequence[str]) -> None:
-        everything = alphabet.trigrams(sample)
-        usual = everything
+    A model that was trained on a text finds it more likely than other text of the same language, so it could not tell
+    rare words from words of another language.
+    """
+
+    def __init__(self, alphabet: Alphabet, numbers: Numbers, sample: Sequence[str]) -> None:
+        everything, usual = alphabet.trigrams(sample), np.ones(len(sample), np.bool_)
         for _ in range(_ROUNDS):  # after the first without improbable texts, which may be in another language
-            self._log_probabilities = _log_probabilities(usual.counts())
-            log_likelihood = everything.sums(self._log_probabilities)
+            halves = [np.flatnonzero(usual & (numbers % 2 == half)).tolist() for half in (1, 0)]
+            counts = [alphabet.trigrams([sample[n] for n in half]).counts() for half in halves]
+            self._log_probabilities, self._gains = np.stack([_log_probabilities(one) for one in counts], axis=1)
+            log_likelihood = self.log_likelihood(numbers, everything)
             self._rate = float(np.median(log_likelihood / np.maximum(everything.lengths, 1)))
             self._std = robust_std(self._raw_deviations(everything, log_likelihood), minimum=0.1)
-            kept = self.deviations(everything) > _USUAL
-            usual = alphabet.trigrams([text for text, keep in zip(sample, kept, strict=True) if keep])
+            usual = self.deviations(everything, log_likelihood) > _USUAL
 
-    def log_likelihood(self, trigrams: Trigrams) -> Floats:
+    def log_likelihood(self, numbers: Numbers, trigrams: Trigrams) -> Floats:
         """The log-likelihood of each text, in nats."""
-        return trigrams.sums(self._log_probabilities)
+        return trigrams.sums(self._log_probabilities, numbers % 2)
 
-    def deviations(self, trigrams: Trigrams) -> Floats:
+    def deviations(self, trigrams: Trigrams, log_likelihood: Floats) -> Floats:
         """The deviation of each text's log-likelihood from the mean for its length, in standard deviations."""
-        return self._raw_deviations(trigrams, self.log_likelihood(trigrams)) / self._std
+        return self._raw_deviations(trigrams, log_likelihood) / self._std
+
+    def is_foreign(self, numbers: Numbers, trigrams: Trigrams, log_likelihood: Floats) -> Flags:
+        """Flags improbable texts; the limit is lower if their characters are well predicted by those before them.
+
+        Rare words and rare characters are improbable as well, but they follow the rules of the language.
+        """
+        gains = trigrams.sums(self._gains, numbers % 2) / np.maximum(trigrams.lengths, 1)
+        limits = -FOREIGN - _PREDICTED * np.maximum(gains, 0)
+        return (self.deviations(trigrams, log_likelihood) < limits) & (trigrams.lengths >= FOREIGN_LENGTH)
 
     def _raw_deviations(self, trigrams: Trigrams, log_likelihood: Floats) -> Floats:
         return (log_likelihood - self._rate * trigrams.lengths) / np.sqrt(np.maximum(trigrams.lengths, 1))
 
 
 def _log_probabilities(counts: Floats) -> NDArray[np.float32]:
-    """log p(third character | the two before), smoothed by the estimate from the next shorter context."""
+    """log p(third character | the two before) and, in a second row, its difference to log p(third character).
+
+    Witten-Bell smoothing: an unseen character is the more probable, the more different ones have followed the context.
+    There are many in a script of thousands of characters.
+    """
     three = counts.reshape(_SYMBOLS, _SYMBOLS, _SYMBOLS)
     two = three.sum(axis=0)
-    one = two.sum(axis=0)
-    p1 = (one + 1) / (one.sum() + _SYMBOLS)
-    p2 = (two + _PSEUDO_COUNT * p1) / (two.sum(axis=1, keepdims=True) + _PSEUDO_COUNT)
-    p3 = (three + _PSEUDO_COUNT * p2) / (three.sum(axis=2, keepdims=True) + _PSEUDO_COUNT)
-    return np.log(p3).astype(np.float32).ravel()
+    p1 = (two.sum(axis=0) + 1) / (two.sum() + _SYMBOLS)
+    log_p3 = np.log(_interpolated(three, _interpolated(two, p1)))
+    return np.stack([log_p3.ravel(), (log_p3 - np.log(p1)).ravel()]).astype(np.float32)
+
+
+def _interpolated(counts: Floats, shorter: Floats) -> Floats:
+    """Probabilities of the last character, interpolated with those given the next shorter context."""
+    kinds = np.maximum((counts > 0).sum(axis=-1, keepdims=True), 1)
+    return (counts + kinds * shorter) / (counts.sum(axis=-1, keepdims=True) + kinds)
 
 
 @dataclass(frozen=True)
@@ -132,23 +159,39 @@ class WrongLanguage:
         return self.src_is_tgt | self.tgt_is_src | self.src_is_foreign | self.tgt_is_foreign
 
 
+@dataclass(frozen=True)
+class Side:
+    """What is known of the language of one side."""
+
+    scripts: SideScripts
+    model: LanguageModel
+
+
 class LanguageDetector:
-    """Detects texts in a wrong language, by a model of each side."""
+    """Detects texts in a wrong language, by the scripts and a model of each side."""
 
-    def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
+    def __init__(self, numbers: Numbers, sources: Sequence[str], targets: Sequence[str]) -> None:
         self._alphabet = Alphabet([*sources, *targets])
-        self._src = LanguageModel(self._alphabet, sources)
-        self._tgt = LanguageModel(self._alphabet, targets)
+        src, tgt = SideScripts(sources), SideScripts(targets)
+        wrong = np.any([*src.wrong(sources, tgt), *tgt.wrong(targets, src)], axis=0)
+        right = np.flatnonzero(~wrong).tolist()
+        self._src, self._tgt = (
+            Side(scripts, LanguageModel(self._alphabet, numbers[right], [texts[n] for n in right]))
+            for scripts, texts in ((src, sources), (tgt, targets))
+        )
 
-    def detect(self, sources: Sequence[str], targets: Sequence[str]) -> WrongLanguage:
-        """Flag the texts in a wrong language."""
-        src_is_tgt, src_is_foreign = self._classify(sources, self._src, self._tgt)
-        tgt_is_src, tgt_is_foreign = self._classify(targets, self._tgt, self._src)
+    def detect(self, numbers: Numbers, sources: Sequence[str], targets: Sequence[str]) -> WrongLanguage:
+        """Flag the texts in a wrong language; `numbers` are those of the pairs in the corpus."""
+        src_is_tgt, src_is_foreign = self._classify(numbers, sources, self._src, self._tgt)
+        tgt_is_src, tgt_is_foreign = self._classify(numbers, targets, self._tgt, self._src)
         return WrongLanguage(src_is_tgt, tgt_is_src, src_is_foreign, tgt_is_foreign)
 
-    def _classify(self, texts: Sequence[str], own: LanguageModel, other: LanguageModel) -> tuple[Flags, Flags]:
+    def _classify(self, numbers: Numbers, texts: Sequence[str], own: Side, other: Side) -> tuple[Flags, Flags]:
+        other_script, foreign_script = own.scripts.wrong(texts, other.scripts)
         trigrams = self._alphabet.trigrams(texts)
-        likelier = other.log_likelihood(trigrams) - own.log_likelihood(trigrams) > OTHER
-        improbable = (own.deviations(trigrams) < -FOREIGN) & (trigrams.lengths >= FOREIGN_LENGTH)
-        is_other = likelier & (other.deviations(trigrams) > _PLAUSIBLE)
-        return is_other, (likelier | improbable) & ~is_other
+        by_own, by_other = (side.model.log_likelihood(numbers, trigrams) for side in (own, other))
+        likelier = other_script | (by_other - by_own > OTHER)
+        plausible = other.model.deviations(trigrams, by_other) > _PLAUSIBLE
+        is_other = likelier & plausible & ~foreign_script
+        is_foreign = foreign_script | likelier | own.model.is_foreign(numbers, trigrams, by_own)
+        return is_other, is_foreign & ~is_other

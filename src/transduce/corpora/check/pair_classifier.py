@@ -31,10 +31,10 @@ class PairClassifier:
     def _learn(self, sample: Sequence[NumberedPair]) -> None:
         sources, targets = [words(pair[1]) for pair in sample], [words(pair[2]) for pair in sample]
         texts = _unshared_texts(sources, targets)
-        self._languages = LanguageDetector(*texts)
-        usual = np.flatnonzero(~self._languages.detect(*texts).any()).tolist()
-        numbers = np.array([sample[n][0] for n in usual])
-        lexicon = TwoFoldLexicon(numbers, [sources[n] for n in usual], [targets[n] for n in usual])
+        numbers = np.array([number for number, _, _ in sample])
+        self._languages = LanguageDetector(numbers, *texts)
+        usual = np.flatnonzero(~self._languages.detect(numbers, *texts).any()).tolist()
+        lexicon = TwoFoldLexicon(numbers[usual], [sources[n] for n in usual], [targets[n] for n in usual])
         if lexicon.recall >= MIN_RECALL:
             self._lexicon = lexicon
             self.notes.append(f"{lexicon.recall:.0%} of random pairings of this corpus are detected by their words")
@@ -48,13 +48,13 @@ class PairClassifier:
         """Flags for each issue, of consecutive pairs, the first of which has the number `first` in the corpus."""
         flags = {"copied": np.array([_is_copy(*pair) for pair in zip(sources, targets, strict=True)])}
         src_words, tgt_words = list(map(words, sources)), list(map(words, targets))
-        related = np.zeros(len(sources), np.bool_)
+        related, numbers = np.zeros(len(sources), np.bool_), np.arange(first, first + len(sources))
         if self._lexicon:
-            ratios = self._lexicon.log_ratios(np.arange(first, first + len(sources)), src_words, tgt_words)
+            ratios = self._lexicon.log_ratios(numbers, src_words, tgt_words)
             flags["unrelated"] = ratios < UNRELATED
             related = ratios > RELATED * np.fromiter(map(len, tgt_words), np.int64, len(tgt_words))
         if self._languages:
-            wrong = self._languages.detect(*_unshared_texts(src_words, tgt_words))
+            wrong = self._languages.detect(numbers, *_unshared_texts(src_words, tgt_words))
             flags["swapped"] = wrong.src_is_tgt & wrong.tgt_is_src
             flags["source_in_target_language"] = wrong.src_is_tgt
             flags["target_in_source_language"] = wrong.tgt_is_src

@@ -41,9 +41,9 @@ def words(text: str) -> Words:
 
 
 def unshared_text(side: Words, other: Words) -> str:
-    """The words of one side that are not on the other: shared words are names, which do not tell a language."""
+    """The words of one side that are not on the other, without numbers: these and names tell no language."""
     shared = set(side).intersection(other)
-    return " ".join([word for word in side if word not in shared] if shared else side)
+    return " ".join([word for word in side if word not in shared and not word[0].isdigit()])
 
 
 class Vocabulary:

@@ -1,0 +1,19 @@
+"""The script of a letter, for example Latin or Cyrillic, from its Unicode name."""
+
+import re
+import unicodedata
+from functools import cache
+
+_SAME = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "IDEOGRAPHIC": "CJK"}
+
+
+@cache
+def script(char: str) -> str:
+    """The script of a letter or mark: LATIN, CJK (Han), KANA, HANGUL, THAI ...; "" for any other character."""
+    if unicodedata.category(char)[0] not in "LM":
+        return ""
+    name = unicodedata.name(char, "").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ")
+    match = re.match(r"[A-Z]*", name)
+    assert match
+    word = match[0]
+    return "" if word in ("COMBINING", "MODIFIER", "VARIATION") else _SAME.get(word, word)

@@ -1,0 +1,85 @@
+"""Mistakes in settings: those that cannot be meant are refused, those that may be meant give a warning."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from transduce.config import require
+from transduce.distributed.processes import Processes
+from transduce.runs.recipe import Recipe, TrainConfig
+from transduce.training.schedule import learning_rate, scale_of
+
+# Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.
+_RISKY, _HOPELESS = 0.15, 0.5
+
+
+def refuse_mistakes(recipe: Recipe, processes: Processes) -> None:
+    """Raise an error if the settings of a new run cannot be meant."""
+    config, peak = recipe.train, highest_rate(recipe)
+    require(
+        _relative(recipe, peak) <= _HOPELESS,
+        f"the learning rate would rise to {peak:.2g} within {min(config.warmup, config.steps):,} steps, and training "
+        f"would diverge; {_lower_rate(config)}",
+    )
+    require(
+        not config.r_drop or getattr(recipe.model, "dropout", None) != 0,
+        "train.r_drop compares two passes with different dropout, but model.dropout is 0; set one of them",
+    )
+    require(
+        not config.shard or processes.count > 1,
+        "train.shard shards a model over processes: start them with torchrun",
+    )
+
+
+def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
+    """Warn of settings that are likely to be mistakes."""
+    for line in _warnings(recipe):
+        log(line)
+
+
+def highest_rate(recipe: Recipe) -> float:
+    """The highest learning rate of the run, without the cooldown."""
+    config, d_model = recipe.train, recipe.model.d_model
+    return learning_rate(min(config.warmup, config.steps), d_model, config.warmup, scale_of(config, d_model))
+
+
+def _warnings(recipe: Recipe) -> Iterator[str]:
+    config, data = recipe.train, recipe.data
+    steps, warmup, cooldown = config.steps, config.warmup, config.cooldown
+    if not data.all_valid:
+        yield "no validation text: the model will not be scored; give some with --valid"
+    trained_on = {Path(name).resolve() for files in data.all_train for name in files}
+    for name in (name for files in data.all_valid for name in files if Path(name).resolve() in trained_on):
+        yield f"{name} is both training text and validation text: its scores will say nothing about other text"
+    if steps < warmup:
+        yield (
+            f"train.steps ({steps:,}) is less than train.warmup ({warmup:,}): the learning rate will not reach its "
+            "maximum; lower train.warmup for a short run"
+        )
+    elif steps < warmup + cooldown:
+        yield (
+            f"train.steps ({steps:,}) is less than train.warmup ({warmup:,}) and train.cooldown ({cooldown:,}) "
+            "together: the learning rate will not reach its maximum"
+        )
+    if _relative(recipe, peak := highest_rate(recipe)) > _RISKY:
+        yield f"the learning rate will rise to {peak:.2g}, and training may diverge; {_lower_rate(config)}"
+    if config.start_from and config.learning_rate is None and config.learning_rate_scale == 1.0:
+        yield (
+            f"the learning rate will rise to {peak:.2g}, as for a new model, which makes the model forget; "
+            "for fine-tuning, give a lower one, e.g. train.learning_rate=1e-4"
+        )
+    checkpoints = -(-steps // config.save_every)
+    if checkpoints < config.average != TrainConfig.average:
+        yield (
+            f"train.average is {config.average}, but there will be {checkpoints} checkpoints only; "
+            "lower train.save_every"
+        )
+
+
+def _relative(recipe: Recipe, rate: float) -> float:
+    return float(rate * recipe.model.d_model**0.5)
+
+
+def _lower_rate(config: TrainConfig) -> str:
+    if config.learning_rate is not None:
+        return "lower train.learning_rate"
+    return "raise train.warmup, or give the highest rate with train.learning_rate"
