@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "Calibration",
     "Comparison",
     "ConfigError",
     "DataError",
     "Engine",
+    "Glossary",
     "Hypothesis",
     "Job",
     "Model",
     "ModelError",
     "Outcome",
     "PairScore",
+    "Part",
+    "Protection",
     "RunError",
     "Score",
     "SearchConfig",
@@ -35,10 +39,12 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
     from transduce.search.options import SearchConfig, SearchOptions
+    from transduce.text.glossary import Glossary
+    from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
     from transduce.training.api import train
     from transduce.training.loop import Outcome
-    from transduce.translator import PairScore, Translation, Translator
+    from transduce.translator import Calibration, PairScore, Part, Translation, Translator
 else:
     _MODULES = {
         "transduce.engines.engine": ["Engine", "Job"],
@@ -47,10 +53,12 @@ else:
         "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
         "transduce.search.options": ["SearchConfig", "SearchOptions"],
+        "transduce.text.glossary": ["Glossary"],
+        "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
-        "transduce.translator": ["PairScore", "Translation", "Translator"],
+        "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
     }
 
     def __getattr__(name: str) -> Any:

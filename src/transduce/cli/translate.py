@@ -62,7 +62,13 @@ def translate(
     ] = False,
     min_confidence: Annotated[
         float | None,
-        typer.Option(help="Leave the line of an output below this confidence empty.", min=0, max=1, show_default=False),
+        typer.Option(
+            help="Leave the line of an output below this confidence empty.",
+            metavar="<float>",
+            min=0,
+            max=1,
+            show_default=False,
+        ),
     ] = None,
     long: Annotated[
         Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
