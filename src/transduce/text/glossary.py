@@ -1,7 +1,8 @@
 """Glossaries: terms with the translations that must be used for them."""
 
-import re
+from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from transduce.errors import DataError
@@ -12,7 +13,7 @@ _MOST_TERMS = 100_000
 
 
 class Glossary:
-    """Finds terms in texts. A term in lower case also matches capitals; where several match, the longest is taken."""
+    """Finds terms in texts. A term in lower case also matches capitals; if several match, the longest is taken."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = {term.strip(): translation.strip() for term, translation in terms.items()}
@@ -20,9 +21,11 @@ class Glossary:
             raise DataError(f"a glossary has at most {_MOST_TERMS:,} terms, not {len(self.terms):,}")
         if empty := [term for term, translation in self.terms.items() if not (term and translation)]:
             raise DataError(f"the glossary has no translation for {empty[0]!r}")
-        longest_first = sorted(self.terms, key=len, reverse=True)
-        pattern = "|".join(_bounded(term) for term in longest_first)
-        self._pattern = re.compile(pattern, re.IGNORECASE) if pattern else None
+        lengths: dict[str, set[int]] = {}
+        for term in self.terms:
+            lengths.setdefault(term[0], set()).add(len(term))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        """Lengths of the terms that begin with a character, longest first."""
 
     @classmethod
     def load(cls, path: Path) -> "Glossary":
@@ -38,27 +41,64 @@ class Glossary:
         return cls(terms)
 
     def matches(self, text: str, taken: Sequence[Span] = ()) -> list[tuple[Span, str]]:
-        """The terms in a text, outside the spans that are taken, with their translations."""
+        """The terms in a text and their translations, in order.
+
+        A term inside a span that is taken does not count, but one that contains the whole span does.
+        """
         results = []
-        for match in self._pattern.finditer(text) if self._pattern else ():
-            span = Span(*match.span())
-            translation = self.terms.get(match[0]) or self.terms.get(match[0].lower())
-            if translation and all(span.end <= other.start or other.end <= span.start for other in taken):
-                results.append((span, translation))
+        spans = deque(taken)
+        lower = _lower(text)
+        start = 0
+        while start < len(text):
+            while spans and spans[0].end <= start:
+                spans.popleft()
+            end = self._end(text, lower, start, spans)
+            if end is None:
+                start += 1
+            else:
+                term = text[start:end]
+                results.append((Span(start, end), self.terms.get(term) or self.terms[lower[start:end]]))
+                start = end
         return results
 
+    def _end(self, text: str, lower: str, start: int, spans: Sequence[Span]) -> int | None:
+        """The end of the longest term that begins at `start`; `spans` are those that end after it."""
+        lengths = self._lengths.get(text[start], ()), self._lengths.get(lower[start], ())
+        if not any(lengths) or (spans and spans[0].start < start) or _inside_word(text, start):
+            return None
+        for length in sorted({*lengths[0], *lengths[1]}, reverse=True):
+            end = start + length
+            if (
+                (text[start:end] in self.terms or lower[start:end] in self.terms)
+                and not _inside_word(text, end)
+                and not any(span.start < end < span.end for span in islice(spans, length))
+            ):
+                return end
+        return None
 
-def _bounded(term: str) -> str:
-    """The pattern of a term that is not a part of a word, in scripts with spaces between words."""
-    first, last = (r"(?<!\w)" if _has_spaces(term[0]) else "", r"(?!\w)" if _has_spaces(term[-1]) else "")
-    return first + re.escape(term) + last
+
+def as_glossary(terms: "Glossary | Mapping[str, str] | None") -> Glossary | None:
+    """The glossary of these terms, if there are any."""
+    return terms if isinstance(terms, Glossary) or terms is None else Glossary(terms)
 
 
-def _has_spaces(character: str) -> bool:
-    """Whether a letter belongs to a script that puts spaces between words."""
+def has_spaces(character: str) -> bool:
+    """Whether a letter or digit belongs to a script that puts spaces between words."""
     return (
         character.isalnum()
         and not "\u0e00" <= character <= "\u109f"
         and not "\u1780" <= character <= "\u17ff"
         and (character < "\u2e80" or "\uac00" <= character <= "\ud7a3")
     )
+
+
+def _inside_word(text: str, place: int) -> bool:
+    return 0 < place < len(text) and has_spaces(text[place - 1]) and has_spaces(text[place])
+
+
+def _lower(text: str) -> str:
+    """The text in lower case; characters that would become several, such as İ, stay."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(character.lower() if len(character.lower()) == 1 else character for character in text)

@@ -34,7 +34,7 @@ _PLACEHOLDER = (
 )
 _PATH = (
     r"(?<![\w/.])(?:~|\.\.?)?/(?:[\w.+-]++/)*[\w.+-]*\w|(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]*[\w\\]|"
-    rf"(?<![\w./\\-])(?:[\w.+-]+[/\\])*\w[\w.+-]*?\.(?:{_FILE_TYPES.replace(' ', '|')})(?![\w-])"
+    rf"(?<![\w./\\+-])(?:[\w.+-]++[/\\])*\w[\w.+-]*?\.(?:{_FILE_TYPES.replace(' ', '|')})(?![\w-])"
 )
 _IDENTIFIER = r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+(?!\w)|(?<![\w&])[@#][A-Za-z_]\w+"
 _EMOJI_CHARACTER = (
@@ -83,12 +83,12 @@ class Protection:
         own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
         if not _WORTH_SEARCHING.search(text):
             return own
-        return _merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
+        return merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
 
     def integers(self, text: str, spans: Sequence[Span]) -> list[Span]:
         """Plain integers of two to four digits outside the spans: a model copies them, which is checked."""
         taken = {*spans}
-        merged = _merge(spans, [Span(*match.span()) for match in _INTEGERS.finditer(text)])
+        merged = merge(spans, [Span(*match.span()) for match in _INTEGERS.finditer(text)])
         return [span for span in merged if span not in taken]
 
 
@@ -112,7 +112,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
     return Span(start, end)
 
 
-def _merge(first: Sequence[Span], second: Sequence[Span]) -> list[Span]:
+def merge(first: Sequence[Span], second: Sequence[Span]) -> list[Span]:
     """All of the first spans, and the second ones that overlap none of them; each list is in order."""
     merged, waiting = [], deque(first)
     for span in second:

@@ -1,17 +1,22 @@
 """Splits a text into the parts that a model translates, and notes what their translations must contain."""
 
+import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from transduce.engines.engine import Job
 from transduce.errors import DataError
 from transduce.text.chunks import split_long
-from transduce.text.glossary import Glossary
+from transduce.text.glossary import Glossary, has_spaces
 from transduce.text.languages import Direction, tag_prefix
-from transduce.text.protect import Protection, mask
+from transduce.text.protect import Protection, mask, merge
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
 from transduce.text.tokenizer import Tokenizer
+
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,20 @@ class Required:
     """The text as the model generates it: a slot, or the text itself."""
     before: str
     """The marked source before the text that corresponds to it."""
+    is_term: bool = False
+    """Whether it is the translation of a term, which may be capitalised differently and have an ending."""
 
     @property
     def is_slot(self) -> bool:
         """Whether a slot stands for the text; it must then occur exactly once."""
         return self.marked in SLOTS
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds the marked text as separate words; endings and other capitals are allowed in a term."""
+        before = r"(?<!\w)" if has_spaces(self.marked[0]) else ""
+        after = r"(?!\w)" if has_spaces(self.marked[-1]) and not self.is_term else ""
+        return re.compile(before + re.escape(self.marked) + after, re.IGNORECASE if self.is_term else 0)
 
 
 @dataclass(frozen=True)
@@ -41,13 +55,15 @@ class Part(Job):
     """The target language, if it is known."""
     required: tuple[Required, ...] = ()
 
-    @property
+    @cached_property
     def is_untranslatable(self) -> bool:
-        """Whether nothing but protected spans and punctuation is in the text, which is then its own translation."""
+        """Whether nothing but spans in slots and punctuation is in the text, which is then its own translation."""
+        if self.prefix or not self.required or not all(one.is_slot for one in self.required):
+            return False
         rest = self.text
-        for one in self.required if all(one.is_slot for one in self.required) else ():
+        for one in self.required:
             rest = rest.replace(one.text, "", 1)
-        return bool(self.required) and not any(map(str.isalnum, rest))
+        return not any(map(str.isalnum, rest))
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Splitter:
         `refuse_long(index, tokens)` makes the error for a text that is too long; without it, the text is split.
         """
         drafts = [
-            [self._draft(sentence, target, glossary) for sentence in self._sentences(text, target)]
+            [self._draft(sentence, target, glossary) for sentence in self._sentences(text, target, glossary)]
             for text, target in zip(texts, targets, strict=True)
         ]
         tokens = iter(self.tokenizer.encode_all([one.marked for some in drafts for one in some], -1, marked=True))
@@ -103,10 +119,27 @@ class Splitter:
         sources = {one for one, other in self.directions if target in (None, other)}
         return sources.pop() if len(sources) == 1 else None
 
-    def _sentences(self, text: str, target: str | None) -> list[Sentence]:
+    def _sentences(self, text: str, target: str | None, glossary: Glossary | None) -> list[Sentence]:
+        """The sentences of a text; those that share a protected span or a term, such as "Yahoo! Mail", are one."""
         if not text.strip():
             return []
-        return split_sentences(text, self.source_language(target)) if self.by_sentence else [Sentence(text, "")]
+        sentences = split_sentences(text, self.source_language(target)) if self.by_sentence else [Sentence(text, "")]
+        if len(sentences) == 1 or not (self.protection or glossary):
+            return sentences
+        text = text.strip()
+        spans = self.protection.spans(text, numbers=self.uses_slots) if self.protection else []
+        held = sorted([*spans, *(span for span, _ in glossary.matches(text, spans))] if glossary else spans)
+        joined, end, waiting = [sentences[0]], len(sentences[0].text), deque(held)
+        for sentence in sentences[1:]:
+            start = end + len(joined[-1].separator)
+            while waiting and waiting[0].end <= start:
+                waiting.popleft()
+            end = start + len(sentence.text)
+            if waiting and waiting[0].start < start:
+                joined[-1] = Sentence("".join([*joined[-1], sentence.text]), sentence.separator)
+            else:
+                joined.append(sentence)
+        return joined
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
         """The parts of a sentence that is too long; the output of the first starts with the prefix."""
@@ -124,19 +157,24 @@ class Splitter:
     def _draft(self, sentence: Sentence, target: str | None, glossary: Glossary | None) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
         spans = protection.spans(text, numbers=self.uses_slots) if protection else []
-        in_slots = spans[: len(SLOTS)] if self.uses_slots else []
-        wanted = [(span, text[span.start : span.end]) for span in spans]
-        if protection and self.uses_slots:
-            wanted += [(span, text[span.start : span.end]) for span in protection.integers(text, spans)]
-        if glossary:
-            wanted += glossary.matches(text, spans)
+        terms = glossary.matches(text, spans) if glossary else []
+        if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
+            return _Draft(sentence, target, tag + escape(text), ())
+        taken = [span for span, _ in terms]
+        spans = merge(taken, spans)
+        integers = protection.integers(text, spans) if protection and self.uses_slots else []
+        copied = [span for span in spans if span not in {*taken}]
+        in_slots = copied[: len(SLOTS)] if self.uses_slots else []
+        wanted = [(span, text[span.start : span.end], False) for span in [*copied, *integers]]
+        wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
             Required(
                 needed,
                 SLOTS[index] if index < len(in_slots) else escape(needed),
                 tag + mask(text[: span.start].rstrip(), [slot for slot in in_slots if slot.end <= span.start]),
+                is_term,
             )
-            for index, (span, needed) in enumerate(wanted)
+            for index, (span, needed, is_term) in enumerate(wanted)
         )
         return _Draft(sentence, target, tag + mask(text, in_slots), required)
 

@@ -1,12 +1,13 @@
 """Makes sure that outputs contain the text that is required: protected spans, and the terms of a glossary.
 
-An output without it is searched for again, with a prefix up to the place where the text belongs and the text itself.
-If that does not help, the text is inserted at that place. The place is where cross-attention is highest for the
-corresponding source token.
+The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
+text belongs and the text itself. The text is also inserted into the original output at that place; the model's own
+score decides between the two. The place is where cross-attention is highest for the corresponding source token.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,17 +15,23 @@ from torch import Tensor
 
 from transduce.engines.engine import Engine, search_all
 from transduce.models.alignment import cross_attention
+from transduce.models.likelihood import token_log_probs
 from transduce.models.model import Model
-from transduce.search.decoder import Hypothesis
+from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
-from transduce.text.symbols import SLOTS, escape, unescape
+from transduce.text.glossary import has_spaces
+from transduce.text.symbols import ESCAPE, SLOTS, SPACE_MARK, unescape
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator.parts import Part, Required
 
 _ROUNDS = 2
 """Number of searches with a prefix for one output."""
+_PASSES = 3
+"""Number of times that text is inserted: an insertion may separate the words of a term."""
 _BATCH = 64
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
+_Outputs = Sequence[tuple[Part, list[int]]]
+_LATER_BYTE = re.compile("<0x[89AB].>")  # of a character that is written as several bytes
 
 
 def output_text(marked: str, part: Part) -> str:
@@ -34,94 +41,190 @@ def output_text(marked: str, part: Part) -> str:
     return "".join(originals.get(piece, "") if piece in SLOTS else unescape(piece) for piece in pieces)
 
 
+def missing(part: Part, marked: str) -> list[Required]:
+    """What a marked output lacks: text that it does not contain as often as required, slots that are not there once."""
+    needed: Counter[str] = Counter()
+    result = []
+    for one in part.required:
+        needed[one.marked] += 1
+        times = marked.count(one.marked) if one.is_slot else len(one.pattern.findall(marked))
+        if times < needed[one.marked] or (one.is_slot and times > 1):
+            result.append(one)
+    return result
+
+
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, engine: Engine) -> None:
-        self._model, self._tokenizer, self._engine = model, tokenizer, engine
+    def __init__(self, model: Model, tokenizer: Tokenizer) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self._slots = {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
 
     def repair(
-        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig
+        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
     ) -> list[list[Hypothesis]]:
-        """The results; hypotheses that do not contain what their part requires are replaced or changed."""
-        repaired = [list(best) for best in results]
-        best = replace(config, nbest=1, sample=False) if not config.sample else config
-        for _ in range(_ROUNDS):
-            failing = [i for i, part in enumerate(parts) if repaired[i] and self._missing(part, repaired[i][0].tokens)]
-            if not failing:
-                break
-            retries = self._retries([parts[i] for i in failing], [repaired[i][0].tokens for i in failing])
-            for i, found in zip(failing, search_all(self._engine, retries, best), strict=True):
-                before = len(self._missing(parts[i], repaired[i][0].tokens))
-                if found and len(self._missing(parts[i], found[0].tokens)) < before:
-                    repaired[i][0] = found[0]
-        for i, part in enumerate(parts):
-            repaired[i] = [replace(one, tokens=self._placed(part, one.tokens)) for one in repaired[i]]
+        """The results; hypotheses without what their part requires are replaced or changed, and keep their rank."""
+        repaired = [
+            [one if self._slots.isdisjoint(one.tokens) else self._with_own_slots(part, one) for one in best]
+            for part, best in zip(parts, results, strict=True)
+        ]
+        required = [(i, rank) for i, part in enumerate(parts) if part.required for rank in range(len(repaired[i]))]
+        copied = [(i, rank) for i, rank in required if parts[i].is_untranslatable]
+        others = [(i, rank) for i, rank in required if not parts[i].is_untranslatable]
+        lacking = self._missing([(parts[i], repaired[i][rank].tokens) for i, rank in others])
+        failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
+        if not (copied or failing):
+            return repaired
+        originals = {i: repaired[i][0] for i, rank in failing if rank == 0}
+        changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
+        placed = self._placed([(parts[i], repaired[i][rank].tokens) for i, rank in failing])
+        changed |= dict(zip(failing, placed, strict=True))
+        scored = self._scored([(parts[i], tokens) for (i, _), tokens in changed.items()], config)
+        for (i, rank), one in zip(changed, scored, strict=True):
+            repaired[i][rank] = one
+        retried = self._retried([(parts[i], one.tokens) for i, one in originals.items()], config, engine)
+        for i, new in zip(originals, retried, strict=True):
+            if new and new.score > repaired[i][0].score:
+                repaired[i][0] = new
         return repaired
 
-    def _missing(self, part: Part, tokens: Sequence[int]) -> list[Required]:
-        if not part.required:
-            return []
-        marked = self._tokenizer.decode_all([tokens], marked=True)[0]
-        folded = marked.casefold()
-        return [
-            one
-            for one in part.required
-            if (marked.count(one.marked) != 1 if one.is_slot else one.marked.casefold() not in folded)
-        ]
+    def _with_own_slots(self, part: Part, one: Hypothesis) -> Hypothesis:
+        """Without the slots of other parts."""
+        own = {self._tokenizer.symbol_ids[required.marked] for required in part.required if required.is_slot}
+        stray = {index for index, token in enumerate(one.tokens) if token in self._slots and token not in own}
+        return replace(one, tokens=self._without(one.tokens, stray)) if stray else one
 
-    def _retries(self, parts: Sequence[Part], outputs: Sequence[list[int]]) -> list[Part]:
-        """Jobs whose prefix ends with the first text that is missing."""
+    def _copy(self, part: Part) -> list[int]:
+        """The source as an output: without the tag of a language."""
+        tags = {*self._tokenizer.symbol_ids.values()} - self._slots
+        return self._without(part.tokens, {index for index, token in enumerate(part.tokens) if token in tags})
+
+    def _missing(self, outputs: _Outputs) -> list[list[Required]]:
+        texts = self._tokenizer.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
+        return [missing(part, text) for (part, _), text in zip(outputs, texts, strict=True)]
+
+    def _retried(self, outputs: _Outputs, config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
+        """New outputs with everything that is required, or None."""
+        found = [False] * len(outputs)
+        current, best = list(outputs), replace(config, nbest=1)
+        for _ in range(_ROUNDS):
+            numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
+            if not numbers:
+                break
+            retries = self._retries([current[n] for n in numbers])
+            for n, results in zip(numbers, search_all(engine, retries, best), strict=True):
+                if results:
+                    part = current[n][0]
+                    current[n] = (part, self._with_own_slots(part, results[0]).tokens)
+                    found[n] = True
+        complete = [new and not lacks for new, lacks in zip(found, self._missing(current), strict=True)]
+        scored = iter(self._scored([one for one, chosen in zip(current, complete, strict=True) if chosen], config))
+        return [next(scored) if chosen else None for chosen in complete]
+
+    def _retries(self, outputs: _Outputs) -> list[Part]:
+        """Jobs whose prefix ends with the missing text that comes first."""
         retries = []
-        for part, tokens, weights_TS in zip(parts, outputs, self._weights(parts, outputs), strict=True):
-            one = self._missing(part, tokens)[0]
-            tokens = self._without_slot(one, tokens)
-            place = max(self._place(one, tokens, weights_TS), len(part.prefix))
+        for (part, tokens), places in zip(*self._missing_places(outputs), strict=True):
+            place, one = min(places, key=lambda item: item[0])
             retries.append(replace(part, prefix=[*tokens[:place], *self._encoded(one)]))
         return retries
 
-    def _placed(self, part: Part, tokens: list[int]) -> list[int]:
-        """The output with everything that is required, each slot exactly once and no other slot."""
-        wanted = {self._tokenizer.symbol_ids[one.marked] for one in part.required if one.is_slot}
-        slots = {self._tokenizer.symbol_ids[slot] for slot in SLOTS if slot in self._tokenizer.symbol_ids}
-        tokens = [token for token in tokens if token not in slots - wanted]
-        while missing := self._missing(part, tokens):
-            one = missing[0]
-            (weights_TS,) = self._weights([part], [tokens])
-            place = self._place(one, tokens, weights_TS)
-            tokens = self._without_slot(one, tokens)
-            place = min(place, len(tokens))
-            tokens = [*tokens[:place], *self._encoded(one), *tokens[place:]]
-            if self._missing(part, tokens) == missing:  # neighbouring pieces hide it, which cannot be helped
+    def _placed(self, outputs: _Outputs) -> list[list[int]]:
+        """The outputs with the missing text inserted."""
+        current = list(outputs)
+        for _ in range(_PASSES):
+            numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
+            if not numbers:
                 break
-        return tokens
+            stripped, places = self._missing_places([current[n] for n in numbers])
+            for n, (part, tokens), own in zip(numbers, stripped, places, strict=True):
+                for place, one in sorted(own, key=lambda item: item[0], reverse=True):
+                    tokens = [*tokens[:place], *self._encoded(one), *tokens[place:]]
+                current[n] = (part, tokens)
+        return [tokens for _, tokens in current]
 
-    def _without_slot(self, one: Required, tokens: list[int]) -> list[int]:
-        return [token for token in tokens if not (one.is_slot and token == self._tokenizer.symbol_ids[one.marked])]
+    def _missing_places(self, outputs: _Outputs) -> tuple[_Outputs, list[list[tuple[int, Required]]]]:
+        """The outputs without repeated slots, and the text that each lacks then with the places where it belongs."""
+        lacking = self._missing(outputs)
+        weights = self._weights(outputs)
+        stripped = []
+        for (part, tokens), lacks, weights_TS in zip(outputs, lacking, weights, strict=True):
+            stripped.append((part, self._with_slots_once(tokens, lacks, weights_TS)))
+        if stripped != list(outputs):
+            lacking, weights = self._missing(stripped), self._weights(stripped)
+        places = [
+            [(self._place(part, one, tokens, weights_TS), one) for one in lacks]
+            for (part, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
+        ]
+        return stripped, places
+
+    def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: Tensor | None) -> list[int]:
+        """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
+        removed: set[int] = set()
+        for one in lacks:
+            if one.is_slot:
+                slot = self._tokenizer.symbol_ids[one.marked]
+                indices = [index for index, token in enumerate(tokens) if token == slot]
+                if weights_TS is not None:
+                    weight_T = self._attention(one, weights_TS)
+                    indices.sort(key=lambda index: -float(weight_T[index]))
+                removed |= {*indices[1:]}
+        return self._without(tokens, removed)
+
+    def _without(self, tokens: Sequence[int], removed: set[int]) -> list[int]:
+        """Without the tokens with these indices, and without the space before each."""
+        pieces = self._tokenizer.pieces(tokens) if removed else []
+        spaces = {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
+        return [token for index, token in enumerate(tokens) if index not in removed | spaces]
 
     def _encoded(self, one: Required) -> list[int]:
-        return self._tokenizer.encode_all([one.marked if one.is_slot else escape(one.text)], marked=True)[0]
+        return self._tokenizer.encode_all([one.marked], marked=True)[0]
 
-    def _place(self, one: Required, tokens: Sequence[int], weights_TS: Tensor | None) -> int:
-        """The index of the output token that is to follow the text: the start of a word."""
+    def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Tensor | None) -> int:
+        """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
         if weights_TS is None:  # the model has no cross-attention
-            return len(tokens)
-        before = self._tokenizer.encode_all([one.before], marked=True)[0]
-        token = min(len(before), weights_TS.shape[1] - 1)
-        place = int(weights_TS[: len(tokens) + 1, token : token + 2].sum(dim=1).argmax())
+            place = round(len(tokens) * self._source_index(one) / max(len(part.tokens), 1))
+        else:
+            place = int(self._attention(one, weights_TS)[: len(tokens) + 1].argmax())
+        first = len(part.prefix)
         pieces = self._tokenizer.pieces(tokens)
-        while 0 < place < len(tokens) and not pieces[place].startswith("▁"):
+        while first < place < len(tokens) and _inside_word(pieces[place - 1], pieces[place]):
             place -= 1
-        return place
+        place = max(place, first)
+        while 0 < place < len(tokens) and _inside_word(pieces[place - 1], pieces[place]):
+            place += 1
+        return min(place, len(tokens))
 
-    def _weights(self, parts: Sequence[Part], outputs: Sequence[list[int]]) -> list[Tensor | None]:
+    def _source_index(self, one: Required) -> int:
+        return len(self._tokenizer.encode_all([one.before], marked=True)[0])
+
+    def _attention(self, one: Required, weights_TS: Tensor) -> Tensor:
+        """The attention of each output token to the first two source tokens of the text, a slot and its space."""
+        index = min(self._source_index(one), weights_TS.shape[1] - 1)
+        return weights_TS[:, index : index + 2].sum(dim=1)
+
+    def _weights(self, outputs: _Outputs) -> list[Tensor | None]:
         """The cross-attention (T, S) of each output."""
         if self._model.alignment_attention is None:
-            return [None] * len(parts)
+            return [None] * len(outputs)
         weights: list[Tensor | None] = []
-        for start in range(0, len(parts), _BATCH):
-            chunk = range(start, min(start + _BATCH, len(parts)))
+        for start in range(0, len(outputs), _BATCH):
+            chunk = outputs[start : start + _BATCH]
             with torch.inference_mode():
-                batch = cross_attention(self._model, [parts[i].tokens for i in chunk], [outputs[i] for i in chunk])
-            weights += batch.cpu()
+                sources, targets = [part.tokens for part, _ in chunk], [tokens for _, tokens in chunk]
+                weights += cross_attention(self._model, sources, targets).cpu()
         return weights
+
+    def _scored(self, outputs: _Outputs, config: SearchConfig) -> list[Hypothesis]:
+        log_probs = map(sum, token_log_probs(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
+        return [
+            Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1.0, config.length_penalty))
+            for (_, tokens), log_prob in zip(outputs, log_probs, strict=True)
+        ]
+
+
+def _inside_word(before: str, after: str) -> bool:
+    """Whether two pieces belong to one word or one character, so that no text can be inserted between them."""
+    if _LATER_BYTE.fullmatch(after) or before.endswith(ESCAPE):
+        return True
+    return has_spaces(before[-1]) and has_spaces(after[0])

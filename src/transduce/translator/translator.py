@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, repeat
+from itertools import count, islice, repeat, takewhile
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -23,11 +23,11 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
-from transduce.text.glossary import Glossary
+from transduce.text.glossary import Glossary, as_glossary
 from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
-from transduce.text.symbols import language_tag
+from transduce.text.symbols import SLOTS, language_tag
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator.confidence import ANY, Calibration, observe, read_calibrations
 from transduce.translator.parts import Part, Splitter
@@ -37,10 +37,14 @@ from transduce.translator.translation import PairScore, Translation, join
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
 """The target language of all texts, or of each; None if the model has only one."""
+Terms = Glossary | Mapping[str, str]
+"""A glossary, or its terms and their translations."""
 
 _ALIGNMENT_BATCH = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
+_REPAIRED_TOGETHER = 64
+"""Number of outputs with required text that are checked together, because a search for few outputs is slow."""
 
 
 @dataclass
@@ -55,6 +59,11 @@ class _Line:
     def outputs(self) -> list[list[Hypothesis]]:
         """Hypotheses of each part, in order."""
         return [self.results[part] for part in range(len(self.parts))]
+
+    @property
+    def requires(self) -> bool:
+        """Whether the translation must contain certain text."""
+        return any(part.required for part in self.parts)
 
 
 class Translator:
@@ -92,12 +101,12 @@ class Translator:
         """Whether a tag selects the target language, as in multilingual models."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
+        uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
         self.splitter = Splitter(
             tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots
         )
         """How texts are split into the parts that are translated."""
-        # The gpu engine has one session at a time, which is in use when an output is repaired.
-        self._repairer = Repairer(model, tokenizer, self._plain if self.engine.name == "gpu" else self.engine)
+        self._repairer = Repairer(model, tokenizer)
 
     @property
     def max_source_length(self) -> int:
@@ -150,7 +159,7 @@ class Translator:
 
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, to: str | None = None, glossary: Glossary | None = None, **options: Unpack[SearchOptions]
+        self, texts: str, *, to: str | None = None, glossary: Terms | None = None, **options: Unpack[SearchOptions]
     ) -> str: ...
     @overload
     def translate(
@@ -158,7 +167,7 @@ class Translator:
         texts: Sequence[str],
         *,
         to: Target = None,
-        glossary: Glossary | None = None,
+        glossary: Terms | None = None,
         **options: Unpack[SearchOptions],
     ) -> list[str]: ...
     def translate(
@@ -166,7 +175,7 @@ class Translator:
         texts: str | Sequence[str],
         *,
         to: Target = None,
-        glossary: Glossary | None = None,
+        glossary: Terms | None = None,
         **options: Unpack[SearchOptions],
     ) -> str | list[str]:
         """Translate one text, or each text of a list.
@@ -188,7 +197,7 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        glossary: Glossary | None = None,
+        glossary: Terms | None = None,
         confidence: bool = False,
         **options: Unpack[SearchOptions],
     ) -> list[list[Translation]]:
@@ -216,7 +225,7 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        glossary: Glossary | None = None,
+        glossary: Terms | None = None,
         confidence: bool = False,
         window: int | None = None,
         **options: Unpack[SearchOptions],
@@ -225,6 +234,7 @@ class Translator:
 
         Results keep the order of the texts. There may be more prefixes than texts.
         """
+        terms = as_glossary(glossary)
         window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
         if confidence and not self.calibrations:
@@ -243,7 +253,7 @@ class Translator:
                 read = list(islice(source, window))
                 more = bool(read)
                 jobs: list[tuple[int, Job]] = []
-                for parts in self._parts(read, long, glossary):
+                for parts in self._parts(read, long, terms):
                     lines.append(_Line(parts))
                     for index, part in enumerate(parts):
                         key = next(keys)
@@ -255,9 +265,10 @@ class Translator:
                     raise ModelError("the model's scores are not finite numbers; try --engine plain")
                 line, index = origin.pop(key)
                 line.results[index] = hypotheses
-            done = []
-            while lines and len(lines[0].results) == len(lines[0].parts):
-                done.append(lines.popleft())
+            ready = list(takewhile(lambda line: len(line.results) == len(line.parts), lines))
+            if session.busy and len(ready) < _REPAIRED_TOGETHER and any(line.requires for line in ready):
+                continue
+            done = [lines.popleft() for _ in ready]
             parts = [part for line in done for part in line.parts]
             results = [best for line in done for best in line.outputs]
             outputs = self.translations(parts, results, config, align, confidence)
@@ -307,9 +318,9 @@ class Translator:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
-    def parts(self, text: str, prefix: str = "", glossary: Glossary | None = None, to: str | None = None) -> list[Part]:
+    def parts(self, text: str, prefix: str = "", glossary: Terms | None = None, to: str | None = None) -> list[Part]:
         """The parts of a text, each of which is a job for an engine."""
-        return self._parts([(1, (text, prefix, self.target(to)))], "split", glossary)[0]
+        return self._parts([(1, (text, prefix, self.target(to)))], "split", as_glossary(glossary))[0]
 
     def _parts(
         self, read: Sequence[tuple[int, tuple[str, str, str | None]]], long: LongInput, glossary: Glossary | None
@@ -349,7 +360,9 @@ class Translator:
         confidence: bool = False,
     ) -> Iterator[list[Translation]]:
         """Decode the hypotheses of parts to text, with everything that the parts require."""
-        results = self._repairer.repair(parts, results, config)
+        engine = self.engine_for(config)
+        # The gpu engine has one session at a time, which is in use now.
+        results = self._repairer.repair(parts, results, config, self._plain if engine.name == "gpu" else engine)
         alignments: Iterator[list[int] | None] = repeat(None)
         if align:
             pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
@@ -369,9 +382,8 @@ class Translator:
         confidence: float | None,
         words: list[float] | None,
     ) -> Translation:
-        text = part.text if part.is_untranslatable else output_text(marked, part)
         tokens = self.pieces(part, one.tokens)
-        return Translation(text, one.score, one.log_prob, tokens, alignment, confidence, words)
+        return Translation(output_text(marked, part), one.score, one.log_prob, tokens, alignment, confidence, words)
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
