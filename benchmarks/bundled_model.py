@@ -1,6 +1,6 @@
 """The bundled model, or another one: load time, and sentences of eight words translated per second.
 
-    python benchmarks/bundled_model.py [--model FOLDER] [--threads 2] [--beam 1]
+    python benchmarks/bundled_model.py [--model FOLDER] [--to de] [--threads 2] [--beam 1]
 
 The load time is that of `Translator.load` in a new process, without the import of torch, which is printed separately.
 The sentences are those of eight words in the demo corpus: one at a time, as an interactive user sends them, and 256 at
@@ -34,9 +34,11 @@ def main() -> None:
     """Measure and print."""
     parser = make_parser(__doc__)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--to", help="target language; the bundled model translates to German if it is not given")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--beam", type=int, default=1)
     options = parser.parse_args()
+    to = options.to or (None if options.model else "de")
     rounds, sentences, corpus_size = (1, 4, 1000) if options.smoke else (5, 256, 50_000)
     print_setting(
         model=options.model or "bundled", rounds=rounds, sentences=sentences, threads=options.threads, seed=SEED
@@ -54,9 +56,9 @@ def main() -> None:
     for _ in range(rounds):
         start = time.perf_counter()
         for text in texts:
-            translator.translate(text)
+            translator.translate(text, to=to)
         middle = time.perf_counter()
-        translator.translate(texts)
+        translator.translate(texts, to=to)
         one_by_one.append(len(texts) / (middle - start))
         at_once.append(len(texts) / (time.perf_counter() - middle))
     print(f"{translator.engine.description}, beam {options.beam}")

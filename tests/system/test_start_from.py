@@ -70,15 +70,22 @@ def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: An
 
 
 def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) -> None:
-    words = ["train", *other_text(tmp_path), "--start-from", "bundled", "--out", "tuned", *ONE_SMALL_STEP]
-    outcome = transduce(*words, cwd=tmp_path)
+    text = other_text(tmp_path)
+    words = ["train", "--start-from", "bundled", "--out", "tuned", *ONE_SMALL_STEP]
+    refused = transduce(*words, *text, cwd=tmp_path)
+    assert refused.code == 2
+    assert "is multilingual" in refused.err.splitlines()[-1]
+    assert "--set data.directions.en-de.train=FILE" in refused.err.splitlines()[-1]
+    assert not (tmp_path / "tuned").exists()
+    directions = 'data.directions.en-de.train=[["other.src", "other.tgt"]]'
+    outcome = transduce(*words, "--set", directions, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     bundled = find_model(None)
     card, tuned = (json.loads((folder / "model.json").read_text()) for folder in (bundled, tmp_path / "tuned/model"))
     assert (tuned["model"], tuned["vocab_size"]) == (card["model"], card["vocab_size"])
     assert tuned["facts"]["by_sentence"] == card["facts"]["by_sentence"]
     assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
-    assert tuned["facts"]["start_from"] == "bundled"
+    assert (tuned["facts"]["start_from"], tuned["facts"]["directions"]) == ("bundled", [["en", "de"]])
 
 
 def test_models_that_training_cannot_start_from_are_errors(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from transduce.search.options import SearchConfig
 
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A run or a model folder.", show_default="the bundled model: English, German, French"),
+    typer.Option(
+        "--model", "-m", help="A run or a model folder.", show_default="the bundled model: English, German, French"
+    ),
 ]
 ToOption = Annotated[
     str | None, typer.Option(help="Target language, e.g. fr; needed if the model has several.", show_default=False)

@@ -71,8 +71,8 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     folder = find_start(start)
     if read_card(folder)["facts"].get("tagged") and not recipe.data.directions:
         raise ConfigError(
-            f"train.start_from: {folder} is multilingual, so sources need tags; give the text of each direction in a "
-            "section of its own, e.g. [data.directions.en-de]"
+            f"train.start_from: {folder} is multilingual, so sources need tags; instead of --train, give the text of "
+            "each direction, e.g. --set data.directions.en-de.train=FILE, or [data.directions.en-de] in a recipe"
         )
     log(f"starting from {folder}, with its sizes and vocabulary")
     return Tokenizer.load(folder / TOKENIZER)
