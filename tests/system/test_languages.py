@@ -300,7 +300,7 @@ def test_fine_tuning_needs_the_tags(transduce: Any, multilingual: TrainedRun, tm
     start = [*as_sets(ENOUGH), "--preset", "tiny", "--set", f"train.start_from={multilingual.run}", "--out", "run"]
     write_pairs(tmp_path / "train.tsv", "en", "de", 20)
     outcome = transduce("train", "--train", "train.tsv", *start, cwd=tmp_path)
-    assert (outcome.code, "is multilingual, so sources need tags" in outcome.err) == (2, True)
+    assert (outcome.code, "is multilingual: name the languages" in outcome.err) == (2, True)
     words = ["train", *start, "--set", "data.directions.en-es.train=train.tsv"]
     outcome = transduce(*words, cwd=tmp_path)
     assert (outcome.code, "has no tag for es" in outcome.err) == (2, True)

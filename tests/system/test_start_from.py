@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from commands import complaint
 from conftest import TINY, as_sets, write_lines
 from safetensors.torch import load_file
 
@@ -70,22 +71,27 @@ def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: An
 
 
 def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) -> None:
-    text = other_text(tmp_path)
-    words = ["train", "--start-from", "bundled", "--out", "tuned", *ONE_SMALL_STEP]
-    refused = transduce(*words, *text, cwd=tmp_path)
-    assert refused.code == 2
-    assert "is multilingual" in refused.err.splitlines()[-1]
-    assert "--set data.directions.en-de.train=FILE" in refused.err.splitlines()[-1]
+    other_text(tmp_path)
+    write_lines(tmp_path / "mine.de-en.tsv", [f"Wort {n}\tword {n}" for n in range(40)])
+    tail = ["--start-from", "bundled", "--out", "tuned", *ONE_SMALL_STEP]
+    unnamed = transduce("train", "--src", "other.src", "--tgt", "other.tgt", *tail, cwd=tmp_path)
+    assert "bundled is multilingual: name the languages of your text with data.src_lang" in complaint(unnamed)
     assert not (tmp_path / "tuned").exists()
-    directions = 'data.directions.en-de.train=[["other.src", "other.tgt"]]'
-    outcome = transduce(*words, "--set", directions, cwd=tmp_path)
+    words = ["train", "--train", "mine.de-en.tsv", "--set", "data.reverse=true", *tail]
+    outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
+    config = tomllib.loads((tmp_path / "tuned" / "config.toml").read_text(encoding="utf-8"))
+    assert list(config["data"]["directions"]) == ["en-de"]
+    assert config["data"]["directions"]["en-de"]["reverse"] is True
     bundled = find_model(None)
     card, tuned = (json.loads((folder / "model.json").read_text()) for folder in (bundled, tmp_path / "tuned/model"))
     assert (tuned["model"], tuned["vocab_size"]) == (card["model"], card["vocab_size"])
     assert tuned["facts"]["by_sentence"] == card["facts"]["by_sentence"]
     assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
-    assert (tuned["facts"]["start_from"], tuned["facts"]["directions"]) == ("bundled", [["en", "de"]])
+    assert tuned["facts"]["start_from"] == "bundled"
+    assert (tuned["facts"]["tagged"], tuned["facts"]["directions"]) == (True, [["en", "de"]])
+    further = transduce(*words, "--set", "train.steps=2", cwd=tmp_path)
+    assert further.code == 0, further.err
 
 
 def test_models_that_training_cannot_start_from_are_errors(transduce: Any, trained: Any, tmp_path: Path) -> None:

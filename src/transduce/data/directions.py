@@ -1,4 +1,4 @@
-"""Directions of a corpus: the text of each, the tag of its target language, and temperature sampling over them."""
+"""Parts of a corpus: the text of each direction, the tag of its target language, and how often each part occurs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ class DirectionConfig:
     """Training pairs, as in data.train."""
     valid: tuple[tuple[str, ...], ...] = ()
     """Validation pairs, likewise."""
+    replay: tuple[tuple[str, ...], ...] = ()
+    """Old training pairs to mix into fine-tuning, likewise."""
     reverse: bool = False
     """Read the second side of every pair as the source."""
     back_translated: tuple[tuple[str, ...], ...] = ()
@@ -34,6 +36,8 @@ class CorpusPart:
     """The language whose tag begins every source; None if the model has a single direction and no tags."""
     back_translated: Corpus = ()
     """Training text whose sources are back-translations; `reverse` does not apply to it."""
+    is_replay: bool = False
+    """Whether it is old text that is mixed into fine-tuning."""
 
     @property
     def all_train(self) -> Corpus:
@@ -57,3 +61,21 @@ def repetitions(pairs: Sequence[int], temperature: float) -> list[float]:
     """
     most = max(pairs)
     return [(most / count) ** (1 - 1 / temperature) if count else 1.0 for count in pairs]
+
+
+def part_repetitions(
+    parts: Sequence[CorpusPart], pairs: Sequence[int], temperature: float, replay_share: float
+) -> list[float]:
+    """How often each part of a corpus occurs in an epoch, given its number of pairs: at least once.
+
+    Old text has a share of `replay_share` of each epoch, so either the old or the new text is repeated.
+    """
+    new = [count for part, count in zip(parts, pairs, strict=True) if not part.is_replay]
+    times = repetitions(new, temperature)
+    new_pairs, old_pairs = sum(count * often for count, often in zip(new, times, strict=True)), sum(pairs) - sum(new)
+    wanted = new_pairs * replay_share / (1 - replay_share)  # number of old pairs for the new ones
+    more_new = more_old = 1.0
+    if wanted and old_pairs:
+        more_new, more_old = max(1.0, old_pairs / wanted), max(1.0, wanted / old_pairs)
+    of_new = iter(times)
+    return [more_old if part.is_replay else more_new * next(of_new) for part in parts]

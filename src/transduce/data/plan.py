@@ -44,7 +44,10 @@ class BatchPlan:
         )
         self.max_pairs = max(1, self._budget // SHORTEST_MEAN)
         batches = len(shards) * (max(shards.mean_lengths) + 1) / self._budget
-        fewest = max(1, min(int(batches / 4), max(FEWEST_POOLS, round(batches / POOL_BATCHES))))
+        # If pairs are repeated, there are enough pools for one copy in each: copies have the same length, and those in
+        # the same pool would be in the same batch.
+        wanted = max(FEWEST_POOLS, round(batches / POOL_BATCHES), shards.most_repeats)
+        fewest = max(1, min(int(batches / 4), wanted))
         # The last batch of a pool is seldom full: among a few numbers of pools, take the one with the fewest batches.
         candidates = range(fewest, max(fewest, min(2 * fewest, fewest + 15, int(batches / 4))) + 1)
         self.pools, self._strata, self.batches_per_pool = min(

@@ -16,7 +16,7 @@ from typing import Any
 
 from transduce.cache_folder import cache_folder
 from transduce.config import require
-from transduce.data.directions import CorpusPart, DirectionConfig, repetitions
+from transduce.data.directions import CorpusPart, DirectionConfig, part_repetitions
 from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
@@ -42,6 +42,10 @@ class DataConfig:
     """Training pairs, e.g. "pairs.tsv", ["a.tsv", "b.jsonl"] or [["source.txt", "target.txt"]]."""
     valid: tuple[tuple[str, ...], ...] = ()
     """Validation pairs, likewise; without them nothing is validated."""
+    replay: tuple[tuple[str, ...], ...] = ()
+    """Fine-tuning: old training pairs to mix with the new ones, so that the model does not forget them."""
+    replay_share: float = 0.5
+    """Share of old pairs in each epoch; the new pairs, or the old ones if those are fewer, are repeated."""
     by_sentence: bool = False
     """Every text is one sentence, so a text of several sentences must be translated sentence by sentence."""
     reverse: bool = False
@@ -69,7 +73,11 @@ class DataConfig:
         require(
             self.temperature == 1 or bool(self.directions), "temperature needs several directions (data.directions)"
         )
-        for name in ("train", "valid", "reverse", "src_lang", "tgt_lang", "back_translated") if self.directions else ():
+        require(0 < self.replay_share < 1, "replay_share must be above 0 and below 1")
+        has_replay = bool(self.replay) or any(direction.replay for direction in self.directions.values())
+        require(has_replay or self.replay_share == 0.5, "replay_share has no effect without old text (replay)")
+        own = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
+        for name in own if self.directions else ():
             require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
         for name, direction in self.directions.items():
             parse_direction(name)
@@ -77,13 +85,22 @@ class DataConfig:
 
     @property
     def parts(self) -> list[CorpusPart]:
-        """The text of each direction; a model with a single direction has one part, without tags."""
-        if not self.directions:
-            return [CorpusPart(self.train, self.valid, self.reverse, back_translated=self.back_translated)]
-        return [
-            CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
-            for name, own in sorted(self.directions.items())
+        """The text of each direction; a model with a single direction has no tags. Old text is a part of its own."""
+        parts = [CorpusPart(self.train, self.valid, self.reverse, back_translated=self.back_translated)]
+        replays: list[Corpus] = [self.replay]
+        if self.directions:
+            items = sorted(self.directions.items())
+            parts = [
+                CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
+                for name, own in items
+            ]
+            replays = [own.replay for _, own in items]
+        olds = [
+            replace(part, train=old, valid=(), back_translated=(), is_replay=True)
+            for part, old in zip(parts, replays, strict=True)
+            if old
         ]
+        return parts + olds
 
     @property
     def all_train(self) -> Corpus:
@@ -207,6 +224,8 @@ def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dic
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     if any(part.back_translated for part in data.parts):
         settings.append([len(part.back_translated) for part in data.parts])
+    if old := [len(part.train) for part in data.parts if part.is_replay]:
+        settings += ["replay", data.replay_share, old]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
@@ -252,8 +271,8 @@ def _prepare_into(
         if too_long == report.pairs:
             raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
         facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
-        repeats = repetitions(kept, data.temperature)
-        if data.directions:
+        repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
+        if data.directions or len(kept) > 1:
             lines += _describe_parts(data, kept, repeats)
         write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
         if changed := [name for name, now in _digests(data).items() if now != sources[name]]:
@@ -290,7 +309,8 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> lis
         counts.append(own.pairs)
     if len(samples) == 1:
         return samples[0]
-    weights = [count * times for count, times in zip(counts, repetitions(counts, data.temperature), strict=True)]
+    repeats = part_repetitions(data.parts, counts, data.temperature, data.replay_share)
+    weights = [count * times for count, times in zip(counts, repeats, strict=True)]
     quotas = [
         min(len(kept), round(size * weight / sum(weights))) for kept, weight in zip(samples, weights, strict=True)
     ]
@@ -299,12 +319,19 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> lis
 
 
 def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> list[str]:
+    reason = " and ".join(["data.temperature"] * (data.temperature != 1) + ["data.replay_share"] * _has_replay(data))
     return [
-        f"{name}: {count_pairs(count)}, each {times:.2f} times in an epoch (data.temperature)"
-        if times != 1
-        else f"{name}: {count_pairs(count)}"
-        for name, count, times in zip((part.name for part in data.parts), kept, repeats, strict=True)
+        f"{_name(part)}: {count_pairs(count)}" + (f", each {times:.2f} times in an epoch ({reason})" * (times != 1))
+        for part, count, times in zip(data.parts, kept, repeats, strict=True)
     ]
+
+
+def _has_replay(data: DataConfig) -> bool:
+    return any(part.is_replay for part in data.parts)
+
+
+def _name(part: CorpusPart) -> str:
+    return " ".join(filter(None, [part.name, "old text" if part.is_replay else "" if part.name else "new text"]))
 
 
 def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> list[int]:

@@ -54,6 +54,11 @@ class TokenShards:
         """Mean number of tokens in each stream."""
         return tuple(tokens / len(self) for tokens in self.index["tokens"])
 
+    @property
+    def most_repeats(self) -> int:
+        """How often the pair that is repeated most occurs in an epoch."""
+        return int(self.index.get("most_repeats", 1))
+
     def sorted_pairs(self, ranks: Ints) -> Ints:
         """The numbers of the pairs at these ranks in the order of lengths."""
         return self._order[ranks].astype(np.int64)
@@ -125,7 +130,8 @@ def write_index(
     columns = joined.astype(np.int64).T
     # By the longest side; among equals by which side that is.
     order = np.lexsort((columns[0] - columns[-1], columns.max(axis=0)))
-    order = np.repeat(order, _times(repeats, len(joined))[order])
+    times = _times(repeats, len(joined))
+    order = np.repeat(order, times[order])
     np.save(folder / "order.npy", order.astype(np.uint32))
     np.save(folder / "lengths.npy", joined[order])
     index = {
@@ -133,6 +139,7 @@ def write_index(
         **({} if tuple(streams) == STREAMS else {"streams": list(streams)}),
         "shard_pairs": [len(shard) for shard in lengths],
         "longest": int(joined.max()),
+        **({"most_repeats": int(times.max())} if times.max() > 1 else {}),
         "tokens": joined[order].sum(axis=0, dtype=np.int64).tolist(),
     }
     (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

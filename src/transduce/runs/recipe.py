@@ -1,7 +1,7 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
-from transduce.runs.start_from import inherited_settings, require_inherited
+from transduce.runs.start_from import inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
 from transduce.tasks.registry import TASKS
 from transduce.text.tokenizer import TokenizerConfig
@@ -141,8 +141,7 @@ FREE_TO_CHANGE = {
     *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
     *("train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
-    "data.back_translated",
-    *("data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
+    *("data.replay", "data.back_translated", "data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
     *("train.criterion", "train.bleu_tokenizer"),
 }
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
@@ -171,8 +170,9 @@ def load_recipe(
         base = merge({**base, "model": {}}, inherited)
     build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
     recipe = build(Recipe, merge(base, given), "settings")
-    if inherited:
+    if inherited and out and recipe.train.start_from:
         require_inherited(recipe, given, inherited)
+        recipe = replace(recipe, data=with_directions(recipe.data, recipe.train.start_from, out))
     return recipe
 
 

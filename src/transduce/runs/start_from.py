@@ -1,12 +1,16 @@
 """What a run takes over from the model that it starts from (`train.start_from`): sizes and vocabulary."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce.config import Table, build, read_toml, require, to_table
+from transduce.data.directions import DirectionConfig
+from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.card import find_model, read_card
 from transduce.models.registry import build_config
+from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import TokenizerConfig
 
 if TYPE_CHECKING:
@@ -26,11 +30,9 @@ def inherited_settings(start_from: str, out: Path) -> Table:
 
     The latter need no model: it may have been deleted since.
     """
-    if (out / "config.toml").exists():
-        before = read_toml(out / "config.toml")
-        if before.get("train", {}).get("start_from"):
-            by_sentence = before.get("data", {}).get("by_sentence", False)
-            return {"model": before["model"], "tokenizer": before["tokenizer"], "data": {"by_sentence": by_sentence}}
+    if before := _started(out):
+        by_sentence = before["data"].get("by_sentence", False)
+        return {"model": before["model"], "tokenizer": before["tokenizer"], "data": {"by_sentence": by_sentence}}
     folder = find_start(start_from)
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
@@ -40,6 +42,32 @@ def inherited_settings(start_from: str, out: Path) -> Table:
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),
         "data": {"by_sentence": bool(card["facts"].get("by_sentence"))},
     }
+
+
+def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
+    """The text as that of one direction, if the model that the run in `out` starts from is multilingual."""
+    before = _started(out)
+    tagged = before["data"].get("directions") if before else read_card(find_start(start_from))["facts"].get("tagged")
+    if not tagged or data.directions or not data.train:
+        return data
+    named = {pair for files in data.train if (pair := direction_of_entry(files))}
+    first, second = named.pop() if len(named) == 1 else (None, None)
+    told = (second, first) if data.reverse else (first, second)
+    source, target = data.src_lang or told[0], data.tgt_lang or told[1]
+    require(
+        bool(source and target),
+        f"train.start_from: {start_from} is multilingual: name the languages of your text with data.src_lang and "
+        "data.tgt_lang, or by file names like mine.en-de.tsv, or give data.directions",
+    )
+    only = DirectionConfig(
+        train=data.train,
+        valid=data.valid,
+        replay=data.replay,
+        reverse=data.reverse,
+        back_translated=data.back_translated,
+    )
+    empty = DataConfig(max_length=data.max_length, by_sentence=data.by_sentence)
+    return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 
 def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
@@ -57,6 +85,13 @@ def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
                 f"tokenizer.{name}={is_} has no effect beside train.start_from: the vocabulary is that of {start} "
                 f"({name} {was}); leave it out"
             )
+
+
+def _started(out: Path) -> Table | None:
+    """The settings of the run in a folder, if it has started from a model."""
+    config = out / "config.toml"
+    before = read_toml(config) if config.exists() else {}
+    return before if before.get("train", {}).get("start_from") else None
 
 
 def _given(given: Table, section: str) -> dict[str, Any]:

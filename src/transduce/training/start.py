@@ -12,8 +12,8 @@ from transduce.corpora.get.catalogue import corpus_names
 from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
-from transduce.errors import ConfigError, DataError, RunError
-from transduce.models.card import TOKENIZER, read_card
+from transduce.errors import DataError, RunError
+from transduce.models.card import TOKENIZER
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.saved import load_model
@@ -69,11 +69,6 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
     folder = find_start(start)
-    if read_card(folder)["facts"].get("tagged") and not recipe.data.directions:
-        raise ConfigError(
-            f"train.start_from: {folder} is multilingual, so sources need tags; instead of --train, give the text of "
-            "each direction, e.g. --set data.directions.en-de.train=FILE, or [data.directions.en-de] in a recipe"
-        )
     log(f"starting from {folder}, with its sizes and vocabulary")
     return Tokenizer.load(folder / TOKENIZER)
 
@@ -136,7 +131,8 @@ def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]
 
 def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
-    tokens = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True)
+    tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
+    old = [list(files) for part in parts if part.is_replay for files in part.train]
     return {
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
@@ -148,7 +144,8 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "tokenizer": to_table(recipe.tokenizer),
         **({"start_from": recipe.train.start_from} if recipe.train.start_from else {}),
         "data": {
-            "train": [list(files) for files in recipe.data.all_train],
+            "train": [list(files) for part in parts if not part.is_replay for files in part.all_train],
+            **({"replay": old} if old else {}),
             "pairs": len(prepared.train),
             **{f"{_STREAM_NAMES.get(stream, stream)}_tokens": count for stream, count in tokens},
             "valid_pairs": len(prepared.valid),
