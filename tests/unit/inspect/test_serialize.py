@@ -96,11 +96,13 @@ class WideTokenizer(Tokenizer):
 
     vocab_size = 37_000
 
-    def encode(self, text: str) -> list[int]:
-        return [30_000 + len(word) for word in text.split()]
+    symbol_ids: ClassVar[dict[str, int]] = {}
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(map(str, ids))
+    def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
+        return [[30_000 + len(word) for word in text.split()] for text in texts]
+
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
+        return [" ".join(map(str, ids)) for ids in many_ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [f"▁t{token:06}" for token in ids]

@@ -49,7 +49,7 @@ def test_the_tokens_of_any_text_are_in_order_and_cover_it(toy_tokenizer: Any, te
     if not {"▁", "\ue011"} & set(text):  # these are written as two characters, which may be in two tokens
         for token, (start, end) in zip(ids, places, strict=True):
             piece = toy_tokenizer.decode([token])
-            assert "\ufffd" in piece or "".join(text[start:end].split()) == "".join(piece.split())
+            assert not piece or "".join(text[start:end].split()) == "".join(piece.split())
 
 
 @pytest.mark.parametrize("tokens", [["▁x"] * 50_000, ["▁a", "<0xE6>"] * 25_000, ["q"] * 50_000])
