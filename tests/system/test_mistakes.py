@@ -150,7 +150,8 @@ def test_an_option_out_of_bounds_has_one_message_everywhere(
     with pytest.raises(ConfigError) as error:
         Translator.load(trained.run, **{"beam": 2, option: value})
     assert str(error.value) == message
-    words = ("--beam", "2", f"--{option.replace('_', '-')}", str(value))
+    given = {"beam": 2, option: value}
+    words = [word for name, of in given.items() for word in (f"--{name.replace('_', '-')}", str(of))]
     assert (
         complaint(transduce("translate", "-m", "run", "--jsonl", *words, stdin="ba\n", cwd=trained.folder)) == message
     )

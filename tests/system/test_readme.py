@@ -40,11 +40,13 @@ def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in COMMANDS:
         if "train " in command:
             run(transduce, command, desk)
+    nbest = run(transduce, "transduce translate -m runs/x --jsonl --nbest 4 in.en", desk)
+    (desk / "nbest.jsonl").write_text(nbest.out, encoding="utf-8")
     return desk
 
 
 def run(transduce: Any, command: str, desk: Path) -> Any:
-    """Run a command as a shell would: `echo TEXT |`, `< FILE` and `> FILE` are understood."""
+    """Run a command as a shell would: `echo TEXT |`, `< FILE`, `> FILE` and step-* are understood."""
     stdin = ""
     if command.startswith("echo "):
         echo, command = command.split(" | ")
@@ -54,7 +56,9 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         stdin = (desk / words[words.index("<") + 1]).read_text(encoding="utf-8")
         words = words[: words.index("<")]
     if words[0] == "train":
-        words += as_sets(TINY | {"train.steps": 4})
+        words += as_sets(TINY | {"train.steps": 4, "train.save_every": 2})
+    expanded = [sorted(map(str, desk.glob(word))) if word.endswith("step-*") else [word] for word in words]
+    words = [word for part in expanded for word in part]
     outcome = transduce(*words, stdin=stdin, cwd=desk)
     assert outcome.code == 0, (command, outcome.err)
     return outcome
@@ -62,7 +66,8 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    assert shown == {"data", "train", "translate", "inspect", "evaluate", "info", "serve", "shrink"}
+    models = {"evaluate", "score", "rerank", "info", "average", "shrink"}
+    assert shown == {"data", "train", "translate", "inspect", "serve"} | models
 
 
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
