@@ -14,7 +14,7 @@ from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
-from transduce.runs.start_from import inherited_settings, require_inherited, with_directions
+from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
 from transduce.tasks.registry import TASKS
 from transduce.text.tokenizer import TokenizerConfig
@@ -168,8 +168,12 @@ def load_recipe(
         named = given.get("model", {}).get("architecture", there)
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         base = merge({**base, "model": {}}, inherited)
+        given = add_symbols(given, inherited)
     build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
     recipe = build(Recipe, merge(base, given), "settings")
+    without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
+    if without_effect:
+        raise ConfigError(f"tokenizer.{min(without_effect)} has no effect beside tokenizer.path; leave it out")
     if inherited and out and recipe.train.start_from:
         require_inherited(recipe, given, inherited)
         recipe = replace(recipe, data=with_directions(recipe.data, recipe.train.start_from, out))
@@ -189,7 +193,7 @@ def read_preset(name: str) -> Table:
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
     before, now = _flat(to_table(old)), _flat(to_table(new))
-    moved = {"train.start_from"} & before.keys() & now.keys()  # the folder of the model that training started from
+    moved = {"train.start_from", "tokenizer.path"} & before.keys() & now.keys()  # files that were read at the start
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
     free = FREE_TO_CHANGE | moved
     return [

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transduce.config import Table, build, read_toml, require, to_table
+from transduce.config import Table, build, merge, read_toml, require, to_table
 from transduce.data.directions import DirectionConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
@@ -37,6 +37,7 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
     vocabulary = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
+    vocabulary.pop("path", None)  # the file that its vocabulary came from
     return {
         "model": to_table(config),
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),
@@ -78,7 +79,7 @@ def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
     different = [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]
     require(not different, f"train.start_from: {start} has other sizes: {', '.join(different)}; leave them out")
     vocabulary = build(TokenizerConfig, inherited["tokenizer"], str(start))
-    for name in _given(given, "tokenizer"):
+    for name in _given(given, "tokenizer").keys() - {"symbols"}:
         was, is_ = getattr(vocabulary, name), getattr(recipe.tokenizer, name)
         if was != is_:
             raise ConfigError(
@@ -92,6 +93,16 @@ def _started(out: Path) -> Table | None:
     config = out / "config.toml"
     before = read_toml(config) if config.exists() else {}
     return before if before.get("train", {}).get("start_from") else None
+
+
+def add_symbols(given: Table, inherited: Table) -> Table:
+    """The given settings, with the symbols of the start model before those that the user gives."""
+    symbols = _given(given, "tokenizer").get("symbols", [])
+    symbols = [symbols] if isinstance(symbols, str) else symbols
+    if not isinstance(symbols, list | tuple) or not symbols:
+        return given
+    known = list(inherited["tokenizer"].get("symbols", ()))
+    return merge(given, {"tokenizer": {"symbols": known + [symbol for symbol in symbols if symbol not in known]}})
 
 
 def _given(given: Table, section: str) -> dict[str, Any]:

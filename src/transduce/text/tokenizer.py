@@ -12,7 +12,7 @@ import sentencepiece
 
 from transduce.config import require
 from transduce.disk import require_file
-from transduce.errors import DataError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -24,6 +24,8 @@ _ASCII = "".join(map(chr, range(33, 127)))
 _BASE_TOKENS = 4 + 256 + len(RESERVED) + len(_ASCII) + 1
 """Special tokens, bytes, symbols, ASCII and the space: the tokens of every vocabulary."""
 _LARGE_ALPHABET_COVERAGE = 0.9995
+_USER_DEFINED = 4
+"""SentencePiece's type of a piece that is a user-defined symbol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,10 @@ class TokenizerConfig:
     """Share of the text's characters that become tokens; the others are written in bytes. auto: all, or 0.9995 for
     large alphabets (Chinese, Japanese). ASCII and the digits of the text's scripts are always tokens."""
     symbols: tuple[str, ...] = ()
-    """User-defined symbols: strings that are always one token, in addition to the reserved symbols."""
+    """User-defined symbols: strings that are always one token, in addition to the reserved symbols. Beside
+    train.start_from, they are added to the vocabulary of that model."""
+    path: str | None = None
+    """An existing SentencePiece model to use instead of training one; its special tokens need the ids 0 to 3."""
 
     def __post_init__(self) -> None:
         least = _BASE_TOKENS + len(self.symbols) + 20
@@ -111,6 +116,37 @@ class Tokenizer:
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
 
+    @classmethod
+    def load_foreign(cls, path: Path) -> "Tokenizer":
+        """Read a vocabulary that was trained by other means; it must fit this package."""
+        tokenizer = cls.load(path)
+        pieces = tokenizer._pieces
+        ids = (pieces.pad_id(), pieces.unk_id(), pieces.bos_id(), pieces.eos_id())
+        options = "--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3 --byte_fallback=true"
+        if ids != (PAD, UNK, BOS, EOS):
+            raise ModelError(
+                f"{path}: the ids of padding, unknown, begin and end are {', '.join(map(str, ids))}, but must be "
+                f"0, 1, 2, 3; train it with spm_train {options}"
+            )
+        if not any(map(pieces.is_byte, range(tokenizer.vocab_size))):
+            raise ModelError(
+                f"{path}: it has no byte pieces, so characters that it does not know would be lost; train it with "
+                f"spm_train {options}"
+            )
+        return tokenizer
+
+    def with_symbols(self, symbols: Sequence[str]) -> "Tokenizer":
+        """This vocabulary with more user-defined symbols, whose ids follow the existing ones."""
+        if known := [symbol for symbol in symbols if symbol in self._all_pieces]:
+            raise ConfigError(f"tokenizer.symbols: {known[0]} is a piece of the vocabulary already; choose another")
+        # A SentencePiece model is a protocol buffer, in which further elements of a list may be appended at the end:
+        # field 1 of the model has the pieces; fields 1 to 3 of a piece are its text, score and type.
+        model = self.model
+        for symbol in symbols:
+            piece = _field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
+            model += _field(1, piece)
+        return Tokenizer(model)
+
     def save(self, path: Path) -> None:
         """Write the SentencePiece model."""
         path.write_bytes(self.model)
@@ -167,6 +203,15 @@ class Tokenizer:
         if token in (PAD, UNK, BOS, EOS):
             return b""
         return str(piece).replace(SPACE_MARK, " ").encode()
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffer that holds bytes: its number and kind, the length as a varint, and the content."""
+    length, count = bytearray(), len(content)
+    while count > 127:
+        length.append(count & 127 | 128)
+        count >>= 7
+    return bytes([number << 3 | 2, *length, count]) + content
 
 
 def _digits(alphabet: set[str]) -> set[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
@@ -13,7 +14,7 @@ from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.errors import DataError, RunError
-from transduce.models.card import TOKENIZER
+from transduce.models.card import TOKENIZER, read_card
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.saved import load_model
@@ -28,6 +29,8 @@ from transduce.training.budget import largest_batch
 from transduce.training.display import Display
 from transduce.training.precision import use_bfloat16
 
+_NEW_TOKEN_NOISE = 0.1
+"""Standard deviation of the embeddings of new tokens around the mean, relative to that of the existing ones."""
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
 
@@ -62,15 +65,21 @@ def require_text(recipe: Recipe) -> None:
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | Tokenizer:
-    """The settings to train a tokenizer with; if training starts from a model, the tokenizer of that model."""
-    start = recipe.train.start_from
-    if not start:
+    """The settings to train a tokenizer with; or the given one, or that of the model that training starts from."""
+    start, path = recipe.train.start_from, recipe.tokenizer.path
+    if not start and not path:
         return recipe.tokenizer
     if run.has_checkpoint:
         return Tokenizer.load(run.tokenizer)
+    if path:
+        return Tokenizer.load_foreign(Path(path))
+    assert start
     folder = find_start(start)
     log(f"starting from {folder}, with its sizes and vocabulary")
-    return Tokenizer.load(folder / TOKENIZER)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    known = read_card(folder)["facts"].get("tokenizer", {}).get("symbols", [])
+    new = [symbol for symbol in recipe.tokenizer.symbols if symbol not in known]
+    return tokenizer.with_symbols(new) if new else tokenizer
 
 
 def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
@@ -80,10 +89,21 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     model.reserve(recipe.data.max_length + 1)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)
-        model.load_state_dict(start.model.state_dict())
+        weights, wanted = start.model.state_dict(), model.state_dict()
+        model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
     if recipe.train.shard:
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
+
+
+def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:
+    """A weight with rows for new tokens, if it is to have more rows: the mean of the others and some noise."""
+    new = like.shape[0] - weight.shape[0] if weight.dim() else 0
+    if new == 0:
+        return weight
+    mean, spread = weight.mean(dim=0, keepdim=True), weight.std(dim=0, keepdim=True)
+    noise = torch.randn(new, *weight.shape[1:], generator=torch.Generator().manual_seed(seed)).to(weight.device)
+    return torch.cat([weight, mean + _NEW_TOKEN_NOISE * spread * noise])
 
 
 def resolve_batch_tokens(
