@@ -9,6 +9,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Engine",
+    "Glossary",
     "Hypothesis",
     "Job",
     "Model",
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
     from transduce.search.options import SearchConfig, SearchOptions
+    from transduce.text.glossary import Glossary
     from transduce.text.tokenizer import Tokenizer
     from transduce.training.api import train
     from transduce.training.loop import Outcome
@@ -47,6 +49,7 @@ else:
         "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
         "transduce.search.options": ["SearchConfig", "SearchOptions"],
+        "transduce.text.glossary": ["Glossary"],
         "transduce.text.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
