@@ -302,7 +302,9 @@ class Translator:
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
-        return [token for part in self.parts(text, to=to, glossary=glossary) for token in self.pieces(part, part.tokens)]
+        return [
+            token for part in self.parts(text, to=to, glossary=glossary) for token in self.pieces(part, part.tokens)
+        ]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request; None if it is not known.
