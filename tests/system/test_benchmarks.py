@@ -13,7 +13,9 @@ SETTING = {
     "bundled_model": ["sentences", "rounds", "threads"],
     "data_check": ["pairs"],
     "decode cpu": ["vocabulary", "tokens in and out", "rounds"],
+    "glossary": ["model", "engine", "lines", "terms", "rounds"],
     "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
+    "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
 }

@@ -149,7 +149,8 @@ def translate(
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
-                line = _record(translator, text, best, to, confidence, more)
+                source_tokens = translator.source_tokens(text, to, terms)
+                line = _record(text, source_tokens, best, confidence, more)
             else:
                 line = best[0].text.replace("\n", " ") if accepted else ""
             file.write(line + "\n")
@@ -180,17 +181,12 @@ def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:
 
 
 def _record(
-    translator: "Translator",
-    text: str,
-    best: list["Translation"],
-    to: str | None,
-    confidence: bool,
-    more: dict[str, Any],
+    text: str, source_tokens: list[str], best: list["Translation"], confidence: bool, more: dict[str, Any]
 ) -> str:
     unasked = () if confidence else ("confidence", "word_confidences")
     record = {
         "source": text,
-        "source_tokens": translator.source_tokens(text, to),
+        "source_tokens": source_tokens,
         **more,
         "translations": [
             {name: value for name, value in asdict(translation).items() if name not in unasked} for translation in best

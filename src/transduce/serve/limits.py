@@ -12,9 +12,11 @@ class Limits:
     body_bytes: int = 1_000_000
     """Maximum size of a request body."""
     characters: int = 20_000
-    """Maximum number of characters of all texts of a request."""
+    """Maximum number of characters of all texts of a request, its prefix and its glossary."""
     sentences: int = 1_000
     """Maximum number of lines of all texts of a request."""
+    terms: int = 1_000
+    """Maximum number of terms of a glossary."""
     beam: int = 16
     """Maximum value of the search option beam."""
     nbest: int = 16

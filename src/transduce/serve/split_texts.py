@@ -35,8 +35,9 @@ class SplitTexts:
         prefix: str = "",
         to: str | None = None,
         glossary: Glossary | None = None,
+        protect: bool = True,
     ) -> None:
-        self._translator, self._to, self._glossary = translator, to, glossary
+        self._translator, self._to, self._glossary, self._protect = translator, to, glossary, protect
         self.jobs: list[Part] = []
         self.texts: list[list[Sentence]] = []
         """The lines of each text."""
@@ -48,7 +49,7 @@ class SplitTexts:
     def _split_lines(self, text: str, prefix: str) -> list[Sentence]:
         sentences = []
         for index, line in enumerate(text.split("\n")):
-            jobs = self._translator.parts(line, prefix, self._glossary, self._to)
+            jobs = self._translator.parts(line, prefix, self._glossary, self._to, protect=self._protect)
             sentences.append(Sentence(len(self.texts), index, range(len(self.jobs), len(self.jobs) + len(jobs))))
             self.jobs += jobs
         return sentences

@@ -1,8 +1,9 @@
 """Connects HTTP routes with the scheduler: submits texts and returns sentences as they are finished."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +17,7 @@ from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
 from transduce.serve.scheduler import QueueFullError, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.split_texts import Sentence, SplitTexts
+from transduce.text.glossary import Glossary
 
 
 class ClientDisconnectedError(Exception):
@@ -38,6 +40,8 @@ class TranslationService:
         to: str | None = None,
         align: bool | Sequence[bool] = False,
         confidence: bool = False,
+        glossary: Mapping[str, str] | None = None,
+        protect: bool = True,
         **options: Any,
     ) -> "PendingRequest":
         """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig.
@@ -45,10 +49,13 @@ class TranslationService:
         `align` requests alignments of all texts, or tells for each text whether to align it.
         """
         config = self._config(model, options)
-        self._check_size(texts, prefix)
+        self._check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
+        if glossary and len(glossary) > self.limits.terms:
+            raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
         try:
             with self.scheduler.reserve():
-                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to)
+                terms = Glossary(glossary) if glossary else None
+                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to, terms, protect)
                 if confidence and split.jobs:
                     model.translator.calibration(split.jobs[0].target)
                 return self._submit(receive, model, config, split, align, confidence)
@@ -94,8 +101,8 @@ class TranslationService:
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
 
-    def _check_size(self, texts: Sequence[str], prefix: str) -> None:
-        characters = sum(map(len, texts)) + len(prefix)
+    def _check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+        characters = sum(map(len, texts)) + sum(map(len, others))
         if characters > self.limits.characters:
             raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
         sentences = sum(text.count("\n") + 1 for text in texts)

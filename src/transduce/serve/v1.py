@@ -38,6 +38,8 @@ class _TextRequest(BaseModel):
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
     prefix: str = Field("", description="Text that the translation of every text starts with.")
+    glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
+    protect: bool = Field(True, description="Keep addresses, placeholders, numbers with units and emoji unchanged.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
     confidence: bool = Field(False, description="Estimate the quality of outputs; the model must be calibrated.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
@@ -134,6 +136,8 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
             to=wanted.to,
             align=wanted.align,
             confidence=wanted.confidence,
+            glossary=wanted.glossary,
+            protect=wanted.protect,
             **options,
         )
         if wanted.stream:

@@ -20,7 +20,7 @@ _FILE_TYPES = (
 _DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
 _UNITS = (
     "%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
-    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|s|h|W|V"
+    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|h|W|V"
 )
 # Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
 _URL = (
@@ -43,16 +43,20 @@ _EMOJI_CHARACTER = (
 )
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
-# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more.
+# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a word
+# such as million it is left to the model, which knows how the target language writes "$1.5 million".
+_SCALED = r"(?!\s?(?:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
 _NUMBER = (
     r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
-    rf"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:{_DIGITS}(?:\s?(?:{_UNITS}))(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w)|\d{{5,}}+(?!\w)|(?<=[$€£¥])\d++(?!\w))|"
-    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w)"
+    r"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:"
+    rf"{_DIGITS}(?:\s?(?:{_UNITS})|\ss)(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w){_SCALED}|\d{{5,}}+(?!\w)|"
+    rf"(?<=[$€£¥])\d++(?!\w){_SCALED})|"
+    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
 _NAMES = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI]))
-_ALL = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _NUMBER]))
+_ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
 _WORTH_SEARCHING = re.compile(r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w")
 _CLOSING = ".,;:!?'\"»”’"

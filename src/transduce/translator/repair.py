@@ -31,7 +31,7 @@ _PASSES = 3
 _BATCH = 64
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 _Outputs = Sequence[tuple[Part, list[int]]]
-_LATER_BYTE = re.compile("<0x[89AB].>")  # of a character that is written as several bytes
+_BYTE = re.compile("<0x..>")
 
 
 def output_text(marked: str, part: Part) -> str:
@@ -109,10 +109,11 @@ class Repairer:
         current, best = list(outputs), replace(config, nbest=1)
         for _ in range(_ROUNDS):
             numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
-            if not numbers:
+            possible = zip(numbers, self._retries([current[n] for n in numbers]), strict=True)
+            retries = {n: retry for n, retry in possible if retry}
+            if not retries:
                 break
-            retries = self._retries([current[n] for n in numbers])
-            for n, results in zip(numbers, search_all(engine, retries, best), strict=True):
+            for n, results in zip(retries, search_all(engine, [*retries.values()], best), strict=True):
                 if results:
                     part = current[n][0]
                     current[n] = (part, self._with_own_slots(part, results[0]).tokens)
@@ -121,12 +122,12 @@ class Repairer:
         scored = iter(self._scored([one for one, chosen in zip(current, complete, strict=True) if chosen], config))
         return [next(scored) if chosen else None for chosen in complete]
 
-    def _retries(self, outputs: _Outputs) -> list[Part]:
-        """Jobs whose prefix ends with the missing text that comes first."""
-        retries = []
+    def _retries(self, outputs: _Outputs) -> list[Part | None]:
+        """Jobs whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
+        retries: list[Part | None] = []
         for (part, tokens), places in zip(*self._missing_places(outputs), strict=True):
-            place, one = min(places, key=lambda item: item[0])
-            retries.append(replace(part, prefix=[*tokens[:place], *self._encoded(one)]))
+            place, one = min(places, key=lambda item: item[0], default=(0, None))
+            retries.append(replace(part, prefix=[*tokens[:place], *self._encoded(one)]) if one else None)
         return retries
 
     def _placed(self, outputs: _Outputs) -> list[list[int]]:
@@ -225,6 +226,4 @@ class Repairer:
 
 def _inside_word(before: str, after: str) -> bool:
     """Whether two pieces belong to one word or one character, so that no text can be inserted between them."""
-    if _LATER_BYTE.fullmatch(after) or before.endswith(ESCAPE):
-        return True
-    return has_spaces(before[-1]) and has_spaces(after[0])
+    return before == SPACE_MARK or before.endswith(ESCAPE) or bool(_BYTE.fullmatch(after)) or has_spaces(after[0])

@@ -300,9 +300,11 @@ class Translator:
             for (_, target), log_probs in zip(pairs, token_log_probs(self.model, pairs), strict=True)
         ]
 
-    def source_tokens(self, text: str, to: str | None = None) -> list[str]:
-        """The source tokens that the indices of an alignment refer to."""
-        return [token for part in self.parts(text, to=to) for token in self.pieces(part, part.tokens)]
+    def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
+        """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
+        return [
+            token for part in self.parts(text, to=to, glossary=glossary) for token in self.pieces(part, part.tokens)
+        ]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request; None if it is not known.
@@ -318,9 +320,18 @@ class Translator:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
         return self.engine if self.engine.supports(self.model, config) is None else self._plain
 
-    def parts(self, text: str, prefix: str = "", glossary: Terms | None = None, to: str | None = None) -> list[Part]:
-        """The parts of a text, each of which is a job for an engine."""
-        return self._parts([(1, (text, prefix, self.target(to)))], "split", as_glossary(glossary))[0]
+    def parts(
+        self,
+        text: str,
+        prefix: str = "",
+        glossary: Terms | None = None,
+        to: str | None = None,
+        *,
+        protect: bool = True,
+    ) -> list[Part]:
+        """The parts of a text, each of which is a job for an engine; protected spans are only in slots if `protect`."""
+        splitter = self.splitter if protect else replace(self.splitter, protection=None)
+        return splitter.parts([text], [self._forced(prefix, 1)], [self.target(to)], as_glossary(glossary))[0]
 
     def _parts(
         self, read: Sequence[tuple[int, tuple[str, str, str | None]]], long: LongInput, glossary: Glossary | None

@@ -1,0 +1,93 @@
+"""Protected spans: the kinds that are found, and properties that hold for any text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.errors import ConfigError
+from transduce.text.protect import Protection, mask
+from transduce.text.symbols import SLOTS, unescape
+
+PROTECTION = Protection()
+ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&€é")) | st.text()
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Write to anna.schmidt+x@mail.example.org.", ["anna.schmidt+x@mail.example.org"]),
+        ("See https://example.com/a?b=1&c=(2), please.", ["https://example.com/a?b=1&c=(2)"]),
+        ("(see www.example.com/x) or example.org!", ["www.example.com/x", "example.org"]),
+        ("Hello {name}, {0} of ${total}, {{ user.name }}", ["{name}", "{0}", "${total}", "{{ user.name }}"]),
+        ("%s has %d files in %(folder)s, %1$s and %.2f", ["%s", "%d", "%(folder)s", "%1$s", "%.2f"]),
+        ("Set $HOME and `x = 1` and &nbsp; now", ["$HOME", "`x = 1`", "&nbsp;"]),
+        ("Click <b>Save</b> or <br/>.", ["<b>", "</b>", "<br/>"]),
+        ("Copy /usr/local/bin to ~/x.d/y.", ["/usr/local/bin", "~/x.d/y"]),
+        (r"It is in C:\Users\Anna\x.txt today", [r"C:\Users\Anna\x.txt"]),
+        ("Open report_final-2.pdf, main.py and src/app.js.", ["report_final-2.pdf", "main.py", "src/app.js"]),
+        ("It weighs 3.5 kg at 20 °C, costs $1,200 or 99 €.", ["3.5 kg", "20 °C", "$1,200", "99 €"]),
+        ("At 10:45 on 2024-05-17, 50% of 12,345 and 1234567", ["10:45", "2024-05-17", "50%", "12,345", "1234567"]),
+        ("Call +49 30 123456 for v1.2.3", ["+49 30 123456", "v1.2.3"]),
+        ("Thanks 😀🎉 and ❤️!", ["😀🎉", "❤️"]),
+        ("A family 👨‍👩‍👧 and a thumb 👍🏽", ["👨‍👩‍👧", "👍🏽"]),
+        ("Use max_length, --dry-run, @anna and #python", ["max_length", "--dry-run", "@anna", "#python"]),
+        ("Tom's dog is 5 years old. It is well-known, and/or so.", []),
+        ("He paid 100 % of it? No. In 1999 he left.", ["100 %"]),
+        ("e.g. a cat, i.e. Tom & Anna", []),
+    ],
+)
+def test_kinds(text: str, spans: list[str]) -> None:
+    assert [text[start:end] for start, end in PROTECTION.spans(text)] == spans
+
+
+def test_numbers_are_only_found_if_requested() -> None:
+    text = "3.5 kg for anna@example.org"
+    assert [text[start:end] for start, end in PROTECTION.spans(text, numbers=False)] == ["anna@example.org"]
+
+
+def test_plain_integers_are_listed_separately() -> None:
+    text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg."
+    integers = PROTECTION.integers(text, PROTECTION.spans(text))
+    assert [text[start:end] for start, end in integers] == ["12", "1999"]
+
+
+def test_a_users_pattern_comes_before_the_kinds() -> None:
+    text = "Order AB-12 of anna@example.org in ACME"
+    spans = Protection([r"[A-Z]{2}-\d+", "ACME", "anna"]).spans(text)
+    assert [text[start:end] for start, end in spans] == ["AB-12", "anna", "ACME"]
+
+
+def test_a_pattern_that_is_wrong_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="not a regular expression"):
+        Protection(["("])
+
+
+@given(ANY_TEXT)
+def test_spans_are_in_order_without_overlap(text: str) -> None:
+    for protection in (PROTECTION, Protection(["a.", r"\d"])):
+        spans = protection.spans(text)
+        places = [place for span in spans for place in span]
+        assert places == sorted(places)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+
+
+@given(ANY_TEXT)
+def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
+    spans = PROTECTION.spans(text)
+    marked = mask(text, spans)
+    restored = marked
+    for slot, (start, end) in zip(SLOTS, spans, strict=False):
+        assert marked.count(slot) == 1
+        before, after = restored.split(slot)
+        restored = before + text[start:end].replace("\ue100", "").replace("\ue011", "") + after
+    if not any(symbol in text for symbol in ("\ue100", "\ue011", "▁", "\ufffd")):
+        assert unescape(restored) == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["+49/", "a.", "a_", "{", "<a ", "a@", "1 ", "1.", "/a", "a-", "%(a", "`", "\\", "😀 "]
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """In quadratic time, this would take minutes."""
+    text = unit * (100_000 // len(unit))
+    assert all(0 <= start < end <= len(text) for start, end in PROTECTION.spans(text))

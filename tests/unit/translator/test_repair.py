@@ -1,0 +1,182 @@
+"""Repairs of outputs, with scripted searches: each way in which required text can be missing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from transduce.engines.engine import Job
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.search.decoder import Hypothesis
+from transduce.search.options import SearchConfig
+from transduce.text.protect import Protection
+from transduce.text.symbols import SLOTS
+from transduce.text.tokenizer import Tokenizer
+from transduce.translator import Translator
+from transduce.translator import repair as module
+from transduce.translator.parts import Part
+from transduce.translator.repair import Repairer, output_text
+
+FIRST, SECOND = SLOTS[:2]
+MAIL = "a@b.de"
+
+
+class ScriptedEngine:
+    """An engine whose output is that of a script."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Callable[[str], str] | None, tokenizer: Tokenizer) -> None:
+        self._answer, self._tokenizer = answer, tokenizer
+        self.prefixes: list[str] = []
+
+    def start_session(self, config: SearchConfig) -> "ScriptedEngine":
+        assert config.nbest == 1
+        self._jobs: list[tuple[int, Job]] = []
+        return self
+
+    def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
+        self._jobs += jobs
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        key, job = self._jobs.pop()
+        assert self._answer, "nothing was to be searched for again"
+        prefix = self._tokenizer.decode_all([job.prefix], marked=True)[0]
+        self.prefixes.append(prefix)
+        return [(key, [hypothesis(self._tokenizer, self._answer(prefix))])]
+
+
+def hypothesis(tokenizer: Tokenizer, marked: str) -> Hypothesis:
+    return Hypothesis(tokenizer.encode_all([marked], marked=True)[0], -1.0, -1.0)
+
+
+class Case:
+    """A translator whose outputs and searches are scripted."""
+
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, patch: pytest.MonkeyPatch) -> None:
+        self.model, self.tokenizer, self.patch = model, tokenizer, patch
+
+    def prefer(self, wanted: Callable[[str], bool]) -> None:
+        """Let the model's score be high for outputs of this kind."""
+
+        def scores(_: Any, pairs: Any) -> list[list[float]]:
+            texts = self.tokenizer.decode_all([target for _, target in pairs], marked=True)
+            return [[-1.0 if wanted(text) else -100.0] for text in texts]
+
+        self.patch.setattr(module, "token_log_probs", scores)
+
+    def part(self, text: str, prefix: str = "", glossary: Any = None, *, slots: bool = True) -> Part:
+        protection = Protection()
+        translator = Translator(self.model, self.tokenizer, protection=protection, uses_slots=slots)
+        (part,) = translator.parts(text, prefix, glossary)
+        return part
+
+    def repaired(
+        self, part: Part, *outputs: str, answer: Callable[[str], str] | None = None, model: Any = None
+    ) -> list[str]:
+        self.engine = ScriptedEngine(answer, self.tokenizer)
+        repairer = Repairer(model or self.model, self.tokenizer)
+        results = [hypothesis(self.tokenizer, output) for output in outputs]
+        (best,) = repairer.repair([part], [results], SearchConfig(nbest=1), self.engine)  # type: ignore[arg-type]
+        texts = self.tokenizer.decode_all([one.tokens for one in best], marked=True)
+        return [output_text(text, part) for text in texts]
+
+
+@pytest.fixture
+def case(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Case:
+    return Case(untrained_model, toy_tokenizer, monkeypatch)
+
+
+def test_an_output_with_everything_stays(case: Case) -> None:
+    part = case.part(f"babo {MAIL} dedu")
+    assert case.repaired(part, f"dedu {FIRST} babo", f"{FIRST} babo") == [f"dedu {MAIL} babo", f"{MAIL} babo"]
+
+
+def test_a_missing_span_is_searched_for_with_a_prefix(case: Case) -> None:
+    case.prefer(lambda text: text.endswith("gigo"))
+    part = case.part(f"babo {MAIL} dedu")
+    assert case.repaired(part, "dedu babo", answer=lambda prefix: f"{prefix} gigo")[0].endswith(f"{MAIL} gigo")
+    assert len(case.engine.prefixes) == 1
+    assert case.engine.prefixes[0].endswith(FIRST)
+
+
+def test_the_score_of_the_model_decides_between_search_and_insertion(case: Case) -> None:
+    case.prefer(lambda text: not text.endswith("gigo"))
+    (text,) = case.repaired(case.part(f"babo {MAIL} dedu"), "dedu babo", answer=lambda prefix: f"{prefix} gigo")
+    assert sorted(text.split()) == [MAIL, "babo", "dedu"]
+
+
+def test_a_span_is_inserted_if_searches_do_not_help(case: Case) -> None:
+    (text,) = case.repaired(case.part(f"babo {MAIL} dedu"), "dedu babo", answer=lambda prefix: "gigo")
+    assert sorted(text.split()) == [MAIL, "babo", "dedu"]
+    assert len(case.engine.prefixes) == 2
+
+
+def test_several_missing_spans_are_inserted(case: Case) -> None:
+    (text,) = case.repaired(case.part(f"babo {MAIL} dedu /usr/bin"), "dedu babo", answer=lambda prefix: "gigo")
+    assert sorted(text.split()) == ["/usr/bin", MAIL, "babo", "dedu"]
+
+
+def test_a_repeated_slot_is_removed(case: Case) -> None:
+    part = case.part(f"babo {MAIL} dedu")
+    (text,) = case.repaired(part, f"dedu {FIRST} babo {FIRST}", answer=lambda prefix: "gigo")
+    assert text in (f"dedu {MAIL} babo", f"dedu babo {MAIL}")
+
+
+@pytest.mark.parametrize("text", ["babo dedu", f"babo {MAIL} dedu"])
+def test_slots_of_nothing_are_removed(case: Case, text: str) -> None:
+    output = f"dedu {SECOND} {FIRST} babo" if "@" in text else f"dedu {SECOND} babo"
+    assert case.repaired(case.part(text), output) == [f"dedu {MAIL} babo" if "@" in text else "dedu babo"]
+
+
+def test_other_outputs_of_an_nbest_list_are_repaired_by_insertion(case: Case) -> None:
+    part = case.part(f"babo {MAIL} dedu")
+    texts = case.repaired(part, f"{FIRST} dedu", "dedu babo", "dedu")
+    assert texts[0] == f"{MAIL} dedu"
+    assert [text.count(MAIL) for text in texts] == [1, 1, 1]
+
+
+def test_nothing_is_inserted_into_a_prefix(case: Case) -> None:
+    part = case.part(f"babo {MAIL} dedu", prefix="gigo gibo")
+    (text,) = case.repaired(part, "gigo gibo dedu", answer=lambda prefix: "gigo gibo")
+    assert text.startswith("gigo gibo")
+    assert text.count(MAIL) == 1
+    assert all(prefix.startswith("gigo gibo") for prefix in case.engine.prefixes)
+
+
+def test_the_same_span_twice_is_required_twice_without_slots(case: Case) -> None:
+    part = case.part(f"{MAIL} babo {MAIL}", slots=False)
+    assert not any(one.is_slot for one in part.required)
+    (text,) = case.repaired(part, f"{MAIL} babo", answer=lambda prefix: "gigo")
+    assert text.count(MAIL) == 2
+
+
+def test_a_number_inside_a_longer_one_does_not_count(case: Case) -> None:
+    (text,) = case.repaired(case.part("babo 12 dedu"), "dedu 1234 babo", answer=lambda prefix: "gigo")
+    assert sorted(text.split()) == ["12", "1234", "babo", "dedu"]
+
+
+def test_a_term_may_be_capitalised_and_have_an_ending(case: Case) -> None:
+    part = case.part("babo dedu", glossary={"babo": "gigo"})
+    assert case.repaired(part, "Gigos dedu") == ["Gigos dedu"]
+    (text,) = case.repaired(part, "degigo dedu", answer=lambda prefix: "bo")
+    assert sorted(text.split()) == ["dedu", "degigo", "gigo"]
+
+
+def test_text_that_is_only_spans_and_punctuation_is_its_own_translation(case: Case) -> None:
+    for text in (MAIL, f"{MAIL}, /usr/bin!", "3.5 kg"):
+        assert case.repaired(case.part(text), "dedu") == [text]
+
+
+def test_a_changed_output_has_the_score_of_the_model(case: Case) -> None:
+    from transduce.models.likelihood import token_log_probs
+
+    part = case.part(f"babo {MAIL} dedu")
+    engine = ScriptedEngine(lambda prefix: "gigo", case.tokenizer)
+    results = [[hypothesis(case.tokenizer, "dedu babo")]]
+    ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, SearchConfig(), engine)  # type: ignore[arg-type]
+    assert one.log_prob == pytest.approx(sum(token_log_probs(case.model, [(part.tokens, one.tokens)])[0]))
