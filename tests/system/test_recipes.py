@@ -59,8 +59,8 @@ def small(recipe: str) -> str:
     return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
 
 
-# Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time. The folder
-# `busy` is a lock: the script starts several commands at once.
+# Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time. The
+# folder `busy` is a lock: the script starts several commands at once.
 STAND_IN = """#!/bin/sh
 until mkdir busy 2> /dev/null; do sleep 0.05; done
 printf '%s\\0' "$@" > asked

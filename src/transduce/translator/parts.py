@@ -43,11 +43,11 @@ class Part(Job):
 
     @property
     def is_untranslatable(self) -> bool:
-        """Whether nothing but protected spans and punctuation is in the text, which is then its own translation."""
+        """Whether the text has nothing but protected spans and punctuation; it is then its own translation."""
         rest = self.text
         for one in self.required if all(one.is_slot for one in self.required) else ():
             rest = rest.replace(one.text, "", 1)
-        return bool(self.required) and not any(map(str.isalnum, rest))
+        return not any(map(str.isalnum, rest))
 
 
 @dataclass(frozen=True)
