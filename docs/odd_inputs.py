@@ -7,9 +7,9 @@ from transduce import Translator
 ROOT = Path(__file__).parents[1]
 TITLE = """# A hundred odd inputs
 
-English inputs of many kinds, and what [the bundled model](guides/bundled-model.md) makes of them in German (engine `native`, as
-`python docs/odd_inputs.py` wrote it). Good and bad outputs alike are shown. Tests check what must hold for each: protected text comes back
-unchanged, nothing is empty, capitals stay capitals.
+English inputs of many kinds, and what [the bundled model](guides/bundled-model.md) makes of them in German (engine
+`native`, as `python docs/odd_inputs.py` wrote it). Good and bad outputs alike are shown. Tests check what must hold for
+each: protected text comes back unchanged, nothing is empty, capitals stay capitals.
 
 | input | output |
 |---|---|

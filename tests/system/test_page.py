@@ -66,9 +66,11 @@ def serve_page(translator: Translator) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        server.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +188,7 @@ def test_the_target_language_of_a_multilingual_model_is_chosen(open_page: Callab
 
     with serve_page(translator) as address:
         page = open_page(address)
-        choice = page.get_by_label("to", exact=True)
+        choice = page.get_by_role("combobox", name="to", exact=True)
         sync_api.expect(choice).to_have_value("de")
         assert choice.locator("option").all_inner_texts() == ["de", "en", "fr"]
         page.locator("#text").fill(text)
@@ -196,11 +198,11 @@ def test_the_target_language_of_a_multilingual_model_is_chosen(open_page: Callab
         assert state(page)["to"] == "fr"
         again = open_page(page.url)
         settled(again, translated("fr"))
-        sync_api.expect(again.get_by_label("to", exact=True)).to_have_value("fr")
+        sync_api.expect(again.get_by_role("combobox", name="to", exact=True)).to_have_value("fr")
 
 
 def test_a_model_with_one_target_language_offers_no_choice(page: Any) -> None:
-    assert page.get_by_label("to", exact=True).count() == 0
+    assert page.get_by_role("combobox", name="to", exact=True).count() == 0
 
 
 # Highlights and attention
