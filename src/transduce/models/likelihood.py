@@ -40,7 +40,7 @@ def token_log_probs(model: Model, pairs: Pairs) -> list[list[float]]:
     results: list[list[float]] = [[] for _ in pairs]
     for numbers in _batches(pairs):
         hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
-        log_probs = [_of_labels(log_prob_RV, part_R) for log_prob_RV, part_R in _log_probs(model, hidden_LD, label_L)]
+        log_probs = [_predictions(*chunk)[0] for chunk in _logits(model, hidden_LD, label_L)]
         for number, own in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
             results[number] = own.tolist()
     return results
@@ -54,14 +54,11 @@ def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
     for numbers in _batches(pairs):
         with observe_attention(attention or nn.Identity()) as recorded:
             hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
-        log_probs, entropies = [], []
-        for log_prob_RV, part_R in _log_probs(model, hidden_LD, label_L):
-            log_probs.append(_of_labels(log_prob_RV, part_R))
-            entropies.append(-(log_prob_RV.exp() * log_prob_RV).sum(dim=1))
+        predictions = [_predictions(*chunk) for chunk in _logits(model, hidden_LD, label_L)]
         highest = [torch.zeros(length) for length in lengths]
         for weights_BHTS in recorded.values():
             highest = [own_T[:length] for own_T, length in zip(_highest(weights_BHTS), lengths, strict=True)]
-        split = (torch.cat(values).split(lengths) for values in (log_probs, entropies))
+        split = (torch.cat(chunks).split(lengths) for chunks in zip(*predictions, strict=True))
         for number, *own in zip(numbers, *split, highest, strict=True):
             results[number] = TokenStatistics(*(values.float().cpu().numpy() for values in own))
     return [results[number] for number in range(len(pairs))]
@@ -77,15 +74,20 @@ def _forward(model: Model, pairs: Pairs) -> tuple[Tensor, Tensor, list[int]]:
     return model(batch), label_L, [len(sequence) for sequence in labels]
 
 
-def _log_probs(model: Model, hidden_LD: Tensor, label_L: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The log-probabilities of the vocabulary, and the labels, for some rows at a time."""
+def _logits(model: Model, hidden_LD: Tensor, label_L: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The logits and the labels, for some rows at a time."""
     rows = max(1, _LOGITS // model.vocab_size)
     for part_RD, part_R in zip(hidden_LD.split(rows), label_L.split(rows), strict=True):
-        yield F.linear(part_RD, model.output_weight_VD).float().log_softmax(-1), part_R
+        yield F.linear(part_RD, model.output_weight_VD).float(), part_R
 
 
-def _of_labels(log_prob_RV: Tensor, label_R: Tensor) -> Tensor:
-    return log_prob_RV.gather(1, label_R[:, None])[:, 0]
+def _predictions(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor]:
+    """The log-probability of each label, and the entropy of each row."""
+    p_RV = logits_RV.softmax(-1)
+    # log sum exp, from the largest term: softmax has a fast kernel on every CPU, exp and logsumexp do not.
+    normaliser_R = logits_RV.amax(-1) - p_RV.amax(-1).log()
+    log_prob_R = logits_RV.gather(1, label_R[:, None])[:, 0] - normaliser_R
+    return log_prob_R, normaliser_R - torch.linalg.vecdot(p_RV, logits_RV)
 
 
 def _highest(weights_BHTS: Tensor) -> Tensor:
