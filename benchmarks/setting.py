@@ -20,7 +20,7 @@ from transduce.text.tokenizer import EOS, Tokenizer, TokenizerConfig
 
 SEED = 1
 SMOKE_MODEL = EncoderDecoderConfig(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, num_heads=1)
-SMOKE_VOCABULARY = 350
+SMOKE_VOCABULARY = 450
 Ints = npt.NDArray[np.int64]
 
 

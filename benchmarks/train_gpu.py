@@ -89,7 +89,7 @@ def main() -> None:
         workload = Workload(Path(folder))
         if options.smoke:
             model = () if DEVICE.type == "cuda" else TINIEST
-            workload = Workload(Path(folder), pairs=100, words=4, vocabulary=350, batch_tokens=128, model=model)
+            workload = Workload(Path(folder), pairs=100, words=4, vocabulary=450, batch_tokens=128, model=model)
             options.presets, options.rounds, options.steps = ["tiny"], 1, 1
         sizes = {"vocabulary": workload.vocabulary, "batch tokens": workload.batch_tokens, "pairs": workload.pairs}
         length = {"rounds": options.rounds, "steps a round": options.steps}

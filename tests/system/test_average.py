@@ -49,7 +49,7 @@ def test_what_cannot_be_averaged_is_refused_and_nothing_is_written(
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 2}
     wide = small_model(0, model.tokenizer.vocab_size, **sizes)
     save_model(tmp_path / "wide", wide, model.tokenizer, {})
-    tokenizer = Tokenizer.train(["xaxo zeze qiqa xexe"] * 50, TokenizerConfig(vocab_size=300))
+    tokenizer = Tokenizer.train(["xaxo zeze qiqa xexe"] * 50, TokenizerConfig(vocab_size=400))
     save_model(tmp_path / "other", small_model(0, tokenizer.vocab_size), tokenizer, {})
     shutil.copytree(tmp_path / "other", tmp_path / "mean")
     before = sorted(path.name for path in tmp_path.iterdir())

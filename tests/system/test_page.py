@@ -39,11 +39,11 @@ WINDOW = {"width": 1280, "height": 900}
 def translator(toy_tokenizer: Tokenizer) -> Translator:
     """Random weights with large positional encodings and a probable end: outputs vary, and depend on every head."""
     torch.set_num_threads(1)  # a model this small is slower with several threads
-    model = small_model(26, toy_tokenizer.vocab_size, positions="learned").eval()
+    model = small_model(32, toy_tokenizer.vocab_size, positions="learned").eval()
     with torch.no_grad():
         model.embedding.positions.table_TD.mul_(4)
-        model.embedding.weight_VD[4:260] *= 0.2  # single bytes
-        model.embedding.weight_VD[EOS] *= 4
+        model.embedding.weight_VD[4:276] *= 0.2  # symbols and single bytes
+        model.embedding.weight_VD[EOS] *= 2.5
     return Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
 
 

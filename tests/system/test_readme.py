@@ -31,7 +31,8 @@ def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a", "b"):
         write_lines(desk / f"{name}.de", [*targets[:49], "ba"])
     rows = [f"{source}\t{target}" for source, target in pairs]
-    write_lines(desk / "pairs.tsv", rows)
+    for name in ("pairs.tsv", "mine.en-de.tsv"):
+        write_lines(desk / name, rows)
     (desk / "recipes").symlink_to(ROOT / "recipes")
     (desk / "data" / "multi30k").mkdir(parents=True)
     for part in ("train", "valid"):
@@ -56,7 +57,10 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         stdin = (desk / words[words.index("<") + 1]).read_text(encoding="utf-8")
         words = words[: words.index("<")]
     if words[0] == "train":
-        words += as_sets(TINY | {"train.steps": 4, "train.save_every": 2})
+        tiny = TINY | {"train.steps": 4, "train.save_every": 2}
+        if "--start-from" in words:  # sizes and vocabulary are those of that model
+            tiny = {name: tiny[name] for name in ("train.steps", "train.save_every", "train.batch_tokens")}
+        words += as_sets(tiny)
     expanded = [sorted(map(str, desk.glob(word))) if word.endswith("step-*") else [word] for word in words]
     words = [word for part in expanded for word in part]
     outcome = transduce(*words, stdin=stdin, cwd=desk)
@@ -67,7 +71,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
     models = {"evaluate", "score", "rerank", "info", "average", "shrink"}
-    assert shown == {"data", "train", "translate", "inspect", "serve"} | models
+    assert shown == {"data", "train", "translate", "inspect", "serve", "cache"} | models
 
 
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
