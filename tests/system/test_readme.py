@@ -31,7 +31,8 @@ def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a", "b"):
         write_lines(desk / f"{name}.de", [*targets[:49], "ba"])
     rows = [f"{source}\t{target}" for source, target in pairs]
-    write_lines(desk / "pairs.tsv", rows)
+    for name in ("pairs", "mine"):
+        write_lines(desk / f"{name}.tsv", rows)
     (desk / "recipes").symlink_to(ROOT / "recipes")
     (desk / "data" / "multi30k").mkdir(parents=True)
     for part in ("train", "valid"):
@@ -54,7 +55,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         stdin = (desk / words[words.index("<") + 1]).read_text(encoding="utf-8")
         words = words[: words.index("<")]
     if words[0] == "train":
-        words += as_sets(TINY | {"train.steps": 4})
+        words += as_sets(({} if "--start-from" in words else TINY) | {"train.steps": 4})  # sizes are those of the model
     outcome = transduce(*words, stdin=stdin, cwd=desk)
     assert outcome.code == 0, (command, outcome.err)
     return outcome
@@ -62,7 +63,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    assert shown == {"data", "train", "translate", "inspect", "evaluate", "info", "serve", "shrink"}
+    assert shown == {"cache", "data", "train", "translate", "inspect", "evaluate", "info", "serve", "shrink"}
 
 
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "command", sorted({command for command in COMMANDS if not re.search("train |serve |data get", command)})
+    "command", sorted({command for command in COMMANDS if not re.search("train |serve |data get|--clear", command)})
 )
 def test_a_command_of_the_pages_works(transduce: Any, desk: Path, command: str) -> None:
     outcome = run(transduce, command, desk)
