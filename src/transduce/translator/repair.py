@@ -1,13 +1,14 @@
 """Makes sure that outputs contain the text that is required: protected spans, and the terms of a glossary.
 
 The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
-text belongs and the text itself. The text is also inserted into the original output at that place; the model's own
-score decides between the two. The place is where cross-attention is highest for the corresponding source token.
+text belongs and the text itself. If the new output is much less probable, or still incomplete, the text is inserted
+into the original output at that place, and the model's own score decides between the two. The place is where
+cross-attention is highest for the corresponding source token.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -26,6 +27,8 @@ from transduce.translator.parts import Part, Required
 
 _ROUNDS = 2
 """Number of searches with a prefix for one output."""
+_MARGIN = 0.5
+"""Log-probability per token that an output may lose by a new search, before an insertion is tried as well."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
 _BATCH = 64
@@ -82,17 +85,23 @@ class Repairer:
         failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
         if not (copied or failing):
             return repaired
-        originals = {i: repaired[i][0] for i, rank in failing if rank == 0}
+        best = [i for i, rank in failing if rank == 0]
+        retried = dict(
+            zip(best, self._retried([(parts[i], repaired[i][0].tokens) for i in best], config, engine), strict=True)
+        )
+        for i in best:
+            new = retried[i]
+            if new and _per_token(new) >= _per_token(repaired[i][0]) - _MARGIN:
+                repaired[i][0] = new
+                failing.remove((i, 0))
         changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
         placed = self._placed([(parts[i], repaired[i][rank].tokens) for i, rank in failing])
         changed |= dict(zip(failing, placed, strict=True))
-        scored = self._scored([(parts[i], tokens) for (i, _), tokens in changed.items()], config)
-        for (i, rank), one in zip(changed, scored, strict=True):
-            repaired[i][rank] = one
-        retried = self._retried([(parts[i], one.tokens) for i, one in originals.items()], config, engine)
-        for i, new in zip(originals, retried, strict=True):
-            if new and new.score > repaired[i][0].score:
-                repaired[i][0] = new
+        for (i, rank), one in zip(changed, self._scored(parts, changed, config), strict=True):
+            new = retried.get(i) if rank == 0 else None
+            if new:
+                (new,) = self._scored(parts, {(i, 0): new.tokens}, config)
+            repaired[i][rank] = new if new and new.score > one.score else one
         return repaired
 
     def _with_own_slots(self, part: Part, one: Hypothesis) -> Hypothesis:
@@ -112,7 +121,7 @@ class Repairer:
 
     def _retried(self, outputs: _Outputs, config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
         """New outputs with everything that is required, or None."""
-        found = [False] * len(outputs)
+        found: list[Hypothesis | None] = [None] * len(outputs)
         current, best = list(outputs), replace(config, nbest=1)
         for _ in range(_ROUNDS):
             numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
@@ -123,11 +132,10 @@ class Repairer:
             for n, results in zip(retries, search_all(engine, [*retries.values()], best), strict=True):
                 if results:
                     part = current[n][0]
-                    current[n] = (part, self._with_own_slots(part, results[0]).tokens)
-                    found[n] = True
-        complete = [new and not lacks for new, lacks in zip(found, self._missing(current), strict=True)]
-        scored = iter(self._scored([one for one, chosen in zip(current, complete, strict=True) if chosen], config))
-        return [next(scored) if chosen else None for chosen in complete]
+                    found[n] = new = self._with_own_slots(part, results[0])
+                    current[n] = (part, new.tokens)
+        lacking = self._missing(current)
+        return [new if new and not lacks else None for new, lacks in zip(found, lacking, strict=True)]
 
     def _retries(self, outputs: _Outputs) -> list[Part | None]:
         """Jobs whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
@@ -223,12 +231,20 @@ class Repairer:
                 weights += cross_attention(self._model, sources, targets).cpu()
         return weights
 
-    def _scored(self, outputs: _Outputs, config: SearchConfig) -> list[Hypothesis]:
-        log_probs = map(sum, token_log_probs(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
+    def _scored(
+        self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig
+    ) -> list[Hypothesis]:
+        """Outputs with the model's own scores, by number of the part and rank."""
+        pairs = [(parts[i].tokens, tokens) for (i, _), tokens in outputs.items()]
+        log_probs = map(sum, token_log_probs(self._model, pairs)) if pairs else ()
         return [
             Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1.0, config.length_penalty))
-            for (_, tokens), log_prob in zip(outputs, log_probs, strict=True)
+            for tokens, log_prob in zip(outputs.values(), log_probs, strict=True)
         ]
+
+
+def _per_token(one: Hypothesis) -> float:
+    return one.log_prob / (len(one.tokens) + 1)
 
 
 def _inside_word(before: str, after: str) -> bool:

@@ -26,9 +26,10 @@ class ScriptedEngine:
 
     name = "scripted"
 
-    def __init__(self, answer: Callable[[str], str] | None, tokenizer: Tokenizer) -> None:
+    def __init__(self, answer: Callable[[str], str] | None, tokenizer: Tokenizer, log_prob: float) -> None:
         self._answer, self._tokenizer = answer, tokenizer
         self.prefixes: list[str] = []
+        self.log_prob = log_prob
 
     def start_session(self, config: SearchConfig) -> "ScriptedEngine":
         assert config.nbest == 1
@@ -47,11 +48,11 @@ class ScriptedEngine:
         assert self._answer, "nothing was to be searched for again"
         prefix = self._tokenizer.decode_all([job.prefix], marked=True)[0]
         self.prefixes.append(prefix)
-        return [(key, [hypothesis(self._tokenizer, self._answer(prefix))])]
+        return [(key, [hypothesis(self._tokenizer, self._answer(prefix), self.log_prob)])]
 
 
-def hypothesis(tokenizer: Tokenizer, marked: str) -> Hypothesis:
-    return Hypothesis(tokenizer.encode_all([marked], marked=True)[0], -1.0, -1.0)
+def hypothesis(tokenizer: Tokenizer, marked: str, log_prob: float = -1.0) -> Hypothesis:
+    return Hypothesis(tokenizer.encode_all([marked], marked=True)[0], log_prob, log_prob)
 
 
 class Case:
@@ -76,10 +77,10 @@ class Case:
         return part
 
     def repaired(
-        self, part: Part, *outputs: str, answer: Callable[[str], str] | None = None, model: Any = None
+        self, part: Part, *outputs: str, answer: Callable[[str], str] | None = None, log_prob: float = -1.0
     ) -> list[str]:
-        self.engine = ScriptedEngine(answer, self.tokenizer)
-        repairer = Repairer(model or self.model, self.tokenizer)
+        self.engine = ScriptedEngine(answer, self.tokenizer, log_prob)
+        repairer = Repairer(self.model, self.tokenizer)
         results = [hypothesis(self.tokenizer, output) for output in outputs]
         (best,) = repairer.repair([part], [results], SearchConfig(nbest=1), self.engine)  # type: ignore[arg-type]
         texts = self.tokenizer.decode_all([one.tokens for one in best], marked=True)
@@ -104,10 +105,13 @@ def test_a_missing_span_is_searched_for_with_a_prefix(case: Case) -> None:
     assert case.engine.prefixes[0].endswith(FIRST)
 
 
-def test_the_score_of_the_model_decides_between_search_and_insertion(case: Case) -> None:
-    case.prefer(lambda text: not text.endswith("gigo"))
-    (text,) = case.repaired(case.part(f"babo {MAIL} dedu"), "dedu babo", answer=lambda prefix: f"{prefix} gigo")
-    assert sorted(text.split()) == [MAIL, "babo", "dedu"]
+@pytest.mark.parametrize("search_wins", [True, False])
+def test_the_score_of_the_model_decides_if_the_new_output_is_improbable(case: Case, search_wins: bool) -> None:
+    case.prefer(lambda text: text.endswith("gigo") == search_wins)
+    part = case.part(f"babo {MAIL} dedu")
+    (text,) = case.repaired(part, "dedu babo", answer=lambda prefix: f"{prefix} gigo", log_prob=-50.0)
+    assert text.endswith("gigo") == search_wins
+    assert text.count(MAIL) == 1
 
 
 def test_a_span_is_inserted_if_searches_do_not_help(case: Case) -> None:
@@ -176,7 +180,7 @@ def test_a_changed_output_has_the_score_of_the_model(case: Case) -> None:
     from transduce.models.likelihood import token_log_probs
 
     part = case.part(f"babo {MAIL} dedu")
-    engine = ScriptedEngine(lambda prefix: "gigo", case.tokenizer)
+    engine = ScriptedEngine(lambda prefix: "gigo", case.tokenizer, -1.0)
     results = [[hypothesis(case.tokenizer, "dedu babo")]]
     ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, SearchConfig(), engine)  # type: ignore[arg-type]
     assert one.log_prob == pytest.approx(sum(token_log_probs(case.model, [(part.tokens, one.tokens)])[0]))
