@@ -43,9 +43,9 @@ _EMOJI_CHARACTER = (
 )
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
-# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a word
-# such as million it is left to the model, which knows how the target language writes "$1.5 million".
-_SCALED = r"(?!\s?(?:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
+# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
+# word such as million it is left to the model, which knows how the target language writes "$1.5 million".
+_SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
 _NUMBER = (
     r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
     r"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:"

@@ -1,0 +1,129 @@
+"""Protected spans and glossaries through the command line and over HTTP, with the bundled model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commands import complaint, sets
+from serving import TIMEOUT, serve_in_thread
+
+from transduce import Translator
+
+TEMPLATES = [
+    "Please look at {} again.",
+    "I think that {} is right.",
+    "We found {} yesterday in the old house.",
+    "Do you know {}?",
+    "Tom wrote {} on the wall, and nobody saw it.",
+    "{} is what I need.",
+    "She sent me {}.",
+    "There is a problem with {} today.",
+]
+SPANS = {
+    "mails": ["anna@example.org", "t.miller@mail.example.co.uk", "x_1@test.io", "info@bahn.de", "a+b@c.fr"],
+    "URLs": ["https://example.com/a?b=1&c=2", "www.example.org", "http://localhost:8000/x", "ftp://a.b/c", "heise.de"],
+    "placeholders": ["{name}", "{0}", "%s", "${total}", "{{ user }}"],
+    "file names": ["report_final.pdf", "main.py", "/etc/hosts", "C:\\temp\\a.txt", "photo-2.jpeg"],
+    "numbers": ["3.5 kg", "1,234.56", "20 °C", "$99.99", "10:45"],
+}
+
+
+@pytest.mark.parametrize("kind", SPANS)
+def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path: Path) -> None:
+    chosen = [(template, span) for template in TEMPLATES for span in SPANS[kind]]
+    assert len(chosen) == 40
+    sources = [template.replace("{}", span) for template, span in chosen]
+    outcome = transduce("translate", "--to", "de", "--beam", "1", stdin="\n".join(sources) + "\n", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    outputs = outcome.out.splitlines()
+    assert [(source, output) for (_, span), source, output in zip(chosen, sources, outputs, strict=True)
+            if output.count(span) != 1] == []  # fmt: skip
+
+
+def test_options_of_protection_and_glossary(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("house\tGebäude\n", encoding="utf-8")
+
+    def translate(text: str, *words: str) -> str:
+        outcome = transduce("translate", text, "--to", "de", *words, cwd=tmp_path)
+        assert (outcome.code, outcome.err) == (0, "")
+        return str(outcome.out)
+
+    assert "Gebäude" in translate("The house is big.", "--glossary", "terms.tsv")
+    assert "green tea" in translate("I drink green tea.", "--protect-pattern", "green t.a")
+    assert "green" not in translate("I drink green tea.")
+    assert "`house`" not in translate("The `house` is big.", "--no-protect")
+    assert "`house`" in translate("The `house` is big.")
+    words = ["translate", "a", "--to", "de"]
+    assert "--no-protect is given" in complaint(
+        transduce(*words, "--no-protect", "--protect-pattern", "x", cwd=tmp_path)
+    )
+    assert "not a regular expression" in complaint(transduce(*words, "--protect-pattern", "(", cwd=tmp_path))
+    (tmp_path / "terms.tsv").write_text("house\n", encoding="utf-8")
+    assert "terms.tsv, line 1" in complaint(transduce(*words, "--glossary", "terms.tsv", cwd=tmp_path))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with (
+        serve_in_thread([("bundled", Translator.load())], characters=200, terms=3) as (address, _),
+        httpx.Client(base_url=address, timeout=TIMEOUT) as client,
+    ):
+        yield client
+
+
+def ask(client: httpx.Client, **body: Any) -> httpx.Response:
+    return client.post("/v1/translate", json={"to": "de", **body})
+
+
+def test_glossary_and_protection_over_http(client: httpx.Client) -> None:
+    def text(**body: Any) -> str:
+        return str(ask(client, **body).json()["translations"][0]["outputs"][0]["text"])
+
+    assert "Gebäude" in text(text="The house is big.", glossary={"house": "Gebäude"})
+    assert "`house`" in text(text="The `house` is big.")
+    assert "`house`" not in text(text="The `house` is big.", protect=False)
+    body = {"q": "The `house` is big.", "source": "en", "target": "de"}
+    assert "`house`" in client.post("/translate", json=body).json()["translatedText"]
+
+
+@pytest.mark.parametrize(
+    ("glossary", "status", "message"),
+    [
+        ({str(n): "x" for n in range(4)}, 413, "at most 3 terms, not 4"),
+        ({"a": "x" * 200}, 413, "characters are more than the 200 allowed"),
+        ({"a": " "}, 400, "no translation for 'a'"),
+        ({"a": 1}, 400, "glossary.a"),
+        (["a"], 400, "glossary"),
+    ],
+)
+def test_glossaries_that_are_refused(client: httpx.Client, glossary: Any, status: int, message: str) -> None:
+    response = ask(client, text="A house.", glossary=glossary)
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+def test_a_run_with_augmentation_resumes_bit_for_bit(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    shares = {"upper": 0.2, "title": 0.1, "typos": 0.2, "punctuation": 0.2, "emoji": 0.1, "spans": 0.3}
+    words = [*trained.words, *(word for name, share in shares.items() for word in ("--set", f"augment.{name}={share}"))]
+    words += sets(steps=12, save_every=6, log_every=1)
+    whole = transduce(*words, "--out", "whole", cwd=tmp_path)
+    assert whole.code == 0, whole.err
+    half = transduce(*words, "--out", "half", *sets(steps=6), cwd=tmp_path)
+    assert half.code == 0, half.err
+    resumed = transduce(*words, "--out", "half", cwd=tmp_path)
+    assert resumed.code == 0, resumed.err
+    plain = transduce(*trained.words, *sets(steps=12, save_every=6, log_every=1), "--out", "plain", cwd=tmp_path)
+    assert plain.code == 0, plain.err
+    weights = {
+        name: (tmp_path / name / "checkpoints" / "step-12" / "model.safetensors").read_bytes()
+        for name in ("whole", "half", "plain")
+    }
+    assert weights["half"] == weights["whole"]
+    assert weights["plain"] != weights["whole"]
+    card = json.loads((tmp_path / "whole" / "model" / "model.json").read_text(encoding="utf-8"))
+    assert card["facts"]["augment"]["spans"] == 0.3
+    output = transduce("translate", "-m", "whole", "ba a@b.de bo", cwd=tmp_path)
+    assert output.out.count("a@b.de") == 1
