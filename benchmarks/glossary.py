@@ -19,8 +19,9 @@ from pathlib import Path
 
 from setting import SEED, make_parser, print_setting
 
-from transduce import Translator, score
+from transduce import Translator
 from transduce.corpora.demo import demo_corpus
+from transduce.evaluation.scores import bleu
 from transduce.text.files import read_lines
 from transduce.text.glossary import Glossary
 
@@ -67,10 +68,8 @@ def main() -> None:
         for kind, ending in (("used", ""), ("used as a whole word", r"(?!\w)")):
             found = sum(count_used(own, text, ending) for own, text in zip(matches, texts, strict=True))
             print(f"{name}: {kind} {found} of {sum(map(len, matches))} ({found / sum(map(len, matches)):.1%})")
-        bleu = score(texts, references).bleu
-        print(
-            f"{name}: BLEU {bleu:.2f}, {statistics.median(seconds[name]):.2f} s of CPU time ({range_of(seconds[name])})"
-        )
+        time_used = f"{statistics.median(seconds[name]):.2f} s of CPU time ({range_of(seconds[name])})"
+        print(f"{name}: BLEU {bleu(texts, references):.2f}, {time_used}")
     ratios = [b / a for a, b in zip(seconds["without"], seconds["with"], strict=True)]
     print(f"time with / without: {statistics.median(ratios):.2f} ({range_of(ratios)})")
 

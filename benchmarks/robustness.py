@@ -10,12 +10,14 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from setting import SEED, make_parser, print_setting
 
-from transduce import Translator, score
+from transduce import Translator
 from transduce.corpora.demo import demo_corpus
+from transduce.evaluation.scores import bleu
 from transduce.text.files import read_lines
 
 EMOJI = "😀😂😍🤔😎🙏👍🎉🔥🌹"
@@ -48,24 +50,22 @@ def main() -> None:
     )
     sources, references = map(list, zip(*pairs, strict=True))
 
-    def bleu(change: Callable[[str], str], *, folded: bool = False) -> float:
+    def measure(change: Callable[[str], str], *, folded: bool = False) -> float:
         outputs = translator.translate([change(source) for source in sources], to=options.to)
         sides = ([text.lower() for text in side] if folded else side for side in (outputs, references))
-        return score(*sides).bleu
+        return bleu(*sides)
 
     generator = random.Random(SEED)
-    print(f"untouched: BLEU {bleu(str):.1f}, case-insensitive {bleu(str, folded=True):.1f}")
-    print(f"capitals: BLEU {bleu(str.upper, folded=True):.1f}, case-insensitive")
-    print(f"title case: BLEU {bleu(title, folded=True):.1f}, case-insensitive")
+    print(f"untouched: BLEU {measure(str):.1f}, case-insensitive {measure(str, folded=True):.1f}")
+    print(f"capitals: BLEU {measure(str.upper, folded=True):.1f}, case-insensitive")
+    print(f"title case: BLEU {measure(title, folded=True):.1f}, case-insensitive")
     emoji = [generator.choice(EMOJI) for _ in sources]
     outputs = translator.translate([" ".join(pair) for pair in zip(sources, emoji, strict=True)], to=options.to)
     kept = sum(text.count(one) == 1 for text, one in zip(outputs, emoji, strict=True))
     with_emoji = [" ".join(pair) for pair in zip(references, emoji, strict=True)]
-    print(f"emoji: kept in {kept} of {len(outputs)}, BLEU {score(outputs, with_emoji).bleu:.1f}")
-    print(f"letters exchanged in one word: BLEU {bleu(lambda text: in_one_word(text, generator)):.1f}")
-    print(
-        f"letters exchanged in every word of five letters: BLEU {bleu(lambda text: in_all_words(text, generator)):.1f}"
-    )
+    print(f"emoji: kept in {kept} of {len(outputs)}, BLEU {bleu(outputs, with_emoji):.1f}")
+    for name, change in (("one word", in_one_word), ("every word of five letters", in_all_words)):
+        print(f"letters exchanged in {name}: BLEU {measure(partial(change, generator=generator)):.1f}")
 
 
 def title(text: str) -> str:

@@ -65,6 +65,15 @@ def test_a_run_ends_in_time_with_a_complete_cooldown_and_resumes_the_same(
     assert f"is finished after step {last} (train.minutes=0.5); raise it to train further" in again.err
 
 
+def test_processes_end_together_by_the_clock_of_the_main_one(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    words = [*trained.words, *sets(minutes=0.4, cooldown=4, patience=50, steps=1000, save_every=5, log_every=100)]
+    slow_main = "if rank == 0:" + SLOW_CLOCK.replace("\n", "\n    ")
+    outcome = transduce(*words, "--out", "run", cwd=tmp_path, before=slow_main, processes=2)
+    assert outcome.code == 0, outcome.err
+    assert "because of train.minutes=0.4, and the learning rate falls until then" in outcome.err
+    assert "finished: run/model" in outcome.err
+
+
 def test_patience_ends_a_run_that_no_longer_improves(transduce: Any, trained: Any, tmp_path: Path) -> None:
     # With so small a rate, outputs and BLEU stay the same: the first validation is the best.
     words = [*trained.words[: trained.words.index("--preset")], "--preset", "tiny", *SIZES]

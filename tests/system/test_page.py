@@ -52,9 +52,9 @@ def inspection(translator: Translator) -> Inspection:
     return inspect_translation(translator, InspectionRequest(text=TEXT))
 
 
-@pytest.fixture(scope="module")
-def address(translator: Translator) -> Iterator[str]:
-    """A server on a free local port."""
+@contextlib.contextmanager
+def serve_page(translator: Translator) -> Iterator[str]:
+    """The address of a server on a free local port."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -66,9 +66,17 @@ def address(translator: Translator) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        server.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(translator: Translator) -> Iterator[str]:
+    with serve_page(translator) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +177,32 @@ def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: st
 def test_an_error_is_shown(open_page: Any, address: str) -> None:
     page = open_page(address + "#text=ba&off=cross.9.9")
     sync_api.expect(page.locator(".error")).to_contain_text("layers 1 to 2")
+
+
+def test_the_target_language_of_a_multilingual_model_is_chosen(open_page: Callable[..., Any]) -> None:
+    text, translator = "The dog sleeps.", Translator.load(engine="plain")  # the bundled model
+
+    def translated(to: str) -> str:
+        tokens = inspect_translation(translator, InspectionRequest(text=text, to=to)).best.tokens
+        return translator.tokenizer.decode(tokens)
+
+    with serve_page(translator) as address:
+        page = open_page(address)
+        choice = page.get_by_role("combobox", name="to", exact=True)
+        sync_api.expect(choice).to_have_value("de")
+        assert choice.locator("option").all_inner_texts() == ["de", "en", "fr"]
+        page.locator("#text").fill(text)
+        settled(page, translated("de"))
+        choice.select_option("fr")
+        settled(page, translated("fr"))
+        assert state(page)["to"] == "fr"
+        again = open_page(page.url)
+        settled(again, translated("fr"))
+        sync_api.expect(again.get_by_role("combobox", name="to", exact=True)).to_have_value("fr")
+
+
+def test_a_model_with_one_target_language_offers_no_choice(page: Any) -> None:
+    assert page.get_by_role("combobox", name="to", exact=True).count() == 0
 
 
 # Highlights and attention

@@ -2,7 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { deserialize } from "./deserialize.js";
-import { beam, busy, clearHighlight, error, inspection, latest, off, prefix, searchAlpha, text } from "./state.js";
+import { beam, busy, clearHighlight, error, inspection, latest, off, prefix, searchAlpha, shownTarget, targets, text } from "./state.js";
 
 const DEBOUNCE = 90; // milliseconds without a keystroke before a request is sent
 
@@ -16,10 +16,13 @@ export function startLoading() {
     [text.value, prefix.value, off.value] = [inspection.value.text, inspection.value.prefix, inspection.value.off];
     return;
   }
+  loadTargets();
   let controller = new AbortController();
   effect(() => {
+    if (!targets.value) return;
     const request = {
       text: text.value,
+      to: shownTarget.value,
       beam: beam.value,
       length_penalty: searchAlpha.value,
       prefix: prefix.value,
@@ -37,6 +40,16 @@ export function startLoading() {
     const timer = setTimeout(() => load(request, signal), DEBOUNCE);
     signal.addEventListener("abort", () => clearTimeout(timer));
   });
+}
+
+async function loadTargets() {
+  try {
+    const response = await fetch("inspect/targets");
+    if (!response.ok) throw new Error(await errorMessage(response));
+    targets.value = await response.json();
+  } catch (failure) {
+    error.value = failure instanceof TypeError ? "the server does not respond" : failure.message;
+  }
 }
 
 async function load(request, signal) {

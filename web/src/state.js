@@ -4,6 +4,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { COMBINED, STACKS } from "./weights.js";
 
 export const text = signal("");
+export const to = signal(""); // target language; empty: the first one
 export const beam = signal(null); // null: the translator's setting
 export const searchAlpha = signal(null); // length penalty of the search; null: the translator's setting
 export const alpha = signal(null); // length penalty of the ranking; null: that of the search
@@ -18,6 +19,13 @@ export const temperature = signal(1);
 export const treeSteps = signal(null); // number of search steps shown; null: all
 export const theme = signal("auto");
 
+/** The target languages of the model; null until they are loaded. */
+export const targets = signal(null);
+/** The target language of requests; null if the model has only one. */
+export const shownTarget = computed(() => {
+  const known = targets.value ?? [];
+  return known.length < 2 ? null : known.includes(to.value) ? to.value : known[0];
+});
 export const latest = signal(null); // the newest inspection, shown in the translation panel
 export const inspection = signal(null); // shown in all other sections, one frame later
 export const error = signal("");
@@ -61,6 +69,7 @@ const parseCount = (word) => (/^[1-9]\d{0,3}$/.test(word) ? Number(word) : null)
 /** URL parameters: the signal and the parser of each. */
 const PARAMETERS = {
   text: [text, (word) => word],
+  to: [to, (word) => word],
   beam: [beam, parseCount],
   searched: [searchAlpha, parseNumber],
   alpha: [alpha, parseNumber],

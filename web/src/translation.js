@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { format, highlightOnHover, percent, samePosition } from "./components.js";
 import { live } from "./data.js";
 import { PositionStrip } from "./positions.js";
-import { beam, busy, error, highlight, latest, off, prefix, shownStep, step, text, treeSteps } from "./state.js";
+import { beam, busy, error, highlight, latest, off, prefix, shownStep, shownTarget, step, targets, text, to, treeSteps } from "./state.js";
 import { decode, hex, isSpecial, label } from "./tokens.js";
 
 export function Translation() {
@@ -19,6 +19,7 @@ export function Translation() {
     <div class="side target">
       <div class="panel-header">
         <span>Translation</span>
+        ${shownTarget.value && html`<${TargetChoice} />`}
         ${live && shown && html`<${BeamChoice} />`}
       </div>
       <output id="translation" for="text" aria-live="polite" class=${busy.value ? "stale" : ""}>
@@ -42,10 +43,21 @@ function TextInput() {
     placeholder="Type a sentence …" value=${text.value} onInput=${onInput}></textarea>`;
 }
 
+function TargetChoice() {
+  const choose = (event) => {
+    [to.value, prefix.value, treeSteps.value] = [event.target.value, [], null];
+  };
+  return html`<label class="choice">to
+    <select value=${shownTarget.value} onChange=${choose}>
+      ${targets.value.map((code) => html`<option value=${code}>${code}</option>`)}
+    </select>
+  </label>`;
+}
+
 function BeamChoice() {
   const choose = (event) => (beam.value = Number(event.target.value));
   const widths = [...new Set([1, 2, 4, 8, 16, latest.value.beam])].sort((a, b) => a - b);
-  return html`<label class="beam">beam
+  return html`<label class="choice">beam
     <select value=${latest.value.beam} onChange=${choose}>
       ${widths.map((width) => html`<option value=${width}>${width}</option>`)}
     </select>

@@ -21,10 +21,11 @@ _MAX_WAITING = 8
 
 
 def inspect_routes(translator: Translator) -> "APIRouter":
-    """Routes of the page (GET /) and of its data (POST /inspect/look).
+    """Routes of the page (GET /) and of its data (GET /inspect/targets, POST /inspect/look).
 
-    The data route takes an InspectionRequest as JSON and returns the bytes of `serialize`. It handles one request at a
-    time, and few may wait; requests of clients that have disconnected are skipped.
+    The former lists the target languages of the model. The latter takes an InspectionRequest as JSON and returns the
+    bytes of `serialize`. It handles one request at a time, and few may wait; requests of clients that have disconnected
+    are skipped.
     """
     from fastapi import APIRouter, HTTPException, Request
     from fastapi.concurrency import run_in_threadpool
@@ -44,6 +45,11 @@ def inspect_routes(translator: Translator) -> "APIRouter":
         if name not in MEDIA_TYPES:
             raise HTTPException(404)
         return Response(static_file(name), media_type=MEDIA_TYPES[name], headers={"Cache-Control": "no-cache"})
+
+    @router.get("/inspect/targets")
+    def targets() -> list[str]:
+        """The target languages of the model, in the order of its directions; empty if they are not known."""
+        return list(dict.fromkeys(target for _, target in translator.directions))
 
     @router.post(
         "/inspect/look",

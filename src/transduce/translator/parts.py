@@ -58,7 +58,7 @@ class Part(Job):
     @cached_property
     def is_untranslatable(self) -> bool:
         """Whether nothing but spans in slots and punctuation is in the text, which is then its own translation."""
-        if self.prefix or not self.required or not all(one.is_slot for one in self.required):
+        if self.prefix or not all(one.is_slot for one in self.required):
             return False
         rest = self.text
         for one in self.required:

@@ -29,6 +29,7 @@ _ROUNDS = 2
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
 _BATCH = 64
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 _Outputs = Sequence[tuple[Part, list[int]]]
 _BYTE = re.compile("<0x..>")
@@ -37,6 +38,12 @@ _BYTE = re.compile("<0x..>")
 def output_text(marked: str, part: Part) -> str:
     """The text of an output: slots are replaced by what they stand for, and unknown ones are left out."""
     originals = {one.marked: one.text for one in part.required if one.is_slot}
+    for slot, original in originals.items():
+        if _TAG.fullmatch(original):  # no space between a tag and its words if the source has none there
+            if re.search(re.escape(original) + r"\S", part.text):
+                marked = marked.replace(f"{slot} ", slot)
+            if re.search(r"\S" + re.escape(original), part.text):
+                marked = marked.replace(f" {slot}", slot)
     pieces = _SLOT.split(marked)
     return "".join(originals.get(piece, "") if piece in SLOTS else unescape(piece) for piece in pieces)
 
