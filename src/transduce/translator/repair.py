@@ -27,8 +27,9 @@ from transduce.translator.parts import Part, Required
 
 _ROUNDS = 2
 """Number of searches with a prefix for one output."""
-_MARGIN = 0.5
-"""Log-probability per token that an output may lose by a new search, before an insertion is tried as well."""
+_MARGIN = 1.5
+"""Log-probability per token that an output may lose by a new search, before an insertion is tried as well. This
+includes the missing text itself, which the model did not choose."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
 _BATCH = 64
