@@ -88,7 +88,7 @@ def test_the_search_sees_the_averaged_distribution(trained: Any) -> None:
 
 
 def test_different_vocabularies_are_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train(["xaxo zeze qiqa xexe"] * 50, TokenizerConfig(vocab_size=300))
+    tokenizer = Tokenizer.train(["xaxo zeze qiqa xexe"] * 50, TokenizerConfig(vocab_size=400))
     save_model(tmp_path / "other", small_model(0, tokenizer.vocab_size), tokenizer, {})
     outcome = transduce("translate", "-m", trained.run, "-m", "other", "babo", cwd=tmp_path)
     assert complaint(outcome) == (
@@ -108,6 +108,6 @@ def test_the_shortest_limits_hold_and_no_model_is_refused(tmp_path: Path, toy_to
         model = small_model(0, toy_tokenizer.vocab_size, positions="learned", max_positions=positions)
         save_model(tmp_path / name, model, toy_tokenizer, facts)
     translator = Translator.load([tmp_path / "a", tmp_path / "b"], device="cpu")
-    assert (translator.model.longest, translator.max_source_length, translator.by_sentence) == (19, 19, True)
+    assert (translator.model.longest, translator.max_source_length, translator.splitter.by_sentence) == (19, 19, True)
     with pytest.raises(ModelError, match="there is no model to load"):
         Translator.load([])

@@ -83,6 +83,11 @@ def evaluate(
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
     folders = [find_model(path) for path in models]
+    if models and not (src or test):
+        raise ConfigError(
+            "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
+            "(--test has both sides)"
+        )
     directions = [evaluated_direction(read_card(folder)["facts"], test, from_, to, reverse) for folder in folders]
     if len({direction.reverse for direction in directions}) > 1:
         raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")
@@ -90,11 +95,6 @@ def evaluate(
         raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
     is_reversed = directions[0].reverse if directions else bool(reverse)
     sources, references = _test_set(src, ref or [], test, is_reversed)
-    if models and sources is None:
-        raise ConfigError(
-            "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
-            "(--test has both sides)"
-        )
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
     languages = (direction.target for direction in directions)
