@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 from transduce.config import build, suggestion
 from transduce.errors import ConfigError
+from transduce.models.convolutional import ConvolutionalConfig, ConvolutionalModel
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model, ModelConfig
+from transduce.models.recurrent import RecurrentConfig, RecurrentModel
 
 
 class Architecture(NamedTuple):
@@ -18,6 +20,8 @@ class Architecture(NamedTuple):
 
 MODELS: dict[str, Architecture] = {
     "encoder_decoder": Architecture(EncoderDecoderConfig, EncoderDecoder),
+    "recurrent": Architecture(RecurrentConfig, RecurrentModel),
+    "convolutional": Architecture(ConvolutionalConfig, ConvolutionalModel),
 }
 
 
