@@ -64,6 +64,12 @@ def test_it_translates_scores_and_evaluates(run: Path, transduce: CommandLine, c
     assert outcome.code == 0, outcome.err
 
 
+def test_it_is_inspected(run: Path, transduce: CommandLine, corpus: Path, tmp_path: Path) -> None:
+    outcome = transduce("inspect", "babo dedu gigo", "-m", run, "--out", tmp_path / "look.html", cwd=corpus)
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "look.html").stat().st_size > 80_000
+
+
 def test_fast_engines_refuse_it_in_one_line(run: Path, transduce: CommandLine, corpus: Path) -> None:
     outcome = transduce("translate", "-m", run, "--engine", "native", cwd=corpus, stdin="babo\n")
     assert "no models of the architecture" in complaint(outcome)

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.models.encoder_decoder import EncoderDecoder
-
 TOP_TOKENS = 10
 """Number of most probable tokens kept for each position."""
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0)
@@ -27,17 +25,17 @@ class Predictions:
 
 
 def logit_lens(
-    model: EncoderDecoder, layers_LMD: Sequence[Tensor], written: Sequence[int]
+    hiddens_LMD: Sequence[Tensor], output_weight_VD: Tensor, written: Sequence[int]
 ) -> tuple[list[Predictions], Tensor]:
     """The predictions of each decoder layer as if it were the last one, and log_sum_TX for other temperatures.
 
-    The output of each layer goes through the final norm (if the model is pre-norm) and the output projection; those of
-    the last layer are the model's own predictions. log_sum_TX is log Σ p^(1/τ) over the vocabulary, for each τ in
+    The hidden vectors of each layer go through the output projection; those of the last layer are the model's own
+    predictions. log_sum_TX is log Σ p^(1/τ) over the vocabulary, for each τ in
     TEMPERATURES and the model's own probabilities p: with temperature τ, log p becomes (log p) / τ minus this.
     """
     layers = []
-    for x_MD in layers_LMD:
-        log_prob_TV = F.linear(model.decoder_norm(x_MD), model.output_weight_VD).float().log_softmax(-1)
+    for hidden_MD in hiddens_LMD:
+        log_prob_TV = F.linear(hidden_MD, output_weight_VD).float().log_softmax(-1)
         log_prob_TC, token_TC = log_prob_TV.topk(min(TOP_TOKENS, log_prob_TV.shape[1]))
         written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
         layers.append(Predictions(token_TC, log_prob_TC, log_prob_TV.gather(1, written_T1)[:, 0]))
