@@ -76,4 +76,6 @@ def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
     random = np.random.default_rng(0)
     sentences = [random.integers(4, model.vocab_size, length - 1) for _ in range(max(1, tokens // length))]
     packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
+    if not model.captures:
+        return to_device(packed, model.device)
     return to_device(fill(packed, tokens, tokens // SHORTEST_MEAN, length), model.device, length)
