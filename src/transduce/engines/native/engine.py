@@ -78,9 +78,9 @@ class NativeEngine:
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     @staticmethod
-    def supports(model: models.Model, options: SearchConfig) -> str | None:
+    def supports(model: models.Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        return fast_engine_limits(model, options)
+        return fast_engine_limits(model, options, constrained=constrained)
 
     def start_session(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""
