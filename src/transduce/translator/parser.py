@@ -105,8 +105,12 @@ class Parser:
         A sentence is a text, or a list of its words. The tree of a text without words is a root without children.
         """
         if isinstance(texts, str):
-            return next(self.stream([texts]))
+            return self.parse_one(texts)
         return list(self.stream(texts))
+
+    def parse_one(self, sentence: Sentence) -> Tree:
+        """Parse one sentence, which is a text or a list of words."""
+        return next(self.stream([sentence]))
 
     def stream(self, texts: Iterable[Sentence]) -> Iterator[Tree]:
         """Like `parse`, but read texts in windows and yield trees one by one, in order."""
