@@ -4,6 +4,7 @@
 # DATA      a folder with {craft,gum}.{train,dev,test}.txt.xz and, for semi, plain.txt: English text, one sentence a line
 # OUT       the folder of the runs, the parsed text and results.txt
 # DEVICE    auto, cuda, cuda:1, cpu ...
+# SETS      environment variable: further options of transduce train, e.g. "--set train.bpe_dropout=0"
 # MODEL     small, large, gru or semi, which needs large; default: small large gru, and semi if DATA has plain.txt
 set -e
 data=$1 out=$2 device=${3:-auto}
@@ -26,7 +27,7 @@ for model in $models; do
     text="$gold $gold $gold $gold --train $silver"
   fi
   transduce train "$recipes/$model.toml" $text --valid "$data/craft.dev.txt.xz" --valid "$data/gum.dev.txt.xz" \
-    --set train.device=$device --out "$out/$model"
+    --set train.device=$device $SETS --out "$out/$model"
   for corpus in craft gum; do
     echo "$model $corpus.test" | tee -a "$out/results.txt"
     transduce evaluate -m "$out/$model" --device $device --test "$data/$corpus.test.txt.xz" \

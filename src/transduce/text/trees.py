@@ -6,8 +6,9 @@ words of the sentence stay, and their part-of-speech tags are left out. Words ne
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
@@ -199,6 +200,20 @@ def bracket_labels(pieces: Sequence[str]) -> dict[str, tuple[int, int]]:
         if piece.startswith(opening)
     }
     return {label: (number, closing) for label, (number, closing) in pairs.items() if label and closing is not None}
+
+
+def respell(source: Iterable[int], linearized: Iterable[int], brackets: Container[int], starts: Container[int]) -> list[int]:
+    """The tokens of a linearized tree, its words in the pieces of the source; `starts` are the pieces that begin words."""
+    pieces = list(source)
+    begins = [index for index, piece in enumerate(pieces) if piece in starts]
+    words = (pieces[begin:end] for begin, end in pairwise([*begins, len(pieces)]))
+    result: list[int] = []
+    for token in linearized:
+        if token in brackets:
+            result.append(token)
+        elif token in starts:
+            result += next(words)
+    return result
 
 
 def _parse(tokens: Sequence[str]) -> list[Tree]:
