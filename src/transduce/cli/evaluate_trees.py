@@ -28,7 +28,7 @@ def evaluate_trees(
     report = ReadReport()
     references = list(read_corpus([(str(test),)], report))
     if report.left_out:
-        raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}".replace(" pairs ", " trees "))
+        raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
     results = []
     for path in models:
         parser = Parser.load(path, device=device, threads=threads, **options)

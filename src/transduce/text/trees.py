@@ -23,6 +23,7 @@ UNKNOWN_TAG = "XX"
 
 _ROOTS = {"", "ROOT", "S1", ROOT}
 _TRACE = "-NONE-"
+_UNCLOSED = "with an unclosed bracket"
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _LABEL_END = re.compile(r"[-=|]")
 _PUNCTUATION_TAGS = {
@@ -34,7 +35,7 @@ _MAX_DEPTH = 400
 
 
 class MalformedTreeError(DataError):
-    """A text is not a tree; the message says why, and does not name the file."""
+    """A text is not a tree; the message continues "a tree ..." and does not name the file."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def read_tree(text: str) -> Tree:
     """Read one tree in brackets; raises a MalformedTreeError if the text is not exactly one tree."""
     trees = _parse(_TOKEN.findall(text))
     if len(trees) != 1:
-        raise MalformedTreeError(f"{len(trees)} trees instead of one")
+        raise MalformedTreeError("with another tree after it")
     return trees[0]
 
 
@@ -104,7 +105,7 @@ def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
             yield number, "not UTF-8"
             continue
         if depth > 0 and line.startswith("("):
-            yield start, _unclosed(depth)
+            yield start, _UNCLOSED
             pending, depth = [], 0
         if not pending:
             start = number
@@ -118,7 +119,7 @@ def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
                 yield start, str(problem)
             pending, depth = [], 0
     if pending:
-        yield start, _unclosed(depth)
+        yield start, _UNCLOSED
 
 
 def read_linearized(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, str]]:
@@ -165,17 +166,17 @@ def delinearize(tokens: Iterable[str]) -> Tree:
         elif token.startswith(")"):
             label, children = open_nodes.pop()
             if not open_nodes or label != token[1:]:
-                raise MalformedTreeError(f"{token} closes no bracket of its label")
+                raise MalformedTreeError(f"with {token}, which closes no bracket of its label")
             if not children:
-                raise MalformedTreeError(f"({label} {token} has no words")
+                raise MalformedTreeError(f"with ({label} {token}, which has no words")
             open_nodes[-1][1].append(Tree(label, tuple(children)))
         else:
             open_nodes[-1][1].append(leaf(token))
     (_, roots), *unclosed = open_nodes
     if unclosed:
-        raise MalformedTreeError(_unclosed(len(unclosed)))
+        raise MalformedTreeError(_UNCLOSED)
     if len(roots) != 1 or not isinstance(roots[0], Tree):
-        raise MalformedTreeError("not exactly one tree")
+        raise MalformedTreeError("that is not exactly one tree")
     return roots[0]
 
 
@@ -228,29 +229,29 @@ def _parse(tokens: Sequence[str]) -> list[Tree]:
                 open_nodes[-1] = ("", [])
             open_nodes.append((None, []))
             if len(open_nodes) > _MAX_DEPTH:
-                raise MalformedTreeError(f"a tree is deeper than {_MAX_DEPTH} brackets")
+                raise MalformedTreeError(f"deeper than {_MAX_DEPTH} brackets")
             after_opening = True
         elif token == ")":
             label, children = open_nodes.pop()
             if not open_nodes:
-                raise MalformedTreeError("a closing bracket has no opening bracket")
+                raise MalformedTreeError("with a closing bracket that has no opening bracket")
             if label is None or not (label or children):
-                raise MalformedTreeError("a pair of brackets is empty")
+                raise MalformedTreeError("with an empty pair of brackets")
             if (node := _clean(label, children)) is not None:
                 open_nodes[-1][1].append(node)
             after_opening = False
         elif len(open_nodes) == 1:
-            raise MalformedTreeError(f"the word {token!r:.40} is outside the brackets")
+            raise MalformedTreeError("with words outside the brackets")
         elif after_opening:
             open_nodes[-1] = (token, [])
             after_opening = False
         else:
             open_nodes[-1][1].append(token)
     if len(open_nodes) > 1:
-        raise MalformedTreeError(_unclosed(len(open_nodes) - 1))
+        raise MalformedTreeError(_UNCLOSED)
     trees = [_without_root(node) for node in top[1] if not isinstance(node, str)]
     if not trees:
-        raise MalformedTreeError("a tree has no words")
+        raise MalformedTreeError("without words")
     return trees
 
 
@@ -278,7 +279,3 @@ def _brackets(node: Tree | Leaf) -> str:
     if isinstance(node, Leaf):
         return f"({node.tag} {node.word})"
     return f"({' '.join([node.label, *map(_brackets, node.children)])})"
-
-
-def _unclosed(count: int) -> str:
-    return f"{count} {'bracket is' if count == 1 else 'brackets are'} not closed"

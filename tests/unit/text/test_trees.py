@@ -73,13 +73,13 @@ def test_function_tags_traces_and_roots_are_removed(text: str, expected: str) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(S (NP (NN a))", "1 bracket is not closed"),
-        ("(S (NP (NN a))))", "a closing bracket has no opening bracket"),
-        ("(S () (NN a))", "a pair of brackets is empty"),
-        ("a (S (NN b))", "the word 'a' is outside the brackets"),
-        ("(S (NP (-NONE- *)))", "a tree has no words"),
-        ("", "a tree has no words"),
-        ("(S (NN a)) (S (NN b))", "2 trees instead of one"),
+        ("(S (NP (NN a))", "with an unclosed bracket"),
+        ("(S (NP (NN a))))", "with a closing bracket that has no opening bracket"),
+        ("(S () (NN a))", "with an empty pair of brackets"),
+        ("a (S (NN b))", "with words outside the brackets"),
+        ("(S (NP (-NONE- *)))", "without words"),
+        ("", "without words"),
+        ("(S (NN a)) (S (NN b))", "with another tree after it"),
         ("(A " * 500 + "b" + ")" * 500, "deeper than 400 brackets"),
     ],
 )
@@ -91,10 +91,10 @@ def test_what_is_not_a_tree_is_named(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ("(S a", "1 bracket is not closed"),
+        ("(S a", "with an unclosed bracket"),
         ("(S a )NP", "closes no bracket"),
         ("(S a )S )S", "closes no bracket"),
-        ("(S (NP )NP a )S", "has no words"),
+        ("(S (NP )NP a )S", "which has no words"),
         ("(S a )S (S b )S", "not exactly one tree"),
         ("a", "not exactly one tree"),
     ],
@@ -119,9 +119,9 @@ def test_a_malformed_tree_does_not_affect_those_after_it(tmp_path: Path) -> None
     report = ReadReport()
     assert [sentence for sentence, _ in READERS["trees"].read([(str(path),)], report)] == ["b", "d"]
     assert report.lines() == [
-        f"left out 2 pairs 1 bracket is not closed (first: {path}, line 1)",
+        f"left out 2 pairs with an unclosed bracket (first: {path}, line 1)",
         f"left out 1 pair not UTF-8 (first: {path}, line 3)",
-        f"left out 1 pair a closing bracket has no opening bracket (first: {path}, line 4)",
+        f"left out 1 pair with a closing bracket that has no opening bracket (first: {path}, line 4)",
     ]
 
 
