@@ -1,7 +1,7 @@
 """Bracketing scores equal those of the package PYEVALB (pip install PYEVALB), which is EVALB in Python.
 
-PYEVALB deletes nothing and treats no labels as equal, so it gets trees without punctuation whose labels are replaced. It
-counts equal brackets of a tree once, so trees without repeated brackets are compared.
+PYEVALB deletes nothing and treats no labels as equal, so it gets trees without punctuation whose labels are replaced.
+It counts equal brackets of a tree once, so trees without repeated brackets are compared.
 """
 
 import random

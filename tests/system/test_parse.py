@@ -17,7 +17,13 @@ from transduce.search.options import SearchConfig
 from transduce.text.trees import read_tree, read_trees
 
 NOUNS, VERBS = ("cat", "dog", "bird", "tree"), ("saw", "liked", "chased")
-SETTINGS = TINY | {"train.steps": 180, "train.save_every": 90, "train.bpe_dropout": 0.05, "model.d_model": 48, "tokenizer.vocab_size": 470}
+SETTINGS = TINY | {
+    "train.steps": 180,
+    "train.save_every": 90,
+    "train.bpe_dropout": 0.05,
+    "model.d_model": 48,
+    "tokenizer.vocab_size": 470,
+}
 
 
 def random_sentence(chance: random.Random) -> str:
@@ -73,7 +79,7 @@ def test_every_line_has_a_line_of_output(folder: Path, transduce: CommandLine) -
     text = "the cat saw the dog .\n\nthe bird-like tree\n"
     outcome = transduce("parse", "-m", "run", "--words", cwd=folder, stdin=text)
     first, second, third = outcome.out.splitlines()
-    assert read_tree(first).words == "the cat saw the dog .".split()
+    assert read_tree(first).words == ["the", "cat", "saw", "the", "dog", "."]
     assert second == ""
     assert read_tree(third).words == ["the", "bird-like", "tree"]
     assert transduce("parse", "-m", "run", "--words", "-o", "out.txt", cwd=folder, stdin=text).out == ""
@@ -144,9 +150,15 @@ def test_a_translator_is_no_parser(trained: Any, transduce: CommandLine) -> None
     [
         (["parse", "a b"], "there is no bundled parser; name a model with -m"),
         (["evaluate", "-m", "run", "--src", "test.txt", "--ref", "test.txt"], "a parser is evaluated with trees"),
-        (["evaluate", "-m", "run", "--test", "bad.txt"], "bad.txt cannot be a test set: left out 1 pair with an unclosed bracket (first: bad.txt, line 1)"),
+        (
+            ["evaluate", "-m", "run", "--test", "bad.txt"],
+            "bad.txt cannot be a test set: left out 1 pair with an unclosed bracket (first: bad.txt, line 1)",
+        ),
         (["train", "--task", "parse", "none.txt", "--out", "x"], "none.txt: no such file"),
-        (["train", "--task", "parse", "no_tree.txt", "--out", "x"], "no_tree.txt: no usable tree; left out 1 pair with"),
+        (
+            ["train", "--task", "parse", "no_tree.txt", "--out", "x"],
+            "no_tree.txt: no usable tree; left out 1 pair with",
+        ),
         (["train", "--task", "pars", "trees.txt", "--out", "x"], "no task pars (did you mean parse?)"),
     ],
 )

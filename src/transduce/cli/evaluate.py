@@ -43,7 +43,9 @@ def evaluate(
         list[Path] | None,
         typer.Option(help="Reference translations, line by line; repeat it for several of each line."),
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl; for a parser, trees.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl; for a parser, trees.")
+    ] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
     tokenize: Annotated[

@@ -56,8 +56,8 @@ def about(
 
 
 for command in (
-    train, translate, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve, demo,
-    cache,
+    train, translate, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve,
+    demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

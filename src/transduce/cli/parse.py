@@ -1,7 +1,7 @@
 """`transduce parse`."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
@@ -47,19 +47,24 @@ def parse(
 ) -> None:
     """Parse English sentences, one per line, to constituency trees.
 
-    Every tree has exactly the words of its sentence. An argument that names a file is read; any other is text. The model
-    is one that was trained with --task parse. A search option that is not given has the value stored with the model,
-    usually a beam of 21 and a length penalty of 0.3.
+    Every tree has exactly the words of its sentence. An argument that names a file is read; any other is text. The
+    model is one that was trained with --task parse. A search option that is not given has the value stored with the
+    model, usually a beam of 21 and a length penalty of 0.3.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.disk import atomic_file
     from transduce.errors import ConfigError
     from transduce.translator import Parser
 
     if model is None:
-        raise ConfigError("there is no bundled parser; name a model with -m, or train one with: transduce train --task parse")
+        raise ConfigError(
+            "there is no bundled parser; name a model with -m, or train one with: transduce train --task parse"
+        )
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
     if format == "svg" and (len(inputs) > 1 or isinstance(inputs[0], Path)):
         raise ConfigError("--format svg draws one sentence; give its text as an argument")
+    if out and out.exists() and any(isinstance(one, Path) and one.exists() and out.samefile(one) for one in inputs):
+        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
     parser = Parser.load(model, device=device, threads=threads, batch_tokens=batch_tokens, **options)
     if sys.stderr.isatty():
         log(f"engine {parser.engine.description}")
@@ -68,7 +73,7 @@ def parse(
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     trees: Iterable[Tree] = map(parser.parse_one, sentences) if typed else parser.stream(sentences)
     if out:
-        with out.open("w", encoding="utf-8") as file:
+        with atomic_file(out) as work, work.open("w", encoding="utf-8") as file:
             _write(trees, format, file)
     else:
         _write(trees, format, sys.stdout)
@@ -77,8 +82,9 @@ def parse(
 def _write(trees: "Iterable[Tree]", format: Format, file: TextIO) -> None:
     from transduce.text.tree_drawing import draw_svg, draw_text
 
-    writers = {"brackets": str, "text": lambda tree: draw_text(tree) + "\n", "svg": draw_svg}
+    writers: dict[Format, Callable[[Tree], str]] = {"brackets": str, "text": draw_text, "svg": draw_svg}
     for tree in trees:
-        file.write((writers[format](tree) if tree.children else "") + "\n")
+        lines = writers[format](tree) if tree.children else ""
+        file.write(lines + ("\n\n" if format == "text" else "\n"))
         if file.isatty():
             file.flush()

@@ -187,15 +187,15 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
 
 
 def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -> TokenizerConfig | Tokenizer:
-    """The settings of the vocabulary with the symbols that the reader requires; a finished vocabulary must have them."""
+    """The settings of the vocabulary with the symbols that the reader requires; a finished one must have them."""
     if isinstance(vocabulary, TokenizerConfig):
         new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
         return replace(vocabulary, symbols=(*vocabulary.symbols, *new)) if new else vocabulary
     known = set(vocabulary.pieces(range(vocabulary.vocab_size)))
     if missing := [symbol.removeprefix(SPACE_MARK) for symbol in symbols if symbol not in known]:
         raise ConfigError(
-            f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples that "
-            "need it, or train a new model"
+            f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples "
+            "that need it, or train a new model"
         )
     return vocabulary
 

@@ -171,7 +171,9 @@ def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
     tokenizer = Tokenizer.load(shards.folder / "tokenizer.model")
-    variation = Variation(tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"])
+    variation = Variation(
+        tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"]
+    )
     plan = BatchPlan(shards, **settings["plan"])
     for number in count(settings["start"] + settings["worker"], settings["of"]):
         for stream in zip(*variation.examples(plan, number), strict=True):

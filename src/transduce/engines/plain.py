@@ -46,9 +46,7 @@ class PlainEngine:
 class PlainSession:
     """Each step searches one batch from the first token to the last."""
 
-    def __init__(
-        self, engine: PlainEngine, config: SearchConfig, constrain: MakeConstraint | None = None
-    ) -> None:
+    def __init__(self, engine: PlainEngine, config: SearchConfig, constrain: MakeConstraint | None = None) -> None:
         self._engine, self._config, self._constrain = engine, config, constrain
         self._waiting: deque[tuple[int, Job]] = deque()
 

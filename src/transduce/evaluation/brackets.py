@@ -1,10 +1,10 @@
 """Labelled bracketing precision, recall and F1 of constituency trees, as EVALB defines them.
 
 The conventions are those of EVALB's parameter file COLLINS.prm: words whose tag marks punctuation are deleted, the root
-node is not counted, and the labels ADVP and PRT are equal. A bracket is a label with the words that it spans, a tree may
-have the same bracket several times, and one that spans deleted words only is not counted. The counts are summed over all
-sentences. The tags of the reference decide which words are deleted in both trees. A sentence without a tree, or with a
-tree over other words, counts as one without brackets; EVALB leaves such sentences out.
+node is not counted, and the labels ADVP and PRT are equal. A bracket is a label with the words that it spans, a tree
+may have the same bracket several times, and one that spans only deleted words is not counted. The counts are summed
+over all sentences. The tags of the reference decide which words are deleted in both trees. A sentence without a tree,
+or with a tree over other words, counts as one without brackets; EVALB leaves such sentences out.
 """
 
 from collections import Counter

@@ -17,8 +17,8 @@ class Constraint(Protocol):
     def allowed(self, sentence_B: Sequence[int], prefix_BWT: Tensor, vocab_size: int) -> Tensor:
         """Whether each token may follow each hypothesis of these sentences, as a mask (B, W, V).
 
-        It is a function of the hypothesis's tokens only. At least one token must be allowed after a prefix that consists
-        of allowed tokens, unless it ends with the end marker; the mask of any other prefix does not matter.
+        It is a function of the hypothesis's tokens only. After a prefix that consists of allowed tokens, at least one
+        token is allowed, unless the prefix ends with the end marker; the mask of any other prefix does not matter.
         """
 
 

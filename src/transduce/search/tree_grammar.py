@@ -8,6 +8,9 @@ from torch import Tensor
 
 from transduce.text.tokenizer import EOS, PAD
 
+MOST_IN_A_ROW = 10
+"""The most opening brackets without a word between them; no tree of CRAFT and GUM has more."""
+
 
 def most_brackets(words: int) -> int:
     """The most constituents of a tree with this many words; no tree of CRAFT and GUM has more."""
@@ -32,8 +35,8 @@ class TreeConstraint:
     """Allows the next piece of the sentence, an opening bracket before a word, and the innermost closing bracket.
 
     Brackets are balanced, contain at least one word each, and never split a word. All words come in order within one
-    root, after whose closing bracket only the end marker is allowed. The number of brackets is bounded, so every search
-    ends.
+    root, after whose closing bracket only the end marker is allowed. The number of brackets is bounded, in total and in
+    a row, so every search ends, and one whose model prefers a wrong word does not open brackets endlessly.
     """
 
     def __init__(self, grammar: TreeGrammar, sources: Sequence[Sequence[int]], device: torch.device | str) -> None:
@@ -83,6 +86,7 @@ class TreeConstraint:
         at_start_BW = self._is_start_BS[index_B].gather(1, used_BW)
         is_complete_BW = (depth_BW <= 0) & (t > 0)
         may_open_BW = at_start_BW & words_left_BW & ~is_complete_BW & (is_open_BWT.sum(-1) < most_B1)
+        may_open_BW &= is_open_BWT[:, :, -MOST_IN_A_ROW:].sum(-1) < MOST_IN_A_ROW
         may_close_BW = at_start_BW & ~after_opening_BW & ((depth_BW > 1) | (depth_BW == 1) & ~words_left_BW)
 
         allowed_BWV = torch.zeros(*depth_BW.shape, vocab_size, dtype=torch.bool, device=prefix_BWT.device)

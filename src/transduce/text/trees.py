@@ -1,8 +1,8 @@
 """Constituency trees in the notation of the Penn Treebank, and their linearization as text.
 
 In a linearized tree, every bracket is a word of its own, with its label: `(S (NP The cat )NP (VP sat )VP . )S`. The
-words of the sentence stay, and their part-of-speech tags are left out. Words never contain brackets: the treebank writes
-`-LRB-` and `-RRB-` for those of a text.
+words of the sentence stay, and their part-of-speech tags are left out. Words never contain brackets: the treebank
+writes `-LRB-` and `-RRB-` for those of a text.
 """
 
 import re
@@ -24,7 +24,9 @@ UNKNOWN_TAG = "XX"
 _ROOTS = {"", "ROOT", "S1", ROOT}
 _TRACE = "-NONE-"
 _UNCLOSED = "with an unclosed bracket"
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|[()]|[^\s()]+")
+"""A tag with its word in brackets, a bracket, or a label or word by itself."""
+_OpenNode = tuple[str | None, list["Tree | Leaf | str"]]
 _LABEL_END = re.compile(r"[-=|]")
 _PUNCTUATION_TAGS = {
     ",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":", "…": ":", "—": ":", "“": "``",
@@ -54,13 +56,15 @@ class Tree:
     label: str
     children: tuple["Tree | Leaf", ...]
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> list[Leaf]:
         """The words with their tags, in order."""
+        found: list[Leaf] = []
         for child in self.children:
             if isinstance(child, Leaf):
-                yield child
+                found.append(child)
             else:
-                yield from child.leaves()
+                found += child.leaves()
+        return found
 
     @property
     def words(self) -> list[str]:
@@ -77,7 +81,7 @@ class Tree:
 
 def read_tree(text: str) -> Tree:
     """Read one tree in brackets; raises a MalformedTreeError if the text is not exactly one tree."""
-    trees = _parse(_TOKEN.findall(text))
+    trees = _parse(text)
     if len(trees) != 1:
         raise MalformedTreeError("with another tree after it")
     return trees[0]
@@ -109,12 +113,12 @@ def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
             pending, depth = [], 0
         if not pending:
             start = number
-        tokens = _TOKEN.findall(line)
-        pending += tokens
-        depth += tokens.count("(") - tokens.count(")")
+        if line and not line.isspace():
+            pending.append(line)
+        depth += line.count("(") - line.count(")")
         if pending and depth <= 0:
             try:
-                yield from ((start, tree) for tree in _parse(pending))
+                yield from ((start, tree) for tree in _parse("\n".join(pending)))
             except MalformedTreeError as problem:
                 yield start, str(problem)
             pending, depth = [], 0
@@ -146,15 +150,21 @@ def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
         raise DataError("; ".join([f"{names}: no usable tree", *report.lines()]))
 
 
-def linearize(tree: Tree) -> Iterator[str]:
-    """Yield the brackets and the words of a tree in order."""
-    yield f"({tree.label}"
-    for child in tree.children:
-        if isinstance(child, Leaf):
-            yield child.word
-        else:
-            yield from linearize(child)
-    yield f"){tree.label}"
+def linearize(tree: Tree) -> list[str]:
+    """The brackets and the words of a tree in order."""
+    tokens: list[str] = []
+
+    def visit(node: Tree) -> None:
+        tokens.append(f"({node.label}")
+        for child in node.children:
+            if isinstance(child, Leaf):
+                tokens.append(child.word)
+            else:
+                visit(child)
+        tokens.append(f"){node.label}")
+
+    visit(tree)
+    return tokens
 
 
 def delinearize(tokens: Iterable[str]) -> Tree:
@@ -203,8 +213,10 @@ def bracket_labels(pieces: Sequence[str]) -> dict[str, tuple[int, int]]:
     return {label: (number, closing) for label, (number, closing) in pairs.items() if label and closing is not None}
 
 
-def respell(source: Iterable[int], linearized: Iterable[int], brackets: Container[int], starts: Container[int]) -> list[int]:
-    """The tokens of a linearized tree, its words in the pieces of the source; `starts` are the pieces that begin words."""
+def respell(
+    source: Iterable[int], linearized: Iterable[int], brackets: Container[int], starts: Container[int]
+) -> list[int]:
+    """The tokens of a linearized tree, with the pieces that its words have in the source; `starts` begin words."""
     pieces = list(source)
     begins = [index for index, piece in enumerate(pieces) if piece in starts]
     words = (pieces[begin:end] for begin, end in pairwise([*begins, len(pieces)]))
@@ -217,16 +229,20 @@ def respell(source: Iterable[int], linearized: Iterable[int], brackets: Containe
     return result
 
 
-def _parse(tokens: Sequence[str]) -> list[Tree]:
-    """The trees of a list of brackets, labels and words, without function tags, traces and root nodes."""
-    Node = tuple[str | None, list["Tree | Leaf | str"]]
-    top: Node = (None, [])
-    open_nodes: list[Node] = [top]
+def _parse(text: str) -> list[Tree]:
+    """The trees of a text in brackets, without function tags, traces and root nodes."""
+    top: _OpenNode = (None, [])
+    open_nodes = [top]
     after_opening = False
-    for token in tokens:
-        if token == "(":
-            if after_opening:  # a node without a label, as the root of .mrg files
-                open_nodes[-1] = ("", [])
+    for match in _TOKEN.finditer(text):
+        token, tag, word = match.group(0, 1, 2)
+        if after_opening and token[0] == "(":  # a node without a label, as the root of .mrg files
+            open_nodes[-1] = ("", [])
+        if tag is not None:
+            if tag != _TRACE:
+                open_nodes[-1][1].append(Leaf(word, tag))
+            after_opening = False
+        elif token == "(":
             open_nodes.append((None, []))
             if len(open_nodes) > _MAX_DEPTH:
                 raise MalformedTreeError(f"deeper than {_MAX_DEPTH} brackets")
@@ -235,7 +251,7 @@ def _parse(tokens: Sequence[str]) -> list[Tree]:
             label, children = open_nodes.pop()
             if not open_nodes:
                 raise MalformedTreeError("with a closing bracket that has no opening bracket")
-            if label is None or not (label or children):
+            if label is None:
                 raise MalformedTreeError("with an empty pair of brackets")
             if (node := _clean(label, children)) is not None:
                 open_nodes[-1][1].append(node)
@@ -255,14 +271,16 @@ def _parse(tokens: Sequence[str]) -> list[Tree]:
     return trees
 
 
-def _clean(label: str, children: list["Tree | Leaf | str"]) -> Tree | Leaf | None:
+def _clean(label: str, children: list[Tree | Leaf | str]) -> Tree | Leaf | None:
     """The node of a label and its children: a word with its tag, a constituent, or None if there are no words."""
     if label == _TRACE:
         return None
     if len(children) == 1 and isinstance(children[0], str):
         return Leaf(children[0], label or UNKNOWN_TAG)
     name = label if label.startswith("-") else _LABEL_END.split(label, maxsplit=1)[0]
-    return Tree(name, tuple(leaf(child) if isinstance(child, str) else child for child in children)) if children else None
+    return (
+        Tree(name, tuple(leaf(child) if isinstance(child, str) else child for child in children)) if children else None
+    )
 
 
 def _without_root(node: Tree | Leaf) -> Tree:

@@ -57,9 +57,7 @@ class Parser:
             raise ModelError("the vocabulary of this model has no brackets; train a parser with --task parse")
         self.model, self.tokenizer, self.config = model, tokenizer, config
         on_gpu = model.device.type == "cuda"
-        default_tokens, self._window = (
-            (_TOKENS_ON_GPU, _WINDOW_ON_GPU) if on_gpu else (_TOKENS_ON_CPU, _WINDOW_ON_CPU)
-        )
+        default_tokens, self._window = (_TOKENS_ON_GPU, _WINDOW_ON_GPU) if on_gpu else (_TOKENS_ON_CPU, _WINDOW_ON_CPU)
         # The fast engines do not support constraints.
         self.engine = PlainEngine(model, batch_tokens or default_tokens)
         """The engine that runs the search."""
@@ -140,8 +138,8 @@ class Parser:
         starts = sum(token in self._grammar.word_starts for token in tokens)
         if starts != len(words) or not self._closing.isdisjoint(tokens) or not self._opening.keys().isdisjoint(tokens):
             raise ModelError(
-                "the pieces of this model's vocabulary do not begin where words begin; train a parser with a vocabulary "
-                "that transduce makes"
+                "the pieces of this model's vocabulary do not begin where words begin; train a parser with a "
+                "vocabulary that transduce makes"
             )
         most = len(tokens) + 2 * most_brackets(len(words))
         if self.model.longest is not None and most > self.model.longest:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
-from transduce.search.tree_grammar import TreeGrammar, most_brackets
+from transduce.search.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
 from transduce.text.tokenizer import EOS
 from transduce.text.trees import MalformedTreeError, Tree, delinearize
 
@@ -21,7 +21,9 @@ GRAMMAR = TreeGrammar({4: 5, 6: 7, 8: 9}, frozenset({4, 5, 6, 7, 8, 9, 10, 11, 1
 NAMES = {4: "(A", 5: ")A", 6: "(B", 7: ")B", 8: "(C", 9: ")C"}
 WORD_STARTS, CONTINUATIONS = (10, 11, 12), (13, 14, 15)
 SENTENCES = st.lists(
-    st.tuples(st.sampled_from(WORD_STARTS), st.lists(st.sampled_from(CONTINUATIONS), max_size=2)), min_size=1, max_size=5
+    st.tuples(st.sampled_from(WORD_STARTS), st.lists(st.sampled_from(CONTINUATIONS), max_size=2)),
+    min_size=1,
+    max_size=5,
 ).map(lambda words: [piece for start, more in words for piece in (start, *more)])
 
 
@@ -111,10 +113,10 @@ def test_the_mask_allows_exactly_the_prefixes_of_trees() -> None:
             used = sum(token not in NAMES for token in one)
             following += [(*one, token) for token in (*brackets, *sentence[used : used + 1])]
         depths = {one: sum(1 if t in GRAMMAR.closing else -1 if t in NAMES else 0 for t in one) for one in following}
-        candidates = [one for one in following if 0 < depths[one] or is_tree(one)]
+        candidates = [one for one in following if depths[one] > 0 or is_tree(one)]
         expected |= {one for one in candidates if is_tree(one)}
     assert complete == expected
-    assert len(complete) == 2 + 3 * 4  # one bracket; or two of four pairs of labels: around both words or either of them
+    assert len(complete) == 2 + 3 * 4  # one bracket; or two around both words or around either
 
 
 def test_the_number_of_brackets_is_bounded() -> None:
@@ -124,6 +126,11 @@ def test_the_number_of_brackets_is_bounded() -> None:
         mask_V = constraint.allowed([0], torch.tensor([[prefix]]), V)[0, 0]
         assert bool(mask_V[4]) is may_open
         assert mask_V[10]
+    long = GRAMMAR.constrain([[10] * 20], "cpu")
+    in_a_row = [4, 10, *([6] * MOST_IN_A_ROW)]
+    for prefix, may_open in ((in_a_row[:-1], True), (in_a_row, False), ([*in_a_row, 10], True)):
+        mask_V = long.allowed([0], torch.tensor([[prefix]]), V)[0, 0]
+        assert bool(mask_V[4]) is may_open
 
 
 def test_without_a_constraint_nothing_changes() -> None:

@@ -79,6 +79,7 @@ def test_function_tags_traces_and_roots_are_removed(text: str, expected: str) ->
         ("a (S (NN b))", "with words outside the brackets"),
         ("(S (NP (-NONE- *)))", "without words"),
         ("", "without words"),
+        ("(S (A\n b) c) d", "with words outside the brackets"),
         ("(S (NN a)) (S (NN b))", "with another tree after it"),
         ("(A " * 500 + "b" + ")" * 500, "deeper than 400 brackets"),
     ],
@@ -131,7 +132,7 @@ def test_the_reader_refuses_what_trees_do_not_have(tmp_path: Path) -> None:
     read = READERS["trees"].read
     with pytest.raises(ConfigError, match="a file of trees has no sides"):
         list(read([(str(empty),)], ReadReport(), reverse=True))
-    with pytest.raises(DataError, match="empty.txt: no usable tree"):
+    with pytest.raises(DataError, match=r"empty\.txt: no usable tree"):
         list(read([(str(empty),)], ReadReport()))
     with pytest.raises(DataError, match="trees are in one file"):
         list(read([("a", "b")], ReadReport()))
@@ -149,7 +150,15 @@ def test_words_are_respelled_with_the_pieces_of_the_source() -> None:
 
 
 def test_drawings_show_labels_and_words() -> None:
-    assert draw_text(CAT).splitlines() == ["S", "├─ NP", "│  ├─ DT The", "│  └─ NN cat", "├─ VP", "│  └─ VBD sat", "└─ ."]
+    assert draw_text(CAT).splitlines() == [
+        "S",
+        "├─ NP",
+        "│  ├─ DT The",
+        "│  └─ NN cat",
+        "├─ VP",
+        "│  └─ VBD sat",
+        "└─ .",
+    ]
     svg = draw_svg(Tree("NP", (Leaf("<a&b>"), Leaf("c", "NN"))))
     assert svg.startswith("<svg ")
     assert svg.endswith("</svg>")
