@@ -60,7 +60,7 @@ def parse(
         raise ConfigError(
             "there is no bundled parser; name a model with -m, or train one with: transduce train --task parse"
         )
-    inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
+    inputs = [as_input(argument, "parse") for argument in arguments or []] or [STANDARD_INPUT]
     if format == "svg" and (len(inputs) > 1 or isinstance(inputs[0], Path)):
         raise ConfigError("--format svg draws one sentence; give its text as an argument")
     if out and out.exists() and any(isinstance(one, Path) and one.exists() and out.samefile(one) for one in inputs):
