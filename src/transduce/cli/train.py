@@ -10,7 +10,14 @@ from transduce.cli.options import SetOption
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="RECIPE")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file with settings; with --task, training text is possible too.", metavar="RECIPE"),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What the model learns: translate, or parse from trees.", show_default="as in the recipe"),
+    ] = None,
     src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
     tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
     train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
@@ -42,6 +49,8 @@ def train(
     with ended_by_signals():
         from transduce.training.api import train as run
 
+    if task and recipe and recipe.suffix != ".toml":
+        train, recipe = [recipe, *(train or [])], None
     if out is None:
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
@@ -49,6 +58,7 @@ def train(
     outcome = run(
         out,
         recipe=recipe,
+        task=task,
         src=src or (),
         tgt=tgt or (),
         train=train or (),

@@ -158,6 +158,8 @@ def load_recipe(
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
     table.pop("preset", None)
     given = apply_sets(merge(table, flags), sets)
+    if (task := TASKS.get(str(given.get("task")))) is not None:
+        base = merge({"search": to_table(task.search)}, base)
     architecture = given.get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
         del base["model"]  # the sizes of another architecture

@@ -53,6 +53,8 @@ class Task(ABC):
     """Name of the reader that turns files into tuples of texts (text/readers.py)."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
+    search: ClassVar[SearchConfig] = SearchConfig()
+    """The search options of a recipe that does not give its own."""
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from transduce.text.pairs import read_pairs
+from transduce.text.pairs import Corpus, ReadReport, read_pairs
+from transduce.text.trees import bracket_symbols, read_corpus, read_linearized
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,11 @@ class Reader:
     """The name of each stream, which is part of the file names of token shards."""
     read: Callable[..., Iterator[tuple[str, ...]]]
     """`read(corpus, report, reverse=...)` yields the usable examples in order; `reverse` exchanges sides of pairs."""
+    symbols: Callable[[Corpus], list[str]] = lambda _: []
+    """The symbols that the vocabulary of a training corpus must have for this reader."""
 
 
-READERS = {"pairs": Reader(("src", "tgt"), read_pairs)}
+READERS = {
+    "pairs": Reader(("src", "tgt"), read_pairs),
+    "trees": Reader(("src", "tgt"), read_linearized, lambda corpus: bracket_symbols(read_corpus(corpus, ReadReport()))),
+}

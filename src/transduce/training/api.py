@@ -18,6 +18,7 @@ def train(
     out: str | Path,
     *,
     recipe: str | Path | None = None,
+    task: str | None = None,
     src: Paths = (),
     tgt: Paths = (),
     train: Paths = (),
@@ -32,8 +33,9 @@ def train(
 ) -> Outcome:
     """Train a model in the folder `out`, or resume the run in it.
 
-    The training text is `src` with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both
-    sides), or the text of the recipe; the same holds for validation text. `settings` maps names of settings to values:
+    `task` is what the model learns: translate or parse. The training text is `src` with `tgt` (plain files with one
+    sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in brackets), or the text of the
+    recipe; the same holds for validation text. `settings` maps names of settings to values:
     {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"].
 
     With `start_from`, training starts from the weights, sizes and vocabulary of a run or a model folder, or of the
@@ -44,7 +46,7 @@ def train(
     """
     with join_processes() as processes:
         with processes.main_process_first():
-            flags: Table = {}
+            flags: Table = {} if task is None else {"task": task}
             for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
                 if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
                     flags.setdefault("data", {})[key] = corpus

@@ -107,7 +107,7 @@ def _train(
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")
         plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
         optimizer = torch.optim.Adam(

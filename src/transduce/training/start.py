@@ -154,6 +154,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
     return {
+        **({"task": recipe.task} if recipe.task != Recipe.task else {}),
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
         **({"tagged": True} if recipe.data.directions else {}),
