@@ -10,7 +10,7 @@ from types import FrameType
 import uvicorn
 
 from transduce.errors import ConfigError
-from transduce.serve.header_timeout import header_timeout_protocol
+from transduce.serve.http_protocol import http_protocol
 from transduce.serve.middleware import AdmissionMiddleware
 
 _KEEP_ALIVE_SECONDS = 30
@@ -53,7 +53,7 @@ def serve_on(listening: socket.socket, app: AdmissionMiddleware, started: Callab
     logging.getLogger("uvicorn.access").disabled = True  # it logs complete URLs; the middleware does not
     config = uvicorn.Config(
         app,
-        http=header_timeout_protocol(app.limits.receive_seconds),
+        http=http_protocol(app.limits.receive_seconds),
         ws="none",
         log_config=None,
         access_log=False,

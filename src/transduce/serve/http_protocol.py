@@ -1,0 +1,105 @@
+"""The HTTP/1.1 protocol of a connection: uvicorn's, with timeouts for clients, and without upgrades."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_MAX_HEADER_BYTES = 65_536
+_LENGTH_HEADERS = (b"content-length", b"transfer-encoding")
+
+
+def http_protocol(receive_seconds: float) -> type[asyncio.Protocol]:
+    """A protocol class that closes a connection if a complete request header does not arrive within this time."""
+    return type("HttpProtocol", (_HttpProtocol,), {"receive_seconds": receive_seconds})
+
+
+class _HttpProtocol(HttpToolsProtocol):
+    receive_seconds: float
+    _timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    """Bytes received since the last complete request."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.parser = _UpgradeIgnoringParser(self, self.parser)
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+            self._stop_timer()
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self._close()
+        elif self._timer is None:
+            self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.receive_seconds, self._close)
+
+    def _stop_timer(self) -> None:
+        self._header_bytes = 0
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class _UpgradeIgnoringParser:
+    """A parser that handles a request to upgrade as any other request, which HTTP allows (RFC 9110, section 7.8).
+
+    Clients that prefer HTTP/2 send `Upgrade: h2c` with their first request. httptools ends such a request after its
+    header, so another parser has to read its body.
+    """
+
+    def __init__(self, protocol: _HttpProtocol, parser: Any) -> None:
+        self._protocol, self._parser = protocol, parser
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+    def feed_data(self, data: bytes) -> None:
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+            lengths = [header for header in self._protocol.headers if header[0] in _LENGTH_HEADERS]
+            if any(value != b"0" for _, value in lengths):
+                callbacks = _Callbacks(self._protocol)
+                self._parser = httptools.HttpRequestParser(callbacks)
+                self._parser.feed_data(b"\r\n".join([b"POST / HTTP/1.1", *map(b": ".join, lengths), b"", b""]))
+                callbacks.forwarded = True
+                self._protocol.cycle.more_body = True
+
+    def should_upgrade(self) -> bool:
+        return False
+
+
+class _Callbacks:
+    """Forwards the calls of a parser to the protocol once it is to."""
+
+    def __init__(self, protocol: _HttpProtocol) -> None:
+        self._protocol, self.forwarded = protocol, False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        callback = getattr(self._protocol, name)
+
+        def forward(*arguments: Any) -> None:
+            if self.forwarded:
+                callback(*arguments)
+
+        return forward
