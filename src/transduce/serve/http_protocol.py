@@ -11,19 +11,27 @@ _MAX_HEADER_BYTES = 65_536
 _LENGTH_HEADERS = (b"content-length", b"transfer-encoding")
 
 
-def http_protocol(receive_seconds: float) -> type[asyncio.Protocol]:
-    """A protocol class that closes a connection if a complete request header does not arrive within this time."""
-    return type("HttpProtocol", (_HttpProtocol,), {"receive_seconds": receive_seconds})
+def http_protocol(receive_seconds: float, send_seconds: float) -> type[asyncio.Protocol]:
+    """A protocol class that closes a connection if a complete request header does not arrive within this time.
+
+    It also closes one whose client reads nothing of a response for `send_seconds`.
+    """
+    return type("HttpProtocol", (_HttpProtocol,), {"receive_seconds": receive_seconds, "send_seconds": send_seconds})
 
 
 class _HttpProtocol(HttpToolsProtocol):
     receive_seconds: float
+    send_seconds: float
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
     """Bytes received since the last complete request."""
+    _send_timer: asyncio.TimerHandle | None = None
+    _unsent = 0
+    """Bytes that were not yet sent when the timer was started."""
 
     def connection_made(self, transport: Any) -> None:
-        self.parser = _UpgradeIgnoringParser(self, self.parser)
+        self.parser: Any = _UpgradeIgnoringParser(self, self.parser)
+        transport.set_write_buffer_limits(0)  # so that `pause_writing` is called whenever the client does not read
         super().connection_made(transport)
         self._start_timer()
 
@@ -40,7 +48,32 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_send_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_send_timer()
+
+    def resume_writing(self) -> None:
+        self._stop_send_timer()
+        super().resume_writing()
+
+    def _start_send_timer(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._send_timer = self.loop.call_later(self.send_seconds, self._check_progress)
+
+    def _stop_send_timer(self) -> None:
+        if self._send_timer:
+            self._send_timer.cancel()
+            self._send_timer = None
+
+    def _check_progress(self) -> None:
+        """Disconnect a client that has read nothing; closing the connection would wait until it has read everything."""
+        if self.transport.get_write_buffer_size() < self._unsent:
+            self._start_send_timer()
+        else:
+            self.transport.abort()
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(self.receive_seconds, self._close)
