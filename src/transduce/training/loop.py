@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import torch
 
-from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
@@ -108,7 +107,8 @@ def _train(
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
         variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
-        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
+        growth, max_length = variation.growth(prepared.train), recipe.data.max_length
+        plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
         optimizer = torch.optim.Adam(
             model.parameters(),

@@ -138,7 +138,9 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
 def scoring_of(recipe: Recipe) -> Scoring:
     """How the model is scored on the validation data."""
     config = recipe.train
-    return Scoring(config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang)
+    return Scoring(
+        config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang, config.samples
+    )
 
 
 def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
@@ -153,7 +155,10 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
+    index = prepared.train.index
+    size = {"documents": index["documents"]} if "documents" in index else {"pairs": len(prepared.train)}
     return {
+        **({"task": recipe.task} if recipe.task != Recipe.task else {}),
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
         **({"tagged": True} if recipe.data.directions else {}),
@@ -166,8 +171,8 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "data": {
             "train": [list(files) for part in parts if not part.is_replay for files in part.all_train],
             **({"replay": old} if old else {}),
-            "pairs": len(prepared.train),
+            **size,
             **{f"{_STREAM_NAMES.get(stream, stream)}_tokens": count for stream, count in tokens},
-            "valid_pairs": len(prepared.valid),
+            f"valid_{next(iter(size))}": len(prepared.valid),
         },
     }
