@@ -43,6 +43,13 @@ class TrainConfig:
     """Highest learning rate, reached after warmup; if not given, it follows from width and warmup as in the paper."""
     learning_rate_scale: float = 1.0
     """Factor on the learning rate of the paper's schedule, which depends on step and width."""
+    schedule: Literal["paper", "cosine"] = "paper"
+    """Learning rate after warmup: falls with the inverse root of the step, as in the paper, or as half a cosine until
+    the last step (train.steps)."""
+    final_learning_rate: float = 0.0
+    """Learning rate of the last step, with the schedule cosine."""
+    weight_decay: float = 0.0
+    """Weight decay of all matrices, decoupled from the gradients (AdamW); 0 is the paper's Adam."""
     cooldown: int = 0
     """Number of last steps in which the learning rate decays linearly to zero; 0 keeps the paper's schedule."""
     beta1: float = 0.9
@@ -108,8 +115,11 @@ class TrainConfig:
             self.learning_rate is None or self.learning_rate_scale == 1.0,
             "learning_rate and learning_rate_scale exclude each other; give one of them",
         )
-        for name in ("clip_norm", "r_drop"):
+        for name in ("clip_norm", "r_drop", "final_learning_rate", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
+        cosine = self.schedule == "cosine"
+        require(cosine or not self.final_learning_rate, "final_learning_rate needs schedule = cosine")
+        require(not cosine or not self.cooldown, "cooldown needs schedule = paper; a cosine falls by itself")
         require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
 
 

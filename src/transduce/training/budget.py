@@ -15,6 +15,7 @@ from transduce.runs.recipe import Recipe
 from transduce.tasks.registry import TASKS
 from transduce.text.readers import READERS
 from transduce.training.learner import Learner
+from transduce.training.optimizer import make_optimizer
 from transduce.training.steps import release_memory
 
 _SMALLEST, _ROUND = 1024, 256
@@ -64,8 +65,7 @@ def _peak_memory(recipe: Recipe, model: Model, tokens: int) -> float | None:
 
 
 def _trial_step(recipe: Recipe, model: Model, batch: Batch) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    learner = Learner(model, optimizer, TASKS[recipe.task](), recipe.train)
+    learner = Learner(model, make_optimizer(model, recipe.train), TASKS[recipe.task](), recipe.train)
     learner.compute(batch)
     learner.update(1, 0.0, batch.count)
 
