@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 
@@ -17,13 +17,11 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.search.decoder import Decoder
-from transduce.search.options import SearchConfig
+from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
 from transduce.text.streaming import TextStream
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
-OPTIONS = ("temperature", "top_k", "top_p", "min_p", "no_repeat", "seed")
-"""The fields of SearchConfig that apply to language models."""
 MAX_TOKENS = 256
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
@@ -101,11 +99,12 @@ class Generator:
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Any) -> "Generator":
+    def load(
+        cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Unpack[SamplingOptions]
+    ) -> "Generator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
-        `options` are fields of SearchConfig for sampling (temperature, top_k, top_p, min_p, no_repeat, seed), which
-        become the defaults of every generation.
+        `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
         """
         folder = find_model(Path(path))
         if threads:
@@ -119,11 +118,21 @@ class Generator:
 
     @overload
     def generate(
-        self, prompts: str, *, max_tokens: int = MAX_TOKENS, stop: str | Sequence[str] = (), **options: Any
+        self,
+        prompts: str,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
     ) -> str: ...
     @overload
     def generate(
-        self, prompts: Sequence[str], *, max_tokens: int = MAX_TOKENS, stop: str | Sequence[str] = (), **options: Any
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
     ) -> list[str]: ...
     def generate(
         self,
@@ -131,7 +140,7 @@ class Generator:
         *,
         max_tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[SamplingOptions],
     ) -> str | list[str]:
         """Continue one prompt, or each prompt of a list; returns the continuations without the prompts.
 
@@ -149,7 +158,7 @@ class Generator:
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[SamplingOptions],
     ) -> list[list[Generation]]:
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
         outputs: list[list[_Collected]] = [[_Collected() for _ in range(num)] for _ in prompts]
@@ -158,7 +167,12 @@ class Generator:
         return [[collected.generation(self.tokenizer) for collected in own] for own in outputs]
 
     def stream(
-        self, prompt: str, *, max_tokens: int = MAX_TOKENS, stop: str | Sequence[str] = (), **options: Any
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
     ) -> Iterator[str]:
         """Yield the continuation of a prompt as it is generated, in complete characters; see `generate`."""
         for event in self.events([prompt], max_tokens=max_tokens, stop=stop, **options):
@@ -172,7 +186,7 @@ class Generator:
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
         config = self._config(options)
@@ -216,10 +230,10 @@ class Generator:
             for ids, log_probs in zip(encoded, text_log_probs(self.model, encoded, self.context, stride), strict=True)
         ]
 
-    def _config(self, options: dict[str, Any]) -> SearchConfig:
+    def _config(self, options: SamplingOptions) -> SearchConfig:
         for name in options:
-            if name not in OPTIONS:
-                raise ConfigError(f"a language model has no search option {name}; use {', '.join(OPTIONS)}")
+            if name not in SAMPLING_OPTIONS:
+                raise ConfigError(f"a language model has no search option {name}; use {', '.join(SAMPLING_OPTIONS)}")
         return replace(self.config, **options)
 
     def _round(self, groups: list[list[_Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:

@@ -96,3 +96,18 @@ class SearchOptions(TypedDict, total=False):
     top_p: float
     min_p: float
     seed: int
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of SearchConfig that apply to language models, as keyword arguments."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    no_repeat: int
+    seed: int
+
+
+SAMPLING_OPTIONS = tuple(SamplingOptions.__annotations__)
+"""Their names."""
