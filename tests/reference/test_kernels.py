@@ -73,8 +73,8 @@ def test_cross_attention(lengths: tuple[list[int], list[int]], H: int, d_k: int,
 
     def run(attention: Callable[..., Tensor]) -> list[Tensor]:
         x_q, x_kv = leaves(*inputs)
-        k, v = split_heads(x_kv, H, [d_k, d_v])
-        o = attention(*split_heads(x_q, H, [d_k]), k, v, q_segments, k_segments, False)
+        k, v = split_heads(x_kv, (H, d_k), (H, d_v))
+        o = attention(*split_heads(x_q, (H, d_k)), k, v, q_segments, k_segments, False)
         return [o, *torch.autograd.grad(o, (x_q, x_kv), probe)]
 
     for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
@@ -90,7 +90,7 @@ def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> 
 
     def run(attention: Callable[..., Tensor]) -> list[Tensor]:
         (x,) = leaves(qkv)
-        o = attention(*split_heads(x, H, [d_k, d_k, d_v]), segments, segments, causal)
+        o = attention(*split_heads(x, (H, d_k), (H, d_k), (H, d_v)), segments, segments, causal)
         return [o, *torch.autograd.grad(o, x, probe)]
 
     for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
@@ -126,13 +126,15 @@ def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
     from transduce.nn.heads import empty_adjacent
 
     (joint,) = leaves(draw(5, 2 * (3 + 3 + 4)))
-    parts = split_heads(joint, 2, [3, 3, 4])
+    parts = split_heads(joint, (2, 3), (2, 3), (2, 4))
     room = empty_adjacent(*parts)
     for number, gradient in enumerate(room):
         gradient.fill_(number)
     (together,) = torch.autograd.grad(parts, joint, room)
     assert together.data_ptr() == room[0].data_ptr()
-    (copied,) = torch.autograd.grad(split_heads(joint, 2, [3, 3, 4]), joint, [gradient.clone() for gradient in room])
+    (copied,) = torch.autograd.grad(
+        split_heads(joint, (2, 3), (2, 3), (2, 4)), joint, [gradient.clone() for gradient in room]
+    )
     torch.testing.assert_close(copied, together)
 
 

@@ -13,9 +13,10 @@ from transduce.data.batch import Batch
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn import loss as loss_module
 from transduce.nn.embedding import Embedding
-from transduce.nn.layers import DecoderLayer, EncoderLayer, Residual
+from transduce.nn.layers import DecoderLayer, EncoderLayer, LayerConfig, Residual
 from transduce.nn.linear import Linear
 from transduce.nn.loss import smoothed_cross_entropy
+from transduce.nn.multi_head_attention import HeadSizes
 from transduce.nn.positions import Positions, sinusoids
 from transduce.nn.segments import Segments
 from transduce.runs.recipe import load_recipe
@@ -179,10 +180,9 @@ def test_dropout_does_nothing_outside_training_and_follows_the_seed_inside_it() 
 
 
 def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None:
-    layers = [
-        EncoderLayer(16, 32, 4, 4, 4, dropout=0.5, norm="post"),
-        DecoderLayer(16, 32, 4, 4, 4, dropout=0.5, norm="post"),
-    ]
+    heads = HeadSizes(num_heads=4, d_k=4, d_v=4, kv_heads=4)
+    config = LayerConfig(d_model=16, d_ff=32, heads=heads, dropout=0.5)
+    layers = [EncoderLayer(config), DecoderLayer(config)]
     x_ND, segments = torch.randn(9, 16, generator=torch.Generator().manual_seed(0)), Segments.of_lengths([4, 5])
     for layer in layers:
         layer.train()

@@ -1,16 +1,21 @@
 """Choosing an engine: the named one, or the fastest that this machine can run."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from transduce.engines.engine import Engine, fast_engine_limits
+from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn import kernels
 from transduce.search.options import SearchConfig
+
+if TYPE_CHECKING:
+    from transduce.engines.gpu.engine import GpuEngine
+    from transduce.engines.native.engine import NativeEngine
 
 ENGINES = ("auto", "plain", "native", "gpu")
 _NEEDS = {
@@ -28,7 +33,7 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
     options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     engine = None if name == "plain" else _fast_engine(name, model, options)
     if engine is None and name in _NEEDS:
-        if reason := fast_engine_limits(model, SearchConfig()):
+        if reason := _ENGINES[name]().supports(model, SearchConfig()):
             raise ConfigError(f"engine {name} has {reason}; use auto or plain")
         raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
     return engine or PlainEngine(model, **options)
@@ -38,14 +43,27 @@ def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | N
     if not isinstance(model, EncoderDecoder):
         return None
     if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
-        from transduce.engines.gpu.engine import GpuEngine
-
-        return GpuEngine(model, **options)
+        engine = _gpu_engine()
+        return engine(model, **options) if engine.supports(model, SearchConfig()) is None else None
     if name in ("auto", "native") and model.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
-        if library := load_library():
-            from transduce.engines.native.engine import NativeEngine
-
-            return NativeEngine(model, library, torch.get_num_threads(), **options)
+        native = _native_engine()
+        if native.supports(model, SearchConfig()) is None and (library := load_library()):
+            return native(model, library, torch.get_num_threads(), **options)
     return None
+
+
+def _gpu_engine() -> "type[GpuEngine]":
+    from transduce.engines.gpu.engine import GpuEngine
+
+    return GpuEngine
+
+
+def _native_engine() -> "type[NativeEngine]":
+    from transduce.engines.native.engine import NativeEngine
+
+    return NativeEngine
+
+
+_ENGINES: dict[str, Callable[[], type[Engine]]] = {"gpu": _gpu_engine, "native": _native_engine}

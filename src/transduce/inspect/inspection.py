@@ -117,7 +117,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
         tree=build_tree(steps),
         layers=predictions,
         log_sum_TX=log_sum_TX,
-        positions_TD=model.embedding.positions.table_TD[: max(len(source), len(target), MIN_POSITIONS)],
+        positions_TD=_position_table(model)[: max(len(source), len(target), MIN_POSITIONS)],
         ablation=ablation,
         search_seconds=search_seconds,
         other_seconds=time.perf_counter() - start - search_seconds,
@@ -128,7 +128,14 @@ def inspected_model(translator: Translator) -> EncoderDecoder:
     """The model of a translator; only the encoder-decoder can be inspected."""
     if not isinstance(translator.model, EncoderDecoder):
         raise ModelError(f"models of the architecture {translator.model.config.architecture} cannot be inspected")
+    if translator.model.embedding.positions is None:
+        raise ModelError("models without positional encodings that are added to embeddings cannot be inspected")
     return translator.model
+
+
+def _position_table(model: EncoderDecoder) -> Tensor:
+    assert model.embedding.positions is not None
+    return model.embedding.positions.table_TD
 
 
 def _search(

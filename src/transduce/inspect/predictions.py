@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transduce.models.encoder_decoder import EncoderDecoder
 
@@ -37,7 +36,7 @@ def logit_lens(
     """
     layers = []
     for x_MD in layers_LMD:
-        log_prob_TV = F.linear(model.decoder_norm(x_MD), model.output_weight_VD).float().log_softmax(-1)
+        log_prob_TV = model.logits(model.decoder_norm(x_MD)).float().log_softmax(-1)
         log_prob_TC, token_TC = log_prob_TV.topk(min(TOP_TOKENS, log_prob_TV.shape[1]))
         written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
         layers.append(Predictions(token_TC, log_prob_TC, log_prob_TV.gather(1, written_T1)[:, 0]))

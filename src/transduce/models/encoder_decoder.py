@@ -1,80 +1,62 @@
 """The Transformer of the paper: an encoder for the source, a decoder for the target (section 3, figure 1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.models.model import Model, ModelConfig
-from transduce.nn.cache import KVCache, TensorKVCache
+from transduce.models.model import Model
+from transduce.models.transformer import Output, TransformerConfig
+from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding
-from transduce.nn.layers import DecoderLayer, EncoderLayer, NormPlacement
+from transduce.nn.frames import Frames
+from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
 from transduce.nn.linear import scale_residual_outputs
 from transduce.nn.multi_head_attention import CrossAttention
-from transduce.nn.positions import Positions
+from transduce.nn.positions import RelativeBias
+from transduce.nn.segments import Segments
 
 _DEEP = 6
 """Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderDecoderConfig(ModelConfig):
+class EncoderDecoderConfig(TransformerConfig):
     """The sizes of Table 3; the defaults are its base model."""
 
     encoder_layers: int = 6
     """N, the number of encoder layers."""
     decoder_layers: int = 6
     """N, the number of decoder layers."""
-    d_ff: int = 2048
-    """Inner width of the feed-forward network."""
-    num_heads: int = 8
-    """h, the number of attention heads."""
-    d_k: int | None = None
-    """Width of a head's queries and keys; d_model / num_heads if not given."""
-    d_v: int | None = None
-    """Width of a head's values; d_model / num_heads if not given."""
-    dropout: float = 0.1
-    """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Positional encoding: the paper's sinusoids, or learned vectors (Table 3, row E)."""
-    max_positions: int = 1024
-    """Number of learned positions; sinusoids have no limit."""
-    norm: NormPlacement = "post"
-    """Layer norm after the residual connection, as in the paper, or before the sub-layer."""
+    share_positions: bool = True
+    """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
+    source: Literal["text", "audio"] = "text"
+    """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
+    mel_bins: int = 80
+    """Frequency bands of a frame of sound."""
+    max_frames: int = 3000
+    """Maximum number of frames of a sound, of 10 ms each; a multiple of two."""
 
     def __post_init__(self) -> None:
-        for name in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "max_positions"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
-        for name in ("d_k", "d_v"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1")
-            divides = self.d_model % self.num_heads == 0
-            require(value is not None or divides, f"num_heads must divide d_model, or give {name}")
-        require(self.max_positions <= 2**16, "max_positions must be at most 65536")
-        require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
+        super().__post_init__()
+        require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
+        require(self.mel_bins >= 1, "mel_bins must be at least 1")
+        require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
 
     @property
-    def head_widths(self) -> tuple[int, int]:
-        """d_k and d_v."""
-        width = self.d_model // self.num_heads
-        return self.d_k or width, self.d_v or width
+    def layer_counts(self) -> Sequence[str]:
+        """See `TransformerConfig`."""
+        return ("encoder_layers", "decoder_layers")
 
     def min_parameters(self, vocab_size: int) -> int:
         """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
-        attention = 2 * self.d_model * self.num_heads * sum(self.head_widths)
-        feed_forward = 2 * self.d_model * self.d_ff
+        attention, feed_forward = self.sublayer_parameters
         layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
-        return vocab_size * self.d_model + layers
-
-    def sizes(self) -> dict[str, Any]:
-        """See `ModelConfig`; dropout is not included."""
-        d_k, d_v = self.head_widths
-        return asdict(replace(self, dropout=0.0, d_k=d_k, d_v=d_v))
+        return super().min_parameters(vocab_size) + layers
 
 
 @dataclass
@@ -95,47 +77,61 @@ class EncoderDecoder(Model):
     def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
-        d_k, d_v = config.head_widths
-        sizes = (config.d_model, config.d_ff, config.num_heads, d_k, d_v, config.dropout, config.norm)
-        positions = Positions(config.positions, config.max_positions, config.d_model)
-        self.embedding = Embedding(vocab_size, positions, config.d_model, config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
+        self.embedding = config.make_embedding(vocab_size)
+        self.source_embedding: Embedding | Frames | None = None
+        """The input of the encoder, if it differs from that of the decoder."""
+        if config.source == "audio":
+            self.source_embedding = Frames(config.mel_bins, config.d_model, config.max_frames, config.dropout)
+        elif not config.share_positions:
+            self.source_embedding = config.make_embedding(None)
+        self.rotary = config.make_rotary()
+        layer = config.layer(self.rotary)
+        self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
         scale_residual_outputs(self.encoder, sublayers=2)
         scale_residual_outputs(self.decoder, sublayers=3)
-        # A post-norm stack already ends in a norm; a pre-norm stack needs one at its end.
-        pre_norm = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
+        self.encoder_norm, self.decoder_norm = config.make_final_norm(), config.make_final_norm()
+        relative = config.positions == "relative"
+        self.encoder_relative = RelativeBias(config.num_heads, causal=False) if relative else None
+        self.decoder_relative = RelativeBias(config.num_heads, causal=True) if relative else None
+        self.output = Output(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
-        src, tgt = batch["src"], batch["tgt"]
-        memory_ND = self.encode(src)
+        tgt = batch["tgt"]
+        memory_ND, memory_segments = self.encode(batch["src"])
         self.reserve(tgt.segments.longest)
         x = self.embedding(tgt.ids_N, tgt.segments.position_N)
+        score_bias_BHTS = self.decoder_relative(tgt.segments) if self.decoder_relative else None
         for layer in self.decoder:
-            x = layer(x, tgt.segments, memory_ND, src.segments)
+            x = layer(x, tgt.segments, memory_ND, memory_segments, score_bias_BHTS)
         hidden_MD = self.decoder_norm(x[0])
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
-    def encode(self, src: Stream) -> Tensor:
-        """The encoder's output (N, D)."""
-        self.reserve(src.segments.longest)
-        x = self.embedding(src.ids_N, src.segments.position_N)
+    def encode(self, src: Stream) -> tuple[Tensor, Segments]:
+        """The encoder's output (N, D) and its segments, which for text are those of the source."""
+        x, segments = self._read_source(src)
+        score_bias_BHTS = self.encoder_relative(segments) if self.encoder_relative else None
         for layer in self.encoder:
-            x = layer(x, src.segments)
-        return self.encoder_norm(x[0])
+            x = layer(x, segments, score_bias_BHTS)
+        return self.encoder_norm(x[0]), segments
+
+    def _read_source(self, src: Stream) -> tuple[Branches, Segments]:
+        if isinstance(self.source_embedding, Frames):
+            return self.source_embedding(src.ids_N, src.segments)
+        self.reserve(src.segments.longest)
+        embedding = self.source_embedding or self.embedding
+        return embedding.embed(src.ids_N, src.segments.position_N, self.embedding.weight_VD), src.segments
 
     def start(self, src: Stream) -> DecoderState:
         """Encode the sources; the state has one row for each."""
-        memory_ND = self.encode(src)
-        layout, caches = src.segments.layout, []
+        memory_ND, segments = self.encode(src)
+        layout, caches = segments.layout, []
         mask_B11S = layout.real_BT[:, None, None, :]
         for layer in self.decoder_layers():
             k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
             k_BHSK, v_BHSK = (layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
-            caches.append(TensorKVCache.empty(k_BHSK, v_BHSK, mask_B11S))
+            caches.append(TensorKVCache.empty(SourceKV(k_BHSK, v_BHSK, mask_B11S)))
         return DecoderState(caches, position=0)
 
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -143,13 +139,16 @@ class EncoderDecoder(Model):
         self.reserve(state.position + 1)
         hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
         state.position += 1
-        return F.linear(hidden_RD, self.output_weight_VD), state
+        return self.logits(hidden_RD), state
 
     def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
         """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
         x = self.embedding(token_R, position_R)
+        score_bias_RHT = None
+        if self.decoder_relative:  # search advances all rows together
+            score_bias_RHT = self.decoder_relative.of_queries(position_R[:1], int(position_R[0]) + 1)[:, :, 0]
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
-            x = layer.step(x, cache)
+            x = layer.step(x, position_R, cache, score_bias_RHT)
         return self.decoder_norm(x[0])
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
@@ -160,8 +159,13 @@ class EncoderDecoder(Model):
 
     @property
     def output_weight_VD(self) -> Tensor:
-        """See `Model`: the embedding matrix (section 3.4)."""
-        return self.embedding.weight_VD
+        """See `Model`: in the paper, the embedding matrix (section 3.4)."""
+        return self.output.weight_of(self.embedding)
+
+    @property
+    def output_bias_V(self) -> Tensor | None:
+        """See `Model`."""
+        return self.output.bias_V
 
     @property
     def longest(self) -> int | None:
@@ -169,8 +173,10 @@ class EncoderDecoder(Model):
         return self.config.max_positions - 1 if self.config.positions == "learned" else None
 
     def reserve(self, length: int) -> None:
-        """See `Model`: sinusoids are computed up to this position."""
-        self.embedding.positions.require(length)
+        """See `Model`: sinusoids and rotations are computed up to this position."""
+        for positions in (self.embedding.positions, self.rotary):
+            if positions is not None:
+                positions.require(length)
 
     def layers(self) -> Iterable[nn.Module]:
         """See `Model`."""

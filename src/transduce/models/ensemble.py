@@ -38,6 +38,12 @@ class Ensemble(Model):
         weights = [model.output_weight_VD.detach() for model in self._members]
         return torch.cat(weights, dim=-1) / len(weights)
 
+    @cached_property
+    def output_bias_V(self) -> Tensor | None:
+        """See `Model`."""
+        biases = [model.output_bias_V.detach() for model in self._members if model.output_bias_V is not None]
+        return sum(biases[1:], biases[0]) / len(self._members) if biases else None
+
     @property
     def device(self) -> torch.device:
         """See `Model`."""

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.model import Model
@@ -130,7 +129,7 @@ def _logits(model: Model, hidden_LD: Tensor, label_L: Tensor) -> Iterator[tuple[
     """The logits and the labels, for some rows at a time."""
     rows = max(1, _LOGITS // model.vocab_size)
     for part_RD, part_R in zip(hidden_LD.split(rows), label_L.split(rows), strict=True):
-        yield F.linear(part_RD, model.output_weight_VD).float(), part_R
+        yield model.logits(part_RD).float(), part_R
 
 
 def _predictions(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor]:

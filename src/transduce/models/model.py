@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 
@@ -46,6 +47,15 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def output_weight_VD(self) -> Tensor:
         """The output projection: hidden vectors times its transpose are the logits."""
+
+    @property
+    def output_bias_V(self) -> Tensor | None:
+        """The bias of the logits; None if there is none."""
+        return None
+
+    def logits(self, hidden_LD: Tensor) -> Tensor:
+        """The logits (L, V) of hidden vectors."""
+        return F.linear(hidden_LD, self.output_weight_VD, self.output_bias_V)
 
     @property
     def longest(self) -> int | None:

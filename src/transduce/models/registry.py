@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 from transduce.config import build, suggestion
 from transduce.errors import ConfigError
+from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.encoder_only import EncoderOnly, EncoderOnlyConfig
 from transduce.models.model import Model, ModelConfig
 
 
@@ -18,6 +20,8 @@ class Architecture(NamedTuple):
 
 MODELS: dict[str, Architecture] = {
     "encoder_decoder": Architecture(EncoderDecoderConfig, EncoderDecoder),
+    "decoder_only": Architecture(DecoderOnlyConfig, DecoderOnly),
+    "encoder_only": Architecture(EncoderOnlyConfig, EncoderOnly),
 }
 
 

@@ -32,7 +32,7 @@ def without_heads(model: M, heads: Iterable[tuple[str, int]]) -> M:
     for name, head in heads:
         attention = ablated.get_submodule(name)
         assert isinstance(attention, SelfAttention | CrossAttention)
-        weight = attention.out.weight.clone()
-        weight[:, head * attention.d_v : (head + 1) * attention.d_v] = 0
+        weight, d_v = attention.out.weight.clone(), attention.heads.d_v
+        weight[:, head * d_v : (head + 1) * d_v] = 0
         attention.out.weight = nn.Parameter(weight, requires_grad=False)
     return ablated

@@ -18,7 +18,7 @@ from transduce.nn.segments import Segments
 _SHORT, _NARROW = 512, 128
 """Longest segments and widest heads for which the kernel for short segments is used."""
 
-Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool], Tensor]
+Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool, Tensor | None], Tensor]
 
 
 def attend(
@@ -29,23 +29,36 @@ def attend(
     k_segments: Segments,
     causal: bool,
     engine: str = "auto",
+    score_bias_BHTS: Tensor | None = None,
 ) -> Tensor:
-    """softmax(QK^T / sqrt(d_k)) V within each segment.
+    """softmax(QK^T / sqrt(d_k) + bias) V within each segment.
 
     With `causal`, position t attends to positions up to t; queries and keys then have the same segments. A query whose
-    segment has no keys gets zeros.
+    segment has no keys gets zeros. If there are fewer heads of keys and values than of queries, each serves a group
+    of adjacent heads of queries. `score_bias_BHTS` can be broadcast to segments, heads, positions of queries and keys.
     """
     if engine == "auto":
         can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and max(q_NHK.shape[-1], v_MHK.shape[-1]) <= 256
-        engine = "packed" if can_pack else "padded"
-    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
+        engine = "packed" if can_pack and score_bias_BHTS is None else "padded"
+    k_MHK, v_MHK = (_repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
+    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS)
 
 
-def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
-    """softmax(QK^T / sqrt(d_k)) as a padded (B, H, T, S) tensor, zero outside the segments."""
+def attention_weights(
+    q_NHK: Tensor,
+    k_MHK: Tensor,
+    q_segments: Segments,
+    k_segments: Segments,
+    causal: bool,
+    score_bias_BHTS: Tensor | None = None,
+) -> Tensor:
+    """softmax(QK^T / sqrt(d_k) + bias) as a padded (B, H, T, S) tensor, zero outside the segments."""
+    k_MHK = _repeat_heads(k_MHK, q_NHK.shape[1])
     scores_BHTS = torch.einsum(
         "bthk,bshk->bhts", q_segments.layout.pad(q_NHK), k_segments.layout.pad(k_MHK)
     ) / math.sqrt(q_NHK.shape[-1])
+    if score_bias_BHTS is not None:
+        scores_BHTS = scores_BHTS + score_bias_BHTS
     allowed_BHTS = k_segments.layout.real_BT[:, None, None, :] & q_segments.layout.real_BT[:, None, :, None]
     if causal:
         allowed_BHTS = allowed_BHTS & torch.ones_like(scores_BHTS[0, 0], dtype=torch.bool).tril()
@@ -53,17 +66,30 @@ def attention_weights(q_NHK: Tensor, k_MHK: Tensor, q_segments: Segments, k_segm
     return weights_BHTS.masked_fill(~allowed_BHTS, 0.0)
 
 
-def _reference(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+def _repeat_heads(x_MGK: Tensor, num_heads: int) -> Tensor:
+    return x_MGK if x_MGK.shape[1] == num_heads else x_MGK.repeat_interleave(num_heads // x_MGK.shape[1], dim=1)
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+) -> Tensor:
     """The definition, written out; tests compare the other engines with it."""
-    weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal)
+    weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal, score_bias)
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
 
-def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+def _padded(
+    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+) -> Tensor:
     """torch's scaled dot-product attention on a padded grid: efficient if segments have similar lengths."""
     q_layout, k_layout = q_segments.layout, k_segments.layout
     # Under the causal mask no token attends to the empty cells after its segment, so they need no mask.
     mask = None if causal or k_layout.full else k_layout.real_BT[:, None, None, :]
+    if score_bias is not None:
+        if causal:
+            mask = torch.ones_like(score_bias[:1, :1], dtype=torch.bool).tril()
+        mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)
+        mask, causal = mask.to(q.dtype), False
     o_BHTK = F.scaled_dot_product_attention(
         q_layout.pad(q).transpose(1, 2),
         k_layout.pad(k).transpose(1, 2),
@@ -74,8 +100,11 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: S
     return q_layout.unpad(o_BHTK.transpose(1, 2))
 
 
-def _packed(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool) -> Tensor:
+def _packed(
+    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+) -> Tensor:
     """Packed streams without padding, with a kernel for short segments (CUDA, half precision)."""
+    assert score_bias is None, "the engine `padded` adds biases to scores"
     length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)

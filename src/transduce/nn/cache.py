@@ -7,13 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.nn.segments import Segments
+
 _BLOCK = 32
 
 
 class KVCache(Protocol):
     """The keys and values of one decoder layer, and attention over them for one new token in each row."""
 
-    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
+    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
         """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K)."""
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
@@ -21,29 +23,61 @@ class KVCache(Protocol):
 
 
 @dataclass
+class SourceKV:
+    """Keys and values of the source, once per sentence: the rows of a beam share them."""
+
+    k_BHSK: Tensor
+    v_BHSK: Tensor
+    mask_B11S: Tensor
+    """True at positions that hold a source token."""
+
+    def attend(self, q_RHK: Tensor) -> Tensor:
+        """Each row attends to the source of its sentence."""
+        _, H, K = q_RHK.shape
+        q_BHWK = q_RHK.view(len(self.mask_B11S), -1, H, K).transpose(1, 2)
+        o_BHWK = _attend(q_BHWK, self.k_BHSK, self.v_BHSK, self.mask_B11S)
+        return o_BHWK.transpose(1, 2).flatten(0, 1)
+
+
+@dataclass
 class TensorKVCache:
     """A KV cache in plain tensors, which are copied when search reorders its rows."""
 
     self_k_RHTK: Tensor
-    """Keys of the tokens generated so far; the capacity grows in blocks."""
+    """Keys of the tokens so far; the capacity grows in blocks."""
     self_v_RHTK: Tensor
-    cross_k_BHSK: Tensor
-    """Keys of the source, once per sentence: the rows of a beam share them."""
-    cross_v_BHSK: Tensor
-    mask_B11S: Tensor
-    """True at positions that hold a source token."""
     length: int = 0
-    """Number of tokens generated so far."""
+    """Number of tokens so far."""
+    source: SourceKV | None = None
+    """None if the model has no cross-attention."""
+    skipped_R: Tensor | None = None
+    """Number of unused places at the start of each row, if the rows began with prompts of different lengths."""
 
     @classmethod
-    def empty(cls, cross_k_BHSK: Tensor, cross_v_BHSK: Tensor, mask_B11S: Tensor) -> "TensorKVCache":
+    def empty(cls, source: SourceKV) -> "TensorKVCache":
         """A cache before the first token, with one row per sentence."""
-        B, H, _, K = cross_k_BHSK.shape
-        empty_k = cross_k_BHSK.new_empty(B, H, 0, K)
-        empty_v = cross_v_BHSK.new_empty(B, H, 0, cross_v_BHSK.shape[-1])
-        return cls(empty_k, empty_v, cross_k_BHSK, cross_v_BHSK, mask_B11S)
+        B, H, _, K = source.k_BHSK.shape
+        return cls(
+            source.k_BHSK.new_empty(B, H, 0, K),
+            source.v_BHSK.new_empty(B, H, 0, source.v_BHSK.shape[-1]),
+            source=source,
+        )
 
-    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor) -> Tensor:
+    @classmethod
+    def of_prompts(cls, k_NHK: Tensor, v_NHK: Tensor, prompts: Segments) -> "TensorKVCache":
+        """A cache of prompts. They are aligned at their ends: the next token of every row has the same place."""
+        layout, longest = prompts.layout, prompts.longest
+        if layout.full:
+            return cls(layout.pad(k_NHK).transpose(1, 2), layout.pad(v_NHK).transpose(1, 2), longest)
+        skipped_R = longest - prompts.lengths_B.long()
+        place_RT = (torch.arange(longest, device=k_NHK.device) - skipped_R[:, None]) % longest
+        k_RHTK, v_RHTK = (
+            layout.pad(x).gather(1, place_RT[:, :, None, None].expand(-1, -1, *x.shape[1:])).transpose(1, 2)
+            for x in (k_NHK, v_NHK)
+        )
+        return cls(k_RHTK, v_RHTK, longest, skipped_R=skipped_R)
+
+    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
         """See `KVCache`."""
         if self.length == self.self_k_RHTK.shape[2]:
             self.self_k_RHTK, self.self_v_RHTK = _grow(self.self_k_RHTK), _grow(self.self_v_RHTK)
@@ -51,26 +85,33 @@ class TensorKVCache:
         self.self_v_RHTK[:, :, self.length] = v_RHK
         self.length += 1
         keys, values = self.self_k_RHTK[:, :, : self.length], self.self_v_RHTK[:, :, : self.length]
-        return F.scaled_dot_product_attention(q_RHK[:, :, None], keys, values)[:, :, 0]
+        mask = None if score_bias_RHT is None else score_bias_RHT[:, :, None]
+        if self.skipped_R is not None:
+            assert mask is None
+            place_T = torch.arange(self.length, device=q_RHK.device)
+            mask = (place_T >= self.skipped_R[:, None])[:, None, None]
+        return _attend(q_RHK[:, :, None], keys, values, mask)[:, :, 0]
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
-        """See `KVCache`; the rows of a sentence share its keys and values."""
-        B, H, _, K = self.cross_k_BHSK.shape
-        q_BHWK = q_RHK.view(B, -1, H, K).transpose(1, 2)
-        o_BHWK = F.scaled_dot_product_attention(q_BHWK, self.cross_k_BHSK, self.cross_v_BHSK, attn_mask=self.mask_B11S)
-        return o_BHWK.transpose(1, 2).flatten(0, 1)
+        """See `KVCache`."""
+        assert self.source is not None
+        return self.source.attend(q_RHK)
 
     def reorder(self, index_BW: Tensor) -> None:
         """Give sentence b the old rows index_BW[b]; sentences may be removed, in order."""
-        sentences, row_R = len(self.mask_B11S), index_BW.flatten()
-        old_rows = len(self.self_k_RHTK) // sentences
+        old_rows, row_R = len(self.self_k_RHTK), index_BW.flatten()
         self.self_k_RHTK = self.self_k_RHTK.index_select(0, row_R)
         self.self_v_RHTK = self.self_v_RHTK.index_select(0, row_R)
-        if len(index_BW) < sentences:
-            remaining_B = index_BW[:, 0] // old_rows
-            self.cross_k_BHSK = self.cross_k_BHSK.index_select(0, remaining_B)
-            self.cross_v_BHSK = self.cross_v_BHSK.index_select(0, remaining_B)
-            self.mask_B11S = self.mask_B11S.index_select(0, remaining_B)
+        if self.skipped_R is not None:
+            self.skipped_R = self.skipped_R.index_select(0, row_R)
+        if self.source is not None and len(index_BW) < (sentences := len(self.source.mask_B11S)):
+            remaining_B = index_BW[:, 0] // (old_rows // sentences)
+            fields = (self.source.k_BHSK, self.source.v_BHSK, self.source.mask_B11S)
+            self.source = SourceKV(*(x.index_select(0, remaining_B) for x in fields))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=k.shape[1] < q.shape[1])
 
 
 def _grow(x_RHTK: Tensor) -> Tensor:

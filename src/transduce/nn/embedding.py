@@ -1,6 +1,7 @@
-"""Embeddings (section 3.4): one matrix for source, target and the output projection, scaled by sqrt(d_model)."""
+"""Embeddings (section 3.4): in the paper one matrix for source, target and output, scaled by sqrt(d_model)."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,26 +12,57 @@ from transduce.nn.dropout import Dropout
 from transduce.nn.layers import Branches
 from transduce.nn.positions import Positions
 
+EmbeddingKind = Literal["scaled", "plain", "normalized"]
+_PLAIN_DEVIATION = 0.02
+
 
 class Embedding(nn.Module):
-    """Token and position vectors, summed, with dropout on the sum (section 5.4)."""
+    """Token and position vectors, summed, with dropout on the sum (section 5.4).
 
-    def __init__(self, vocab_size: int, positions: Positions, d_model: int, dropout: float) -> None:
+    Token vectors are scaled by sqrt(d_model), as in the paper, or not ("plain"); or the sum goes through `norm`.
+    Without `positions`, there are only token vectors. Without `vocab_size`, they are those of another embedding.
+    """
+
+    weight_VD: Tensor
+
+    def __init__(
+        self,
+        vocab_size: int | None,
+        positions: Positions | None,
+        d_model: int,
+        dropout: float,
+        kind: EmbeddingKind = "scaled",
+        norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         # After scaling by sqrt(d_model), token vectors start with unit variance, like the sinusoids added to them.
-        self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
+        deviation = d_model**-0.5 if kind == "scaled" else _PLAIN_DEVIATION
+        if vocab_size is not None:
+            self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * deviation)
         self.positions = positions
         self.dropout = Dropout(dropout)
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if kind == "scaled" else 1.0
+        self.norm = norm
 
     def forward(self, token_N: Tensor, position_N: Tensor) -> Branches:
         """(N) tokens at (N) positions to (N, D)."""
-        table_TD = self.positions.table_TD
-        if kernels.fit(self.weight_VD) and not table_TD.requires_grad:
+        return self.embed(token_N, position_N, self.weight_VD)
+
+    def embed(self, token_N: Tensor, position_N: Tensor, weight_VD: Tensor) -> Branches:
+        """`forward` with the matrix of another embedding."""
+        table_TD = None if self.positions is None else self.positions.table_TD
+        fixed = table_TD is not None and not table_TD.requires_grad
+        if fixed and self.norm is None and kernels.fit(weight_VD):
             from transduce.nn.kernels.embed import Embed
 
             p = self.dropout.p if self.training else 0.0
-            return Embed.apply(token_N, position_N, self.weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]
-        x_ND = F.embedding(token_N, self.weight_VD) * self.scale + self.positions(position_N)
-        x_ND = self.dropout(x_ND).to(self.weight_VD.dtype)
+            return Embed.apply(token_N, position_N, weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]
+        x_ND = F.embedding(token_N, weight_VD)
+        if self.scale != 1.0:
+            x_ND = x_ND * self.scale
+        if self.positions is not None:
+            x_ND = x_ND + self.positions(position_N)
+        if self.norm is not None:
+            x_ND = self.norm(x_ND.to(weight_VD.dtype))
+        x_ND = self.dropout(x_ND).to(weight_VD.dtype)
         return x_ND, x_ND

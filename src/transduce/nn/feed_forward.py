@@ -1,18 +1,43 @@
-"""Position-wise feed-forward network (section 3.3)."""
+"""Position-wise feed-forward network (section 3.3), with the activations of later models."""
+
+from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.nn.linear import projections
 
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
+"""max(0, x), as in the paper; x Φ(x), exact or approximated by tanh; x sigmoid(x); or, gated, gelu_tanh(x V) * (x W)
+and swish(x V) * (x W)."""
+_GATED = {"geglu": "gelu_tanh", "swiglu": "swish"}
+
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, for each token separately; `inner` is W1 and b1, `outer` is W2 and b2."""
+    """max(0, x W1 + b1) W2 + b2, for each token separately; `inner` is W1 and b1, `outer` is W2 and b2.
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    With a gated activation, the first half of `inner` is the gate.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", *, bias: bool = True) -> None:
         super().__init__()
-        self.inner = projections(d_model, [d_ff])
-        self.outer = projections(d_ff, [d_model])
+        self.activation = activation
+        self.inner = projections(d_model, [d_ff, d_ff] if activation in _GATED else [d_ff], bias=bias)
+        self.outer = projections(d_ff, [d_model], bias=bias)
 
     def forward(self, x_ND: Tensor, *, bias: bool = True) -> Tensor:
         """(N, D) to (N, D); with `bias=False`, b2 is left to the caller (`layers.Residual`)."""
-        return self.outer(self.inner(x_ND, relu=True), bias=bias)
+        if self.activation == "relu":
+            return self.outer(self.inner(x_ND, relu=True), bias=bias)
+        x_NF = self.inner(x_ND)
+        if self.activation in _GATED:
+            gate_NF, x_NF = x_NF.chunk(2, dim=-1)
+            return self.outer(activate(gate_NF, _GATED[self.activation]) * x_NF, bias=bias)
+        return self.outer(activate(x_NF, self.activation), bias=bias)
+
+
+def activate(x: Tensor, activation: str) -> Tensor:
+    """Apply an activation that is not gated to every element."""
+    if activation == "swish":
+        return F.silu(x)
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")

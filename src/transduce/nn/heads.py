@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 
-def split_heads(joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tuple[Tensor, ...]:
-    """The columns of a projection as parts of shape (N, H, width)."""
-    return _SplitHeads.apply(joint_ND, num_heads, head_widths)  # type: ignore[no-untyped-call]
+def split_heads(joint_ND: Tensor, *parts: tuple[int, int]) -> tuple[Tensor, ...]:
+    """The columns of a projection as parts of shape (N, heads, width), given heads and width of each part."""
+    return _SplitHeads.apply(joint_ND, parts)  # type: ignore[no-untyped-call]
 
 
 def empty_adjacent(*parts_NHK: Tensor) -> list[Tensor]:
@@ -31,9 +31,9 @@ def empty_adjacent(*parts_NHK: Tensor) -> list[Tensor]:
 
 class _SplitHeads(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, joint_ND: Tensor, num_heads: int, head_widths: list[int]) -> tuple[Tensor, ...]:
-        parts = joint_ND.split([num_heads * width for width in head_widths], dim=1)
-        return tuple(part.view(-1, num_heads, width) for part, width in zip(parts, head_widths, strict=True))
+    def forward(ctx: Any, joint_ND: Tensor, shapes: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
+        parts = joint_ND.split([heads * width for heads, width in shapes], dim=1)
+        return tuple(part.view(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *parts: Tensor) -> Any:
@@ -43,6 +43,6 @@ class _SplitHeads(torch.autograd.Function):
             same_memory = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
             rows_apart = part.stride() == (width, part.shape[2], 1)
             if not (same_memory and rows_apart and part.storage_offset() == expected):
-                return torch.cat([part.flatten(1) for part in parts], dim=1), None, None
+                return torch.cat([part.flatten(1) for part in parts], dim=1), None
             expected += part.shape[1] * part.shape[2]
-        return first.as_strided((len(first), width), (width, 1)), None, None
+        return first.as_strided((len(first), width), (width, 1)), None

@@ -1,6 +1,7 @@
-"""Layers of the encoder and the decoder (section 3.1): sub-layers with residual connections and layer norm."""
+"""Layers of the encoder and the decoder (section 3.1): sub-layers with residual connections and norms."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
@@ -8,8 +9,10 @@ from torch import Tensor, nn
 from transduce.nn import kernels
 from transduce.nn.cache import KVCache
 from transduce.nn.dropout import Dropout
-from transduce.nn.feed_forward import FeedForward
-from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
+from transduce.nn.feed_forward import Activation, FeedForward
+from transduce.nn.multi_head_attention import CrossAttention, HeadSizes, SelfAttention
+from transduce.nn.norm import NormType, make_norm
+from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
 
 NormPlacement = Literal["post", "pre"]
@@ -24,16 +27,44 @@ Sublayer = Callable[..., Tensor]
 """A function of (N, D), and of `bias=False` to leave out its last bias."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerConfig:
+    """The sizes of a layer, and in what it differs from the paper's."""
+
+    d_model: int
+    d_ff: int
+    heads: HeadSizes
+    dropout: float
+    norm: NormPlacement = "post"
+    norm_type: NormType = "layer"
+    norm_epsilon: float = 1e-5
+    activation: Activation = "relu"
+    rotary: Rotary | None = None
+    """Rotates queries and keys of self-attention; all layers share it."""
+
+    @property
+    def bias(self) -> bool:
+        """Whether linear layers have biases."""
+        return self.heads.bias
+
+
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))) if the norm is placed first."""
 
-    def __init__(self, d_model: int, dropout: float, norm: NormPlacement) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float,
+        norm: NormPlacement,
+        norm_type: NormType = "layer",
+        norm_epsilon: float = 1e-5,
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = make_norm(norm_type, d_model, norm_epsilon)
         self.dropout = Dropout(dropout)
         self.norm_first = norm == "pre"
 
-    def forward(self, x: Branches, sublayer: Sublayer, bias_D: Tensor) -> Branches:
+    def forward(self, x: Branches, sublayer: Sublayer, bias_D: Tensor | None) -> Branches:
         """Apply a sub-layer; `bias_D` is its last bias, which `sublayer(x, bias=False)` leaves out.
 
         Only the fused kernel makes use of that: it adds bias, dropout, residual and norm in one pass.
@@ -41,7 +72,7 @@ class Residual(nn.Module):
         x_ND, shortcut_ND = x
         if self.norm_first:
             y_ND = shortcut_ND + self.dropout(sublayer(self.norm(x_ND)))
-        elif kernels.fit(x_ND):
+        elif kernels.fit(x_ND) and isinstance(self.norm, nn.LayerNorm) and bias_D is not None:
             return self._fused(shortcut_ND, sublayer(x_ND, bias=False), bias_D)
         else:
             y_ND = self.norm(shortcut_ND + self.dropout(sublayer(x_ND)))
@@ -55,49 +86,71 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """Self-attention, then feed-forward. With `causal`, it is a layer of a decoder-only model."""
 
-    def __init__(
-        self, d_model: int, d_ff: int, num_heads: int, d_k: int, d_v: int, dropout: float, norm: NormPlacement
-    ) -> None:
+    def __init__(self, config: LayerConfig, *, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, num_heads, d_k, d_v, causal=False)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.residuals = nn.ModuleList(Residual(d_model, dropout, norm) for _ in range(2))
+        self.self_attention = SelfAttention(config.d_model, config.heads, causal=causal, rotary=config.rotary)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
+        self.residuals = _residuals(config, 2)
 
-    def forward(self, x: Branches, segments: Segments) -> Branches:
+    def forward(self, x: Branches, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Branches:
         """(N, D) to (N, D)."""
+        return self._sublayers(x, lambda x_ND, **bias: self.self_attention(x_ND, segments, score_bias_BHTS, **bias))
+
+    def prefill(self, x: Branches, segments: Segments) -> tuple[Branches, Tensor, Tensor]:
+        """`forward`, with the keys and values of self-attention, for a cache."""
+        kept: list[Tensor] = []
+
+        def attend_self(x_ND: Tensor, *, bias: bool = True) -> Tensor:
+            output_ND, *keys_and_values = self.self_attention.prefill(x_ND, segments, bias=bias)
+            kept.extend(keys_and_values)
+            return output_ND
+
+        x = self._sublayers(x, attend_self)
+        k_NHK, v_NHK = kept
+        return x, k_NHK, v_NHK
+
+    def step(self, x: Branches, position_R: Tensor, cache: KVCache) -> Branches:
+        """`forward` for one new token per row, with the keys and values in the cache."""
+        return self._sublayers(x, lambda x_RD, **bias: self.self_attention.step(x_RD, position_R, cache, **bias))
+
+    def _sublayers(self, x: Branches, attend_self: Sublayer) -> Branches:
         around_self, around_feed_forward = self.residuals
-        attention, feed_forward = self.self_attention, self.feed_forward
-        x = around_self(x, lambda x_ND, **bias: attention(x_ND, segments, **bias), attention.out.bias)
-        return around_feed_forward(x, feed_forward, feed_forward.outer.bias)
+        x = around_self(x, attend_self, self.self_attention.out.bias)
+        return around_feed_forward(x, self.feed_forward, self.feed_forward.outer.bias)
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the encoder's output, then feed-forward."""
 
-    def __init__(
-        self, d_model: int, d_ff: int, num_heads: int, d_k: int, d_v: int, dropout: float, norm: NormPlacement
-    ) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, num_heads, d_k, d_v, causal=True)
-        self.cross_attention = CrossAttention(d_model, num_heads, d_k, d_v)
-        self.feed_forward = FeedForward(d_model, d_ff)
-        self.residuals = nn.ModuleList(Residual(d_model, dropout, norm) for _ in range(3))
+        self.self_attention = SelfAttention(config.d_model, config.heads, causal=True, rotary=config.rotary)
+        self.cross_attention = CrossAttention(config.d_model, config.heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
+        self.residuals = _residuals(config, 3)
 
-    def forward(self, x: Branches, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Branches:
+    def forward(
+        self,
+        x: Branches,
+        segments: Segments,
+        memory_ND: Tensor,
+        memory_segments: Segments,
+        score_bias_BHTS: Tensor | None = None,
+    ) -> Branches:
         """(M, D) to (M, D), attending to the encoder's output."""
         return self._sublayers(
             x,
-            lambda x_MD, **bias: self.self_attention(x_MD, segments, **bias),
+            lambda x_MD, **bias: self.self_attention(x_MD, segments, score_bias_BHTS, **bias),
             lambda x_MD, **bias: self.cross_attention(x_MD, segments, memory_ND, memory_segments, **bias),
         )
 
-    def step(self, x: Branches, cache: KVCache) -> Branches:
+    def step(self, x: Branches, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Branches:
         """`forward` for one new token per row, with the keys and values in the cache."""
         return self._sublayers(
             x,
-            lambda x_RD, **bias: self.self_attention.step(x_RD, cache, **bias),
+            lambda x_RD, **bias: self.self_attention.step(x_RD, position_R, cache, score_bias_RHT, **bias),
             lambda x_RD, **bias: self.cross_attention.step(x_RD, cache, **bias),
         )
 
@@ -106,3 +159,10 @@ class DecoderLayer(nn.Module):
         x = around_self(x, attend_self, self.self_attention.out.bias)
         x = around_cross(x, attend_cross, self.cross_attention.out.bias)
         return around_feed_forward(x, self.feed_forward, self.feed_forward.outer.bias)
+
+
+def _residuals(config: LayerConfig, count: int) -> nn.ModuleList:
+    return nn.ModuleList(
+        Residual(config.d_model, config.dropout, config.norm, config.norm_type, config.norm_epsilon)
+        for _ in range(count)
+    )

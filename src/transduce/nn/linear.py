@@ -15,20 +15,22 @@ class Linear(nn.Linear):
 
     def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
         """(N, width in) to (N, width out); with `bias=False`, b is left to the caller."""
-        if not bias:
-            return F.linear(x_ND, self.weight)
+        if not bias or self.bias is None:
+            y_ND = F.linear(x_ND, self.weight)
+            return y_ND.relu_() if relu else y_ND
         if kernels.fit(x_ND) and self.weight.dtype == x_ND.dtype:
             return _FusedLinear.apply(x_ND, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         y_ND = F.linear(x_ND, self.weight, self.bias)
         return y_ND.relu_() if relu else y_ND
 
 
-def projections(width_in: int, widths_out: list[int]) -> Linear:
+def projections(width_in: int, widths_out: list[int], *, bias: bool = True) -> Linear:
     """One linear layer for several projections, each initialised separately (Xavier, zero bias)."""
-    linear = Linear(width_in, sum(widths_out))
+    linear = Linear(width_in, sum(widths_out), bias=bias)
     for part in torch.split(linear.weight.detach(), widths_out):
         nn.init.xavier_uniform_(part)
-    nn.init.zeros_(linear.bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear
 
 

@@ -4,54 +4,95 @@ Projections that read the same input are one matrix product: queries, keys and v
 values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.cache import KVCache
 from transduce.nn.heads import split_heads
 from transduce.nn.linear import projections
+from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSizes:
+    """Number and widths of the heads of an attention module."""
+
+    num_heads: int
+    d_k: int
+    d_v: int
+    kv_heads: int
+    """Heads of keys and values; each serves num_heads / kv_heads heads of queries (grouped-query attention)."""
+    bias: bool = True
+    """Whether the projections have biases."""
 
 
 class SelfAttention(nn.Module):
     """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones."""
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, *, causal: bool) -> None:
+    def __init__(self, d_model: int, heads: HeadSizes, *, causal: bool, rotary: Rotary | None = None) -> None:
         super().__init__()
-        self.num_heads, self.d_k, self.d_v, self.causal = num_heads, d_k, d_v, causal
-        self.qkv = projections(d_model, [num_heads * d_k, num_heads * d_k, num_heads * d_v])
-        self.out = projections(num_heads * d_v, [d_model])
+        self.heads, self.causal, self.rotary = heads, causal, rotary
+        widths = [heads.num_heads * heads.d_k, heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v]
+        self.qkv = projections(d_model, widths, bias=heads.bias)
+        self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
         self.engine = "auto"
 
-    def forward(self, x_ND: Tensor, segments: Segments, *, bias: bool = True) -> Tensor:
+    def forward(
+        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
+    ) -> Tensor:
         """(N, D) to (N, D); with `bias=False`, the bias of W^O is left to the caller (`layers.Residual`)."""
-        q_NHK, k_NHK, v_NHK = self._project(x_ND)
-        o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine)
-        return self.out(o_NHK.flatten(1), bias=bias)
+        return self.prefill(x_ND, segments, score_bias_BHTS, bias=bias)[0]
 
-    def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
+    def prefill(
+        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`forward`, with the keys and values, for a cache."""
+        q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
+        o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine, score_bias_BHTS)
+        return self.out(o_NHK.flatten(1), bias=bias), k_NHK, v_NHK
+
+    def step(
+        self,
+        x_RD: Tensor,
+        position_R: Tensor,
+        cache: KVCache,
+        score_bias_RHT: Tensor | None = None,
+        *,
+        bias: bool = True,
+    ) -> Tensor:
         """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
-        return self.out(cache.attend_self(*self._project(x_RD)).flatten(1), bias=bias)
+        q_RHK, k_RHK, v_RHK = self.project(x_RD, position_R)
+        o_RHK = cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT)
+        return self.out(o_RHK.flatten(1), bias=bias)
 
-    def weights(self, x_ND: Tensor, segments: Segments) -> Tensor:
+    def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, T)."""
-        q_NHK, k_NHK, _ = self._project(x_ND)
-        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal)
+        q_NHK, k_NHK, _ = self.project(x_ND, segments.position_N)
+        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal, score_bias_BHTS)
 
-    def _project(self, x_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q_NHK, k_NHK, v_NHK = split_heads(self.qkv(x_ND), self.num_heads, [self.d_k, self.d_k, self.d_v])
+    def project(self, x_ND: Tensor, position_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of tokens at these positions."""
+        heads = self.heads
+        q_NHK, k_NHK, v_NHK = split_heads(
+            self.qkv(x_ND), (heads.num_heads, heads.d_k), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v)
+        )
+        if self.rotary is not None:
+            q_NHK, k_NHK = self.rotary(q_NHK, position_N), self.rotary(k_NHK, position_N)
         return q_NHK, k_NHK, v_NHK
 
 
 class CrossAttention(nn.Module):
     """Every token of a target segment attends to the encoder's output for the source segment of the same number."""
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int) -> None:
+    def __init__(self, d_model: int, heads: HeadSizes) -> None:
         super().__init__()
-        self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
-        self.q = projections(d_model, [num_heads * d_k])
-        self.kv = projections(d_model, [num_heads * d_k, num_heads * d_v])
-        self.out = projections(num_heads * d_v, [d_model])
+        self.heads = heads
+        self.q = projections(d_model, [heads.num_heads * heads.d_k], bias=heads.bias)
+        self.kv = projections(d_model, [heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v], bias=heads.bias)
+        self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
         self.engine = "auto"
 
     def forward(
@@ -73,8 +114,9 @@ class CrossAttention(nn.Module):
 
     def project_memory(self, memory_ND: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output."""
-        k_NHK, v_NHK = split_heads(self.kv(memory_ND), self.num_heads, [self.d_k, self.d_v])
+        heads = self.heads
+        k_NHK, v_NHK = split_heads(self.kv(memory_ND), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v))
         return k_NHK, v_NHK
 
     def _queries(self, x_MD: Tensor) -> Tensor:
-        return self.q(x_MD).view(-1, self.num_heads, self.d_k)
+        return self.q(x_MD).view(-1, self.heads.num_heads, self.heads.d_k)

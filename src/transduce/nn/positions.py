@@ -1,4 +1,4 @@
-"""Positional encoding (section 3.5), added to the token embeddings."""
+"""Positional encodings: added to the embeddings (section 3.5), rotations of queries and keys, or a bias of scores."""
 
 import math
 from typing import Literal
@@ -8,6 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.errors import ConfigError
+from transduce.nn.segments import Segments
+
+PositionKind = Literal["sinusoidal", "learned", "rotary", "relative"]
+_DISTANT, _BUCKETS = 128, 32
+"""T5's relative positions: distances share 32 buckets; from 128 on, all are in the last."""
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -25,7 +30,7 @@ class Positions(nn.Module):
 
     table_TD: Tensor
 
-    def __init__(self, kind: Literal["sinusoidal", "learned"], max_positions: int, d_model: int) -> None:
+    def __init__(self, kind: PositionKind, max_positions: int, d_model: int) -> None:
         super().__init__()
         if kind == "learned":
             self.table_TD = nn.Parameter(torch.randn(max_positions, d_model) * 0.02)
@@ -45,3 +50,70 @@ class Positions(nn.Module):
         if isinstance(self.table_TD, nn.Parameter):
             raise ConfigError(f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)")
         self.table_TD = sinusoids(max(length, 2 * reach), d_model).to(self.table_TD)
+
+
+class Rotary(nn.Module):
+    """Rotary positions (Su et al., 2021): a query or key at position t is rotated by the angles t / base^(2i/d_k).
+
+    The product of a rotated query and a rotated key depends only on the distance of their positions. Dimension i is
+    rotated together with dimension i + d_k / 2, as in Llama.
+    """
+
+    angle_TK: Tensor
+
+    def __init__(self, max_positions: int, d_k: int, base: float) -> None:
+        super().__init__()
+        self.d_k, self.base = d_k, base
+        self.register_buffer("angle_TK", self._angles(max_positions), persistent=False)
+
+    def forward(self, x_NHK: Tensor, position_N: Tensor) -> Tensor:
+        """Rotate queries or keys (N, H, K) at these positions."""
+        angle_N1K = F.embedding(position_N, self.angle_TK)[:, None]
+        cos, sin = (wave.repeat(1, 1, 2).to(x_NHK.dtype) for wave in (angle_N1K.cos(), angle_N1K.sin()))
+        first, second = x_NHK.chunk(2, dim=-1)
+        return x_NHK * cos + torch.cat([-second, first], dim=-1) * sin
+
+    def require(self, length: int) -> None:
+        """Compute the angles of this many positions."""
+        if length > len(self.angle_TK):
+            self.angle_TK = self._angles(max(length, 2 * len(self.angle_TK))).to(self.angle_TK)
+
+    def _angles(self, length: int) -> Tensor:
+        rate_K = self.base ** (-torch.arange(0, self.d_k, 2, dtype=torch.float64) / self.d_k)
+        return (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).float()
+
+
+class RelativeBias(nn.Module):
+    """Relative positions of T5: a learned number for each head and distance, added to the scores of self-attention.
+
+    Nearby distances have a bucket each, larger ones share buckets of logarithmic width. Without `causal`, half of the
+    buckets are for keys after the query.
+    """
+
+    def __init__(self, num_heads: int, *, causal: bool) -> None:
+        super().__init__()
+        self.weight_BH = nn.Parameter(torch.randn(_BUCKETS, num_heads) * 0.02)
+        self.causal = causal
+
+    def forward(self, segments: Segments) -> Tensor:
+        """The bias (1, H, T, T) of all pairs of positions of segments of up to T tokens."""
+        position_T = torch.arange(segments.longest, device=self.weight_BH.device)
+        return self.of_queries(position_T, segments.longest)
+
+    def of_queries(self, position_T: Tensor, keys: int) -> Tensor:
+        """The bias (1, H, T, S) of queries at these positions and the first `keys` positions."""
+        distance_TS = position_T[:, None] - torch.arange(keys, device=position_T.device)
+        return F.embedding(self._bucket(distance_TS), self.weight_BH).permute(2, 0, 1)[None]
+
+    def _bucket(self, distance: Tensor) -> Tensor:
+        """The bucket of each distance, which is positive for keys before the query."""
+        buckets, later = _BUCKETS, torch.zeros_like(distance)
+        if not self.causal:
+            buckets //= 2
+            later = (distance < 0) * buckets
+            distance = distance.abs()
+        distance = distance.clamp(min=0)
+        exact = buckets // 2
+        logarithm = torch.log(distance.clamp(min=1).float() / exact) / math.log(_DISTANT / exact)
+        shared = (exact + (logarithm * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return later + torch.where(distance < exact, distance, shared)

@@ -79,7 +79,7 @@ def group_segments(offsets_of_streams: Sequence[Sequence[int]]) -> list[int]:
 
 def pack_tokens(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Segments]:
     """Pack sequences of token ids into one stream; returns the tokens and their segments."""
-    tokens_N = torch.tensor([token for sequence in sequences for token in sequence], device=device)
+    tokens_N = torch.tensor([token for sequence in sequences for token in sequence], dtype=torch.int64, device=device)
     return tokens_N, Segments.of_lengths([len(sequence) for sequence in sequences], device)
 
 

@@ -124,7 +124,7 @@ class SlotBatch:
     def _compute_step(self) -> None:
         beam = self.beam
         hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
-        beam.advance(_logits(hidden_RD, self.model.output_weight_VD))
+        beam.advance(_logits(hidden_RD, self.model))
         self._done_S.copy_(beam.done_S, non_blocking=True)
 
     def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
@@ -139,7 +139,7 @@ class SlotBatch:
             offsets_B1.copy_(ends.clamp(max=tokens))
 
             def encode() -> None:
-                memory_ND = self.model.encode(Stream(src_N, Segments(offsets_B1, self.source_capacity, tokens)))
+                memory_ND, _ = self.model.encode(Stream(src_N, Segments(offsets_B1, self.source_capacity, tokens)))
                 for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
                     cache.store_source(cache_row_N.long(), layer.cross_attention.kv(memory_ND))
 
@@ -152,8 +152,9 @@ class SlotBatch:
         return table[:tokens], table[tokens : 2 * tokens], table[2 * tokens :]
 
 
-def _logits(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:
+def _logits(hidden_RD: Tensor, model: EncoderDecoder) -> Tensor:
     """The logits in float32, for inputs of any precision."""
     if hidden_RD.dtype == torch.float32:
-        return hidden_RD @ weight_VD.t()
-    return torch.mm(hidden_RD, weight_VD.t(), out_dtype=torch.float32)
+        return model.logits(hidden_RD)
+    logits_RV = torch.mm(hidden_RD, model.output_weight_VD.t(), out_dtype=torch.float32)
+    return logits_RV if model.output_bias_V is None else logits_RV + model.output_bias_V

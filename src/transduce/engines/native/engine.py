@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import ANY, ANY_BUT_END, Job, fast_engine_limits, output_limit
+from transduce.engines.engine import ANY, ANY_BUT_END, Job, fast_engine_limits, output_limit, paper_limits
 from transduce.engines.native import structs
 from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
 from transduce.engines.native.weights import PADDING, Weights
@@ -80,7 +80,10 @@ class NativeEngine:
     @staticmethod
     def supports(model: models.Model, options: SearchConfig) -> str | None:
         """See `Engine`."""
-        return fast_engine_limits(model, options)
+        if reason := fast_engine_limits(model, options):
+            return reason
+        assert isinstance(model, EncoderDecoder)
+        return paper_limits(model.config)
 
     def start_session(self, config: SearchConfig) -> "NativeSession":
         """As in `Engine`."""

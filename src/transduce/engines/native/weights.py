@@ -58,11 +58,13 @@ class Weights(Memory):
             model.vocab_size, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
         )  # fmt: skip
-        no_bias = np.zeros(model.vocab_size, np.float32)
-        self.model.projection = self.linear(_array(model.output_weight_VD), no_bias)
+        bias_V = model.output_bias_V
+        bias = np.zeros(model.vocab_size, np.float32) if bias_V is None else _array(bias_V)
+        self.model.projection = self.linear(_array(model.output_weight_VD), bias)
         self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))
+        assert model.embedding.positions is not None, "see `paper_limits`"
         self._positions, self._length, self._lock = model.embedding.positions, 0, threading.Lock()
         self.require_positions(1)
 

@@ -1,0 +1,141 @@
+"""The decoder by itself: a language model (GPT, Llama).
+
+Since 2017: no encoder and no cross-attention, so a layer is the paper's encoder layer with the causal mask; the norm
+comes before the sub-layer, with one more at the end of the stack (GPT-2). Llama replaces layer norm by RMSNorm, ReLU by
+SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+
+from transduce.config import require
+from transduce.data.batch import Batch, Stream
+from transduce.models.model import Model
+from transduce.models.transformer import Output, TransformerConfig
+from transduce.nn.cache import KVCache, TensorKVCache
+from transduce.nn.layers import EncoderLayer
+from transduce.nn.linear import scale_residual_outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOnlyConfig(TransformerConfig):
+    """The sizes of a decoder-only model."""
+
+    architecture: str = "decoder_only"
+    """Name of the architecture in the table of models (models/registry.py)."""
+    layers: int = 6
+    """Number of layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
+
+    @property
+    def layer_counts(self) -> Sequence[str]:
+        """See `TransformerConfig`."""
+        return ("layers",)
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """See `ModelConfig`."""
+        return super().min_parameters(vocab_size) + self.layers * sum(self.sublayer_parameters)
+
+
+@dataclass
+class PromptState:
+    """The state of generation: the tokens so far, in KV caches."""
+
+    caches: list[TensorKVCache]
+    """One for each layer."""
+    position_R: Tensor
+    """Number of tokens of each row so far."""
+    longest: int
+    """The largest of them."""
+
+
+class DecoderOnly(Model):
+    """A language model. Training calls `forward`; generation uses `start`, `step` and `reorder`."""
+
+    config: DecoderOnlyConfig
+
+    def __init__(self, config: DecoderOnlyConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.embedding = config.make_embedding(vocab_size)
+        self.rotary = config.make_rotary()
+        layer = config.layer(self.rotary)
+        self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
+        scale_residual_outputs(self.decoder, sublayers=2)
+        self.decoder_norm = config.make_final_norm()
+        self.output = Output(config, vocab_size)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """See `Model`: the hidden vectors of the stream `text`."""
+        text = batch["text"]
+        self.reserve(text.segments.longest)
+        x = self.embedding(text.ids_N, text.segments.position_N)
+        for layer in self.decoder:
+            x = layer(x, text.segments)
+        hidden_ND = self.decoder_norm(x[0])
+        return hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
+
+    def start(self, prompts: Stream) -> PromptState:
+        """Compute the KV caches of the prompts (prefill); each leaves out its last token, the first for `step`."""
+        segments = prompts.segments
+        self.reserve(segments.longest)
+        caches = []
+        x = self.embedding(prompts.ids_N, segments.position_N)
+        for layer in self.decoder_layers():
+            x, k_NHK, v_NHK = layer.prefill(x, segments)
+            caches.append(TensorKVCache.of_prompts(k_NHK, v_NHK, segments))
+        return PromptState(caches, segments.lengths_B.long(), segments.longest)
+
+    def step(self, token_R: Tensor, state: PromptState) -> tuple[Tensor, PromptState]:
+        """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
+        self.reserve(state.longest + 1)
+        hidden_RD = self.decode(token_R, state.position_R, state.caches)
+        return self.logits(hidden_RD), PromptState(state.caches, state.position_R + 1, state.longest + 1)
+
+    def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
+        """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
+        x = self.embedding(token_R, position_R)
+        for layer, cache in zip(self.decoder_layers(), caches, strict=True):
+            x = layer.step(x, position_R, cache)
+        return self.decoder_norm(x[0])
+
+    def reorder(self, state: PromptState, index_BW: Tensor) -> PromptState:
+        """The state whose prompt b has the old rows index_BW[b]; prompts may be removed, in order."""
+        for cache in state.caches:
+            cache.reorder(index_BW)
+        return PromptState(state.caches, state.position_R.index_select(0, index_BW.flatten()), state.longest)
+
+    @property
+    def output_weight_VD(self) -> Tensor:
+        """See `Model`."""
+        return self.output.weight_of(self.embedding)
+
+    @property
+    def output_bias_V(self) -> Tensor | None:
+        """See `Model`."""
+        return self.output.bias_V
+
+    @property
+    def longest(self) -> int | None:
+        """See `Model`: the number of learned positions."""
+        return self.config.max_positions if self.config.positions == "learned" else None
+
+    def reserve(self, length: int) -> None:
+        """See `Model`: sinusoids and rotations are computed up to this position."""
+        for positions in (self.embedding.positions, self.rotary):
+            if positions is not None:
+                positions.require(length)
+
+    def layers(self) -> Iterable[nn.Module]:
+        """See `Model`."""
+        return self.decoder
+
+    def decoder_layers(self) -> Iterator[EncoderLayer]:
+        """The layers, with their type."""
+        return cast(Iterator[EncoderLayer], iter(self.decoder))

@@ -1,0 +1,12 @@
+"""Norms: layer norm, as in the paper, or root mean square norm (RMSNorm), which neither centres nor shifts."""
+
+from typing import Literal
+
+from torch import nn
+
+NormType = Literal["layer", "rms"]
+
+
+def make_norm(kind: NormType, d_model: int, epsilon: float) -> nn.LayerNorm | nn.RMSNorm:
+    """A norm of vectors of width d_model; `epsilon` is added to the variance, or to the mean square."""
+    return nn.LayerNorm(d_model, eps=epsilon) if kind == "layer" else nn.RMSNorm(d_model, eps=epsilon)
