@@ -95,7 +95,7 @@ class Generator:
             raise ModelError(f"{model.config.architecture} models do not generate text")
         self.model, self.tokenizer = model, tokenizer
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
-        self.context = context if model.longest is None else min(context, model.longest + 1)
+        self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
 
     @classmethod

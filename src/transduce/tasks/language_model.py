@@ -29,6 +29,7 @@ class LanguageModel(Task):
     """
 
     reader = "text"
+    markers = 0
     score_name = "loss"
     figures: ClassVar = {"bits_per_character": "Bits per character"}
     samples = ("Samples", ("prompt", "continuation", "original"))

@@ -60,6 +60,8 @@ class Task(ABC):
 
     reader: ClassVar[str] = "pairs"
     """Name of the reader that turns files into tuples of texts (text/readers.py)."""
+    markers: ClassVar[int] = 1
+    """Number of markers that each stream of a packed example has in addition to its tokens."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
     figures: ClassVar[Mapping[str, str]] = {"bleu": "BLEU", "chrf": "chrF"}
@@ -71,7 +73,7 @@ class Task(ABC):
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """The batch of these examples, a pure function of them and the seed; each stream adds at most one marker."""
+        """The batch of these examples, a pure function of them and the seed; a stream adds at most `markers` tokens."""
 
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""

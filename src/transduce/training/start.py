@@ -22,6 +22,7 @@ from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, 
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.runs.start_from import find_start
+from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Scoring, Task
 from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -86,7 +87,7 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     """The model with its initial weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
-    model.reserve(recipe.data.max_length + 1)
+    model.reserve(recipe.data.max_length + TASKS[recipe.task].markers)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)
         weights, wanted = start.model.state_dict(), model.state_dict()
