@@ -1,8 +1,9 @@
 """Constituency parsing as text to text (section 6.3): a sentence and its linearized tree, scored by bracketing F1."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from transduce.config import Table, to_table
 from transduce.evaluation.brackets import score_trees
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
@@ -19,7 +20,7 @@ class Parse(Translate):
 
     reader = "trees"
     score_name = "F1"
-    search = PARSING_SEARCH
+    defaults: ClassVar[Table] = {"search": to_table(PARSING_SEARCH)}
 
     def __init__(self) -> None:
         self._references: list[Tree] = []
