@@ -162,6 +162,41 @@ def test_add_norm(N: int, D: int, p: float) -> None:
         close(found, wanted, 1e-4)
 
 
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("rms", [False, True])
+def test_pre_norm(N: int, D: int, rms: bool) -> None:
+    from transduce.nn.kernels.pre_norm import PreNorm
+
+    inputs = [draw(N, D, seed=1), draw(D, seed=2), draw(D, seed=3)][: 2 if rms else 3]
+    probes = draw(N, D, seed=4), draw(N, D, seed=5)
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y, x = PreNorm.apply(*given, *([None] if rms else []), 1e-5)  # type: ignore[no-untyped-call]
+    assert torch.equal(x, given[0])
+    expected = F.rms_norm(plain[0], (D,), plain[1], 1e-5) if rms else F.layer_norm(plain[0], (D,), *plain[1:])
+    close(y, expected)
+    gradients = torch.autograd.grad((y, x), given, probes)
+    for found, wanted in zip(gradients, torch.autograd.grad((expected, plain[0]), plain, probes), strict=True):
+        close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize("bias", [False, True])
+def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
+    from transduce.nn.kernels.pre_norm import AddResidual
+
+    inputs = [draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3)][: 3 if bias else 2]
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y = AddResidual.apply(*given, *([] if bias else [None]), p)  # type: ignore[no-untyped-call]
+    probe = draw(N, D, seed=4)
+    gradients = torch.autograd.grad(y, given, probe)
+    kept = (gradients[1] != 0) / (1 - p)
+    expected = plain[0] + (plain[1] + (plain[2] if bias else 0)) * kept
+    close(y, expected)
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, probe), strict=True):
+        close(found, wanted, 1e-4)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_embedding(p: float) -> None:
     from transduce.nn.kernels.embed import Embed
