@@ -2,8 +2,7 @@
 
 Every converter takes the content of `config.json` and the weights by name, and gives settings and weights of ours.
 Differences in form disappear here: the scale 1/sqrt(d_k), which T5 lacks, is undone in W_q, Whisper's missing bias of
-keys is a bias of zeros, BERT's vector of the first segment is added to the positions, and offsets of tables of positions
-are cut off.
+keys is a bias of zeros, BERT's vector of the first segment is added to the positions, and unused positions are cut off.
 """
 
 import math
