@@ -86,7 +86,7 @@ class Residual(nn.Module):
         shift_D = self.norm.bias if isinstance(self.norm, nn.LayerNorm) else None
         normed_ND, shortcut_ND = PreNorm.apply(x_ND, self.norm.weight, shift_D, self.norm.eps)  # type: ignore[no-untyped-call]
         p = self.dropout.p if self.training else 0.0
-        return AddResidual.apply(shortcut_ND, sublayer(normed_ND, bias=False), bias_D, p)  # type: ignore[no-untyped-call, no-any-return]
+        return AddResidual.apply(shortcut_ND, sublayer(normed_ND, bias=False), bias_D, p)  # type: ignore[no-untyped-call]
 
     def _fused(self, shortcut_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor) -> Branches:
         from transduce.nn.kernels.add_norm import AddNorm

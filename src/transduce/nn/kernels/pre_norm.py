@@ -124,7 +124,8 @@ def _add_forward(
 
 @triton.jit
 def _add_backward(
-    dy_ND, seeds, dsublayer_ND, partials_PD, tokens, p, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr
+    dy_ND, seeds, dsublayer_ND, partials_PD, tokens, p,
+    DROPS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, D2)
     dbias = tl.zeros((ROWS, D2), tl.float32)
@@ -132,8 +133,10 @@ def _add_backward(
         rows = start + tl.arange(0, ROWS)
         offsets = rows[:, None].to(tl.int64) * D + columns[None, :]
         inside = (rows < tokens)[:, None] & (columns < D)[None, :]
-        dsublayer = tl.load(dy_ND + offsets, mask=inside, other=0.0).to(tl.float32) * dropout_scale(offsets, seeds, p)
-        tl.store(dsublayer_ND + offsets, dsublayer.to(dsublayer_ND.dtype.element_ty), mask=inside)
+        dsublayer = tl.load(dy_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+        if DROPS:
+            dsublayer *= dropout_scale(offsets, seeds, p)
+            tl.store(dsublayer_ND + offsets, dsublayer.to(dsublayer_ND.dtype.element_ty), mask=inside)
         dbias += dsublayer
     tl.store(partials_PD + tl.program_id(0) * D + columns, tl.sum(dbias, 0), mask=columns < D)
 
@@ -161,10 +164,10 @@ class AddResidual(torch.autograd.Function):
             return dy_ND, dy_ND, None, None
         (seeds,) = ctx.saved_tensors
         dy_ND, (N, D) = dy_ND.contiguous(), dy_ND.shape
-        dsublayer_ND, sizes = torch.empty_like(dy_ND), _sizes(D)
+        dsublayer_ND, sizes = torch.empty_like(dy_ND) if ctx.p else dy_ND, _sizes(D)
         programs = programs_for(dy_ND.device) * 4 // sizes["num_warps"]
         partials_PD = torch.empty(programs, D, dtype=torch.float32, device=dy_ND.device)
-        _add_backward[(programs,)](dy_ND, seeds, dsublayer_ND, partials_PD, N, ctx.p, **sizes)
+        _add_backward[(programs,)](dy_ND, seeds, dsublayer_ND, partials_PD, N, ctx.p, DROPS=ctx.p > 0, **sizes)
         dbias_D = None if ctx.bias_dtype is None else sum_partials(partials_PD, ctx.bias_dtype)
         return dy_ND, dsublayer_ND, dbias_D, None
 
