@@ -50,6 +50,8 @@ class Engine(Protocol):
     """A model prepared for search."""
 
     name: str
+    several_sessions: bool
+    """Whether several sessions may be in progress at the same time, in one thread."""
 
     @property
     def description(self) -> str:
@@ -64,7 +66,7 @@ class Engine(Protocol):
         """The reason why this engine cannot run this model with these options; None if it can."""
 
     def start_session(self, config: SearchConfig) -> Session:
-        """Start a session of jobs that share these options; one session at a time."""
+        """Start a session of jobs that share these options."""
 
 
 def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:

@@ -10,8 +10,10 @@ from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
     Hypothesis,
+    SearchSteps,
     block_repeated_ngrams,
     forbid_end,
+    last_result,
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
@@ -46,8 +48,15 @@ def sampler(temperature: float, top_k: int, top_p: float, seed: int, device: tor
     return choose
 
 
-@torch.inference_mode()
 def roll_out(
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, **options: Any
+) -> list[list[Hypothesis]]:
+    """All steps of `roll_out_steps` at once."""
+    return last_result(roll_out_steps(decoder, source, limits, choose, **options))
+
+
+@torch.inference_mode()
+def roll_out_steps(
     decoder: Decoder,
     source: Any,
     limits: Sequence[int],
@@ -59,8 +68,8 @@ def roll_out(
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
-) -> list[list[Hypothesis]]:
-    """Generate `rows` outputs for each sentence, best first; the other parameters are as in `beam_search`."""
+) -> SearchSteps:
+    """Generate `rows` outputs for each sentence, best first; the rest is as in `beam_search_steps`."""
     sentences = list(range(len(limits)))  # unfinished; the tensors below have W outputs for each of them
     limit_B1 = torch.tensor(limits, device=device)[:, None]
     generated_BWT = torch.full((len(limits), rows, max(limits) + 1), EOS, device=device)
@@ -101,6 +110,7 @@ def roll_out(
             limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW = (
                 x.index_select(0, remaining_B) for x in (limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW)
             )
+        yield
     return results
 
 
