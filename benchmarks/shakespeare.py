@@ -77,9 +77,9 @@ def make_recipe(path: Path, steps: int) -> Recipe:
         "tokenizer.type": "char", "data.max_length": CONTEXT, "train.batch_tokens": CONTEXT * WINDOWS,
         "model.layers": LAYERS, "model.num_heads": HEADS, "model.d_model": WIDTH, "model.d_ff": 4 * WIDTH,
         "model.max_positions": CONTEXT, "model.dropout": 0.0, "model.bias": "false", "model.activation": "gelu",
-        "train.steps": steps, "train.warmup": min(100, max(1, steps // 2)), "train.learning_rate": 1e-3,
-        "train.final_learning_rate": 1e-4, "train.beta2": 0.99, "train.weight_decay": 0.1, "train.clip_norm": 1.0,
-        "train.seed": SEED, "train.device": "cpu",
+        "train.steps": steps, "train.warmup": min(100, max(1, steps // 2)), "train.schedule": "cosine",
+        "train.learning_rate": 1e-3, "train.final_learning_rate": 1e-4, "train.beta2": 0.99,
+        "train.weight_decay": 0.1, "train.clip_norm": 1.0, "train.seed": SEED, "train.device": "cpu",
     }  # fmt: skip
     flags = {"task": "language_model", "data": {"train": [[str(path)]]}}
     sets = [f"{name}={value}" for name, value in settings.items()]
