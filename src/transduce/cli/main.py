@@ -59,7 +59,7 @@ def about(
 
 for command in (
     train, translate, generate, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average,
-    shrink, serve, demo, cache, paper,
+    shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

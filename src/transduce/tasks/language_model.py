@@ -33,7 +33,13 @@ class LanguageModel(Task):
     score_name = "loss"
     figures: ClassVar = {"bits_per_character": "Bits per character"}
     samples = ("Samples", ("prompt", "continuation", "original"))
-    defaults: ClassVar = {"model": {"architecture": "decoder_only"}, "train": {"label_smoothing": 0.0}}
+    defaults: ClassVar = {
+        "model": {"architecture": "decoder_only"},
+        "train": {
+            "label_smoothing": 0.0, "schedule": "cosine", "weight_decay": 0.1, "clip_norm": 1.0, "beta2": 0.95,
+            "epsilon": 1e-8, "average": 1,
+        },
+    }  # fmt: skip
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`: a model that reads pairs has no single stream of text."""
