@@ -8,7 +8,6 @@ import torch
 from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn import kernels
 from transduce.search.options import SearchConfig
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "plain", "native", "gpu")
 _NEEDS = {
-    "gpu": "an encoder-decoder on a CUDA GPU, and Triton",
-    "native": "an encoder-decoder on the CPU, and a C compiler (cc)",
+    "gpu": "a CUDA GPU, and Triton",
+    "native": "a model on the CPU, and a C compiler (cc)",
 }
 
 
@@ -40,8 +39,6 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
 
 
 def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | None:
-    if not isinstance(model, EncoderDecoder):
-        return None
     if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
         engine = _gpu_engine()
         return engine(model, **options) if engine.supports(model, SearchConfig()) is None else None
