@@ -254,12 +254,10 @@ class Generator:
 
         The engine has no prefill: a prompt is the forced beginning of an output.
         """
-        if config.temperature or max_tokens < 1 or self._engine.name == "plain":
+        if config.temperature or config.no_repeat or max_tokens < 1 or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
-        greedy = SearchConfig(
-            beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens, no_repeat=config.no_repeat
-        )
+        greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)
         longest = max(map(len, encoded), default=0)
         if longest > _FORCED or longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
             return None

@@ -1,4 +1,4 @@
-"""Greedy generation of language models by the gpu engine, against the definition: the most likely token, again and again.
+"""Greedy generation of language models by the gpu engine, against the definition: the most likely token each time.
 
 Without a GPU, its kernels run in Triton's interpreter.
 """

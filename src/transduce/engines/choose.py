@@ -1,7 +1,7 @@
 """Choosing an engine: the named one, or the fastest that this machine can run."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -41,13 +41,13 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
 def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | None:
     if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
         engine = _gpu_engine()
-        return engine(model, **options) if engine.supports(model, SearchConfig()) is None else None
+        return engine(cast(Any, model), **options) if engine.supports(model, SearchConfig()) is None else None
     if name in ("auto", "native") and model.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
         native = _native_engine()
         if native.supports(model, SearchConfig()) is None and (library := load_library()):
-            return native(model, library, torch.get_num_threads(), **options)
+            return native(cast(Any, model), library, torch.get_num_threads(), **options)
     return None
 
 
