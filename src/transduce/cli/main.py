@@ -20,6 +20,7 @@ from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
+from transduce.cli.paper import paper
 from transduce.cli.parse import parse
 from transduce.cli.rerank import rerank
 from transduce.cli.score import score
@@ -62,6 +63,7 @@ for command in (
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def main() -> None:

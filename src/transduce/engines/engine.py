@@ -50,6 +50,8 @@ class Engine(Protocol):
     """A model prepared for search."""
 
     name: str
+    several_sessions: bool
+    """Whether several sessions may be in progress at the same time, in one thread."""
 
     @property
     def description(self) -> str:
@@ -67,7 +69,7 @@ class Engine(Protocol):
         """
 
     def start_session(self, config: SearchConfig) -> Session:
-        """Start a session of jobs that share these options; one session at a time."""
+        """Start a session of jobs that share these options."""
 
 
 def style_limits(config: EncoderDecoderConfig) -> str | None:

@@ -32,6 +32,7 @@ class GpuEngine:
     """A float16 copy of the model and its slot batches, each of which is recorded once and reused."""
 
     name = "gpu"
+    several_sessions = False  # sessions with the same sizes would share a slot batch
 
     def __init__(
         self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None

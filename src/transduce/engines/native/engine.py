@@ -64,6 +64,7 @@ class NativeEngine:
     """The model with 8-bit integers, on several threads."""
 
     name = "native"
+    several_sessions = True
 
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
