@@ -115,6 +115,22 @@ def test_styles_train_and_generate(transduce: Any, trained_text: TrainedLanguage
     assert first.out.startswith("7: the")
 
 
+def test_a_language_model_is_fine_tuned_with_its_vocabulary(
+    transduce: Any, trained_text: TrainedLanguageModel, trained: Any
+) -> None:
+    (trained_text.folder / "more.txt").write_text("the mat sät on the cat.\n" * 20, encoding="utf-8")
+    common = ["--start-from", "run", "--set", "train.learning_rate=1e-3", "--set", "train.steps=2"]
+    context = ["--set", "data.max_length=24", "--set", "train.batch_tokens=48"]
+    words = ["train", "--text", "more.txt", *common, *context, "--out", "tuned"]
+    outcome = transduce(*words, cwd=trained_text.folder)
+    assert outcome.code == 0, outcome.err
+    files = [(trained_text.folder / run / "model" / "tokenizer.model").read_bytes() for run in ("run", "tuned")]
+    assert files[0] == files[1]
+    pairs = ["--src", trained.folder / "train.src", "--tgt", trained.folder / "train.tgt"]
+    refused = transduce("train", *pairs, *common, "--out", "translator", cwd=trained_text.folder)
+    assert "the task translate needs a model of pairs, not of the architecture decoder_only" in complaint(refused)
+
+
 # Generation
 
 
@@ -228,7 +244,8 @@ def test_rows_of_jsonl_are_texts(transduce: Any, trained_text: TrainedLanguageMo
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("model.architecture=encoder_decoder", "the task language_model needs a model of a single text"),
+        ("model.architecture=encoder_decoder", "the task language_model needs another model"),
+        ("model.architecture=recurrent", "the task language_model needs another model"),
         ("train.bpe_dropout=0.1", "bpe_dropout"),
         ("data.reverse=true", "data.reverse: for pairs of texts; the task language_model has none"),
         ("augment.capitals=0.1", "augment"),
