@@ -198,7 +198,9 @@ def load_recipe(
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)
-    build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
+    of_task = {"task": given["task"]} if "task" in given else {}
+    # Errors in the file name the file, others the settings.
+    build(Recipe, merge(base, {**table, **of_task}), str(path or preset))
     recipe = build(Recipe, merge(base, given), "settings")
     without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
     if without_effect:

@@ -18,6 +18,7 @@ from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.text.tokenizer import BOS, EOS, PAD
 
+_NOT_CAUSAL = ("encoder_decoder", "encoder_only", "recurrent", "convolutional")
 _SAMPLE_TOKENS = 80
 _PROMPT_CHARACTERS, _TEXT_CHARACTERS = 100, 500
 
@@ -42,10 +43,10 @@ class LanguageModel(Task):
     }  # fmt: skip
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`: a model that reads pairs has no single stream of text."""
-        if config.architecture != "encoder_decoder":
+        """See `Task`: other models read pairs, or see the tokens that they should predict."""
+        if config.architecture not in _NOT_CAUSAL:
             return None
-        return "the task language_model needs a model of a single text: model.architecture=decoder_only"
+        return "the task language_model needs another model: model.architecture=decoder_only"
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
         """See `Task`."""
