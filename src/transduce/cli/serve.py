@@ -1,6 +1,5 @@
 """`transduce serve`."""
 
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.messages import log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
@@ -53,7 +53,7 @@ def serve(
     from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
     from transduce.translator import Translator
 
-    limits = build(Limits, apply_sets({}, limit or []), "--limit")
+    limits = build(Limits, apply_sets({}, limit or [], "--limit"), "--limit")
     known = ApiKeys.read(keys)
     named = [parse_model_option(argument) for argument in model or [str(find_model(None))]]
     models = ServedModels(
@@ -62,9 +62,9 @@ def serve(
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
         described = ", ".join(_describe(model.name, model.translator.directions) for model in models.models)
-        line = f"transduce: serving {described} on http://{url_host(address)}:{at}"
+        line = f"serving {described} on http://{url_host(address)}:{at}"
         app = make_app(models, limits, known, allowed_hosts(listening, host))
-        serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))
+        serve_on(listening, app, lambda: log(line))
 
 
 def _describe(name: str, directions: Sequence[tuple[str, str]]) -> str:
