@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from transduce.config import MAX_THREADS, require
 from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
@@ -27,7 +28,8 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
     """The engine of this name; `auto` is the fastest that this machine can run."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
-    if threads:
+    if threads is not None:
+        require(1 <= threads <= MAX_THREADS, f"threads must be between 1 and {MAX_THREADS}")
         torch.set_num_threads(threads)
     options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     engine = None if name == "plain" else _fast_engine(name, model, options)

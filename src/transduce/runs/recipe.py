@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
 from transduce.data.augment import AugmentConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
@@ -103,6 +103,8 @@ class TrainConfig:
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
         for name in ("patience", "threads"):
             require(getattr(self, name) is None or getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.threads is None or self.threads <= MAX_THREADS, f"threads must be at most {MAX_THREADS}")
+        require(self.device != "meta", "the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
         require(self.minutes is None or self.minutes > 0, "minutes must be above 0")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
