@@ -1,4 +1,4 @@
-"""transduce: train and run Transformer translation models."""
+"""transduce: train and run Transformer translation models and language models."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,9 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Engine",
+    "Generation",
+    "GenerationEvent",
+    "Generator",
     "Glossary",
     "Hypothesis",
     "Job",
@@ -20,9 +23,11 @@ __all__ = [
     "Part",
     "Protection",
     "RunError",
+    "SamplingOptions",
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "TextScore",
     "Tokenizer",
     "TransduceError",
     "Translation",
@@ -36,9 +41,10 @@ if TYPE_CHECKING:
     from transduce.engines.engine import Engine, Job
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.evaluation.scores import Comparison, Score, compare, score
+    from transduce.generator import Generation, GenerationEvent, Generator, TextScore
     from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
-    from transduce.search.options import SearchConfig, SearchOptions
+    from transduce.search.options import SamplingOptions, SearchConfig, SearchOptions
     from transduce.text.glossary import Glossary
     from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
@@ -50,9 +56,10 @@ else:
         "transduce.engines.engine": ["Engine", "Job"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],
+        "transduce.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
         "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
-        "transduce.search.options": ["SearchConfig", "SearchOptions"],
+        "transduce.search.options": ["SamplingOptions", "SearchConfig", "SearchOptions"],
         "transduce.text.glossary": ["Glossary"],
         "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],

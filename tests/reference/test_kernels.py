@@ -223,23 +223,29 @@ def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
     close(gradient, wanted)
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 300.0])
-def test_adam(clip_norm: float) -> None:
+@pytest.mark.parametrize(("clip_norm", "decay"), [(0.0, 0.0), (300.0, 0.0), (300.0, 0.5)])
+def test_adam(clip_norm: float, decay: float) -> None:
     from transduce.nn.kernels.adam import FusedAdam
 
     start = [draw(3, 5), draw(4100), draw(7)]
     ours, copies, torchs = leaves(*start), leaves(*start), leaves(*start)
     for copy in copies:
         copy.grad = torch.zeros_like(copy)
-    optimizer, theirs = (torch.optim.Adam(x, betas=(0.9, 0.98), eps=1e-9) for x in (ours, torchs))
+    optimizer, theirs = (
+        torch.optim.AdamW(
+            [{"params": x[1:], "weight_decay": 0.0}, {"params": x[:1]}], betas=(0.9, 0.98), eps=1e-9, weight_decay=decay
+        )
+        for x in (ours, torchs)
+    )
     begin_moments(optimizer)
-    fused = FusedAdam(optimizer, copies)
+    fused = FusedAdam(optimizer, copies, ours)
     for number in range(1, 6):
         for copy, weight in zip(copies, torchs, strict=True):
             weight.grad = 10 * draw(*weight.shape, seed=number)
             assert copy.grad is not None
             copy.grad.copy_(7 * weight.grad)
-        theirs.param_groups[0]["lr"] = 0.01 / number
+        for group in theirs.param_groups:
+            group["lr"] = 0.01 / number
         norm = torch.nn.utils.clip_grad_norm_(torchs, clip_norm or math.inf)
         theirs.step()
         close(fused.step(number, 0.01 / number, 1 / 7, clip_norm), norm, 1e-2)
@@ -258,7 +264,7 @@ def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
     optimizer = torch.optim.Adam(weights)
     begin_moments(optimizer)
     with pytest.raises(AssertionError, match="no other type"):
-        FusedAdam(optimizer, copies)
+        FusedAdam(optimizer, copies, weights)
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 300.0])
@@ -271,7 +277,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
         copy.grad = torch.ones_like(copy)
     optimizer = torch.optim.Adam(weights)
     begin_moments(optimizer)
-    fused = FusedAdam(optimizer, copies)
+    fused = FusedAdam(optimizer, copies, weights)
     assert copies[0].grad is not None
     copies[0].grad[1, 1] = math.nan
     assert fused.step(1, 0.01, 1.0, clip_norm).isnan()

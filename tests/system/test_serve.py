@@ -258,7 +258,7 @@ def test_the_first_sentence_is_sent_before_the_last_is_finished(translator: Tran
             "nbest must be at most beam unless sample is set, but nbest is 3 and beam is 2",
         ),
         ({"text": "babo", "beam": "4"}, "beam: Input should be a valid integer"),
-        ({"text": "babo", "temperature": 0}, "temperature must be between 0.001 and 1000"),
+        ({"text": "babo", "temperature": -1}, "temperature must be between 0 and 1000"),
         ({"text": "babo", "max_length": 1001}, "max_length must be at most 1000"),
         ({"text": "babo", "prefix": "babo " * 1000}, "the prefix has more than the 256 tokens"),
     ],

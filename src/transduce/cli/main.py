@@ -15,6 +15,7 @@ from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
+from transduce.cli.generate import generate
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
@@ -51,12 +52,12 @@ def about(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train and run Transformer translation models."""
+    """Train and run Transformer translation models and language models."""
 
 
 for command in (
-    train, translate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve, demo,
-    cache,
+    train, translate, generate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink,
+    serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

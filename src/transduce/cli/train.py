@@ -14,9 +14,15 @@ def train(
     src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
     tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
     train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(help="Instead: running text for a language model, .txt or .jsonl; may be repeated."),
+    ] = None,
     valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
-    valid: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    valid: Annotated[
+        list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
     start_from: Annotated[
         str | None,
@@ -32,7 +38,7 @@ def train(
     set_: SetOption = None,
     profile: Annotated[bool, typer.Option("--profile", help="Profile a few steps and write to OUT/profile.")] = False,
 ) -> None:
-    """Train a model from sentence pairs.
+    """Train a model from sentence pairs or, with --text, a language model from running text.
 
     Files may be compressed: .gz, .xz or .zst. The folder of the run holds checkpoints, metrics, report.html and, when
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
@@ -52,6 +58,7 @@ def train(
         src=src or (),
         tgt=tgt or (),
         train=train or (),
+        text=text or (),
         valid_src=valid_src or (),
         valid_tgt=valid_tgt or (),
         valid=valid or (),

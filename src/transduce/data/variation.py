@@ -20,7 +20,7 @@ import numpy as np
 
 from transduce.data.augment import AugmentConfig, augment, choose
 from transduce.data.packing import Example
-from transduce.data.plan import BatchPlan
+from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
 from transduce.text.tokenizer import Tokenizer
@@ -53,9 +53,9 @@ class Variation:
         ]
         return 1.03 * max(new / old for old, new in zip(*lengths, strict=True))
 
-    def examples(self, plan: BatchPlan, number: int) -> Sequence[Example]:
+    def examples(self, plan: Plan, number: int) -> Sequence[Example]:
         """The examples of batch `number`; one for which the batch has no room when it is longer stays as it is."""
-        examples = plan.shards.pairs(plan.batch(number))
+        examples = plan.examples(number)
         if not self.enabled:
             return examples
         room = [plan.batch_tokens - sum(len(ids) + 1 for ids in stream) for stream in zip(*examples, strict=True)]
@@ -89,14 +89,14 @@ class Variation:
         return result
 
 
-def seed_of(plan: BatchPlan, number: int) -> int:
+def seed_of(plan: Plan, number: int) -> int:
     """The random seed of batch `number`."""
     return plan.seed + 1_000_003 * number
 
 
 @contextmanager
 def computed_ahead(
-    variation: Variation, plan: BatchPlan, start: int, workers: int | None = None
+    variation: Variation, plan: Plan, start: int, workers: int | None = None
 ) -> Iterator[Callable[[int], Sequence[Example]]]:
     """Give a function for the examples of the batches `start`, `start` + 1, ..., which worker processes compute.
 

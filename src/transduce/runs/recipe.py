@@ -17,6 +17,7 @@ from transduce.models.registry import config_class
 from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
 from transduce.tasks.registry import TASKS
+from transduce.text.readers import READERS
 from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
@@ -42,6 +43,13 @@ class TrainConfig:
     """Highest learning rate, reached after warmup; if not given, it follows from width and warmup as in the paper."""
     learning_rate_scale: float = 1.0
     """Factor on the learning rate of the paper's schedule, which depends on step and width."""
+    schedule: Literal["paper", "cosine"] = "paper"
+    """Learning rate after warmup: falls with the inverse root of the step, as in the paper, or as half a cosine until
+    the last step (train.steps)."""
+    final_learning_rate: float = 0.0
+    """Learning rate of the last step, with the schedule cosine."""
+    weight_decay: float = 0.0
+    """Weight decay of all matrices, decoupled from the gradients (AdamW); 0 is the paper's Adam."""
     cooldown: int = 0
     """Number of last steps in which the learning rate decays linearly to zero; 0 keeps the paper's schedule."""
     beta1: float = 0.9
@@ -107,8 +115,11 @@ class TrainConfig:
             self.learning_rate is None or self.learning_rate_scale == 1.0,
             "learning_rate and learning_rate_scale exclude each other; give one of them",
         )
-        for name in ("clip_norm", "r_drop"):
+        for name in ("clip_norm", "r_drop", "final_learning_rate", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
+        cosine = self.schedule == "cosine"
+        require(cosine or not self.final_learning_rate, "final_learning_rate needs schedule = cosine")
+        require(not cosine or not self.cooldown, "cooldown needs schedule = paper; a cosine falls by itself")
         require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
 
 
@@ -129,8 +140,16 @@ class Recipe:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
-        pairs = TASKS[self.task].reader == "pairs"
+        task = TASKS[self.task]
+        pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
+        if READERS[task.reader].pieces:
+            own = ("directions", "replay", "back_translated", "reverse", "by_sentence")
+            names = [f"data.{name}" for name in own if getattr(self.data, name)]
+            names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
+            require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")
+        refusal = task().refusal(self.model)
+        require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
         require(can_validate, "train.patience counts validations: give validation text with --valid")
 
@@ -158,9 +177,12 @@ def load_recipe(
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
     table.pop("preset", None)
     given = apply_sets(merge(table, flags), sets)
-    architecture = given.get("model", {}).get("architecture", ModelConfig.architecture)
+    task = TASKS.get(str(given.get("task")))
+    defaults = task.defaults if task else {}
+    architecture = merge(defaults, given).get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
-        del base["model"]  # the sizes of another architecture
+        base["model"] = {}  # the sizes of another architecture
+    base = merge(merge(base, defaults), {"model": {"architecture": architecture}})
     start = given["train"].get("start_from") if isinstance(given.get("train"), dict) else None
     inherited = inherited_settings(start, out) if out and isinstance(start, str) else {}
     if inherited:

@@ -25,7 +25,7 @@ def search(
         "prefixes": prefixes, "device": device,
     }  # fmt: skip
     if config.sample:
-        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
+        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device, config.min_p)
         return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)
     if config.beam == 1:
         return roll_out(decoder, source, limits, greedy_choice, **common)

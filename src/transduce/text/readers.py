@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from transduce.text.documents import Piece, read_documents, read_pieces
 from transduce.text.pairs import read_pairs
 
 
@@ -14,6 +15,11 @@ class Reader:
     """The name of each stream, which is part of the file names of token shards."""
     read: Callable[..., Iterator[tuple[str, ...]]]
     """`read(corpus, report, reverse=...)` yields the usable examples in order; `reverse` exchanges sides of pairs."""
+    pieces: Callable[..., Iterator[Piece]] | None = None
+    """If examples are documents, which may be long: `pieces(corpus, report)` yields them in pieces."""
 
 
-READERS = {"pairs": Reader(("src", "tgt"), read_pairs)}
+READERS = {
+    "pairs": Reader(("src", "tgt"), read_pairs),
+    "text": Reader(("text",), read_documents, read_pieces),
+}

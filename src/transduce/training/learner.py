@@ -86,5 +86,5 @@ class Learner:
         if self._fused_adam is None:
             from transduce.nn.kernels.adam import FusedAdam
 
-            self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()))
+            self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()), self._weights)
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)

@@ -6,7 +6,7 @@ from pathlib import Path
 from transduce.config import require
 from transduce.distributed.processes import Processes
 from transduce.runs.recipe import Recipe, TrainConfig
-from transduce.training.schedule import learning_rate, scale_of
+from transduce.training.schedule import scheduled_rate
 
 # Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.
 _RISKY, _HOPELESS = 0.15, 0.5
@@ -38,8 +38,7 @@ def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
 
 def highest_rate(recipe: Recipe) -> float:
     """The highest learning rate of the run, without the cooldown."""
-    config, d_model = recipe.train, recipe.model.d_model
-    return learning_rate(min(config.warmup, config.steps), d_model, config.warmup, scale_of(config, d_model))
+    return scheduled_rate(min(recipe.train.warmup, recipe.train.steps), recipe.train, recipe.model.d_model)
 
 
 def _warnings(recipe: Recipe) -> Iterator[str]:
