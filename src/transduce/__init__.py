@@ -20,6 +20,7 @@ __all__ = [
     "ModelError",
     "Outcome",
     "PairScore",
+    "Parser",
     "Part",
     "Protection",
     "RunError",
@@ -32,6 +33,7 @@ __all__ = [
     "TransduceError",
     "Translation",
     "Translator",
+    "Tree",
     "compare",
     "score",
     "train",
@@ -48,9 +50,10 @@ if TYPE_CHECKING:
     from transduce.text.glossary import Glossary
     from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
+    from transduce.text.trees import Tree
     from transduce.training.api import train
     from transduce.training.loop import Outcome
-    from transduce.translator import Calibration, PairScore, Part, Translation, Translator
+    from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
 else:
     _MODULES = {
         "transduce.engines.engine": ["Engine", "Job"],
@@ -63,9 +66,10 @@ else:
         "transduce.text.glossary": ["Glossary"],
         "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],
+        "transduce.text.trees": ["Tree"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
-        "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
+        "transduce.translator": ["Calibration", "PairScore", "Parser", "Part", "Translation", "Translator"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
+from transduce.cli.parse import parse
 from transduce.cli.rerank import rerank
 from transduce.cli.score import score
 from transduce.cli.serve import serve
@@ -56,8 +57,8 @@ def about(
 
 
 for command in (
-    train, translate, generate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink,
-    serve, demo, cache,
+    train, translate, generate, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average,
+    shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

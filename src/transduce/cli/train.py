@@ -10,7 +10,14 @@ from transduce.cli.options import SetOption
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="RECIPE")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file with settings; with --task, training text is possible too.", metavar="RECIPE"),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What the model learns: translate, or parse from trees.", show_default="as in the recipe"),
+    ] = None,
     src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
     tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
     train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
@@ -24,6 +31,10 @@ def train(
         list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
+    style: Annotated[
+        str | None,
+        typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
+    ] = None,
     start_from: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +59,8 @@ def train(
     with ended_by_signals():
         from transduce.training.api import train as run
 
+    if task and recipe and recipe.suffix != ".toml":
+        train, recipe = [recipe, *(train or [])], None
     if out is None:
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
@@ -55,6 +68,7 @@ def train(
     outcome = run(
         out,
         recipe=recipe,
+        task=task,
         src=src or (),
         tgt=tgt or (),
         train=train or (),
@@ -63,6 +77,7 @@ def train(
         valid_tgt=valid_tgt or (),
         valid=valid or (),
         preset=preset,
+        style=style,
         start_from=start_from,
         sets=set_ or (),
         profile=profile,

@@ -26,7 +26,7 @@ from transduce.text.languages import Direction, is_language_code, parse_directio
 from transduce.text.pairs import Corpus, ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
-from transduce.text.symbols import BACK_TRANSLATED, language_tag
+from transduce.text.symbols import BACK_TRANSLATED, SPACE_MARK, language_tag
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
@@ -163,6 +163,7 @@ def prepare(
     _require_symbol(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
+    vocabulary = _with_symbols(vocabulary, READERS[reader].symbols(data.all_train))
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
         log(f"data: {folder} (prepared before)")
@@ -189,6 +190,20 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
         raise ConfigError(
             f"the vocabulary of the model that training starts from has no tag for {', '.join(missing)}; start from a "
             "model with these target languages, or train a new one"
+        )
+    return vocabulary
+
+
+def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -> TokenizerConfig | Tokenizer:
+    """The settings of the vocabulary with the symbols that the reader requires; a finished one must have them."""
+    if isinstance(vocabulary, TokenizerConfig):
+        new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
+        return replace(vocabulary, symbols=(*vocabulary.symbols, *new)) if new else vocabulary
+    known = set(vocabulary.pieces(range(vocabulary.vocab_size)))
+    if missing := [symbol.removeprefix(SPACE_MARK) for symbol in symbols if symbol not in known]:
+        raise ConfigError(
+            f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples "
+            "that need it, or train a new model"
         )
     return vocabulary
 

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import count
+from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +24,9 @@ from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
+from transduce.text.symbols import SPACE_MARK
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.trees import bracket_labels, respell
 
 _MOST_WORKERS = 12
 
@@ -35,6 +38,8 @@ class Variation:
     tokenizer: Tokenizer
     bpe_dropout: float = 0.0
     augment: AugmentConfig = field(default_factory=AugmentConfig)
+    linearized: bool = False
+    """Targets are linearized trees, whose words keep the pieces of the source."""
 
     @property
     def enabled(self) -> bool:
@@ -86,7 +91,22 @@ class Variation:
         result = list(examples)
         for row in rows:
             result[row] = tuple(next(encoded) for _ in examples[row])
+            if self.linearized:
+                source, tree = result[row]
+                result[row] = (source, respell(source, tree, self._brackets, self._word_starts))
         return result
+
+    @cached_property
+    def _brackets(self) -> frozenset[int]:
+        return frozenset(chain.from_iterable(bracket_labels(self._pieces).values()))
+
+    @cached_property
+    def _word_starts(self) -> frozenset[int]:
+        return frozenset(number for number, piece in enumerate(self._pieces) if piece.startswith(SPACE_MARK))
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        return self.tokenizer.pieces(range(self.tokenizer.vocab_size))
 
 
 def seed_of(plan: Plan, number: int) -> int:
@@ -111,6 +131,7 @@ def computed_ahead(
         "plan": {"batch_tokens": plan.batch_tokens, "seed": plan.seed, "growth": plan.growth},
         "bpe_dropout": variation.bpe_dropout,
         "augment": asdict(variation.augment),
+        "linearized": variation.linearized,
         "start": start,
         "of": workers,
     }
@@ -150,7 +171,9 @@ def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
     tokenizer = Tokenizer.load(shards.folder / "tokenizer.model")
-    variation = Variation(tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]))
+    variation = Variation(
+        tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"]
+    )
     plan = BatchPlan(shards, **settings["plan"])
     for number in count(settings["start"] + settings["worker"], settings["of"]):
         for stream in zip(*variation.examples(plan, number), strict=True):

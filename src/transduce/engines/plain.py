@@ -10,6 +10,7 @@ from transduce.data.batch import Stream
 from transduce.engines.engine import Job, output_limit
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
+from transduce.search.constraint import MakeConstraint
 from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
@@ -33,20 +34,20 @@ class PlainEngine:
         return f"plain ({self.model.device.type}, {dtype})"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig) -> str | None:
+    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`: every option, for models that generate."""
         return None if isinstance(model, Decoder) else f"{model.config.architecture} models do not generate text"
 
-    def start_session(self, config: SearchConfig) -> "PlainSession":
-        """See `Engine`."""
-        return PlainSession(self, config)
+    def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
+        """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""
+        return PlainSession(self, config, constrain)
 
 
 class PlainSession:
     """Each step searches one batch from the first token to the last."""
 
-    def __init__(self, engine: PlainEngine, config: SearchConfig) -> None:
-        self._engine, self._config = engine, config
+    def __init__(self, engine: PlainEngine, config: SearchConfig, constrain: MakeConstraint | None = None) -> None:
+        self._engine, self._config, self._constrain = engine, config, constrain
         self._waiting: deque[tuple[int, Job]] = deque()
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
@@ -97,12 +98,14 @@ class PlainSession:
         assert isinstance(model, Decoder)
         # The seed of sampling depends on the first job's key, so that batches draw different random numbers.
         config = replace(self._config, seed=(self._config.seed + 1_000_003 * batch[0][0]) % 2**31)
+        constraint = self._constrain([job.tokens for job in jobs], model.device) if self._constrain else None
         results = search(
             model,
             Stream(*pack_tokens([[*job.tokens, EOS] for job in jobs], model.device)),
-            [output_limit(job, config, model.longest) for job in jobs],
+            constraint.limits if constraint else [output_limit(job, config, model.longest) for job in jobs],
             config,
             [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
             model.device,
+            constraint,
         )
         return [(key, hypotheses) for (key, _), hypotheses in zip(batch, results, strict=True)]

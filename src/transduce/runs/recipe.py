@@ -1,7 +1,7 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -167,21 +167,28 @@ _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
 def load_recipe(
-    path: Path | None, preset: str | None, flags: Table, sets: list[str], out: Path | None = None
+    path: Path | None,
+    preset: str | None,
+    flags: Table,
+    sets: list[str],
+    out: Path | None = None,
+    style: str | None = None,
 ) -> Recipe:
-    """The recipe of a preset, a file, flags and assignments; each overrides the previous ones.
+    """The recipe of a preset, a style, a file, flags and assignments; each overrides the previous ones.
 
     For a run in `out` that starts from a model, sizes and vocabulary of that model replace those of the preset.
     """
     table = read_toml(path) if path else {}
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
-    table.pop("preset", None)
+    style = style or table.pop("style", None)
+    for name in ("preset", "style"):
+        table.pop(name, None)
     given = apply_sets(merge(table, flags), sets)
     task = TASKS.get(str(given.get("task")))
-    defaults = task.defaults if task else {}
+    defaults = merge(task.defaults if task else {}, read_style(style) if style else {})
     architecture = merge(defaults, given).get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
-        base["model"] = {}  # the sizes of another architecture
+        base["model"] = _sizes_for(architecture, base["model"])
     base = merge(merge(base, defaults), {"model": {"architecture": architecture}})
     start = given["train"].get("start_from") if isinstance(given.get("train"), dict) else None
     inherited = inherited_settings(start, out) if out and isinstance(start, str) else {}
@@ -203,11 +210,26 @@ def load_recipe(
 
 
 def read_preset(name: str) -> Table:
-    """The settings of a preset."""
-    folder = resources.files("transduce") / "presets"
+    """The settings of a preset: sizes of a model and how to train it."""
+    return _read_included("preset", name)
+
+
+def read_style(name: str) -> Table:
+    """The settings of a style: what a member of the family changes of the paper's model."""
+    return _read_included("style", name)
+
+
+def _sizes_for(architecture: str, preset: Table) -> Table:
+    """The sizes of a preset for another architecture, as far as it has them."""
+    names = {field.name for field in fields(config_class({"architecture": architecture}))}
+    return {name: value for name, value in {**preset, "layers": preset.get("decoder_layers")}.items() if name in names}
+
+
+def _read_included(kind: str, name: str) -> Table:
+    folder = resources.files("transduce") / f"{kind}s"
     names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
     if not isinstance(name, str) or name not in names:
-        raise ConfigError(f"no preset {name}{suggestion(str(name), names)}; use {', '.join(names)}")
+        raise ConfigError(f"no {kind} {name}{suggestion(str(name), names)}; use {', '.join(names)}")
     with resources.as_file(folder / f"{name}.toml") as path:
         return read_toml(path)
 

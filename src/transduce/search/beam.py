@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transduce.search.constraint import Constraint
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
@@ -69,6 +70,7 @@ def beam_search(
     min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraint: Constraint | None = None,
     device: torch.device | str = "cpu",
     on_step: Callable[[Extensions], object] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -77,7 +79,7 @@ def beam_search(
     The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. It has at least `min_length`
     tokens, those of the prefix included, unless its limit is lower; 0 is the paper's search. A sentence is done when
     none of its alive hypotheses can still overtake the finished ones, so stopping early never changes the result.
-    `on_step` is called after every step.
+    A `constraint` applies in addition to all of these. `on_step` is called after every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -99,6 +101,9 @@ def beam_search(
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
         _mask_forbidden(log_prob_BWV, t, beams, prefixes, min_length, no_repeat)
+        if constraint:
+            allowed_BWV = constraint.allowed(beams.sentence_B, beams.alive_BWT[:, :, :t], log_prob_BWV.shape[2])
+            log_prob_BWV.masked_fill_(~allowed_BWV, -torch.inf)
         row_BW = _advance(beams, log_prob_BWV, t, alpha, on_step)
 
         done = _is_final(beams, t, alpha, nbest)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transduce.search.constraint import Constraint
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
@@ -88,6 +89,7 @@ def roll_out_steps(
     min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraint: Constraint | None = None,
     first: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
 ) -> Iterator[RollOutStep]:
@@ -112,6 +114,11 @@ def roll_out_steps(
             block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
         if t < min_length:
             forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
+        if constraint:
+            fits_BWV = constraint.allowed(sentences, generated_BWT[:, :, :t], allowed_RV.shape[1])
+            # A finished output may be followed by nothing; it must still have one token to choose from.
+            fits_BWV[:, :, EOS] |= finished_BW
+            allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
         token_BW = choose(allowed_RV).view(len(sentences), rows)
         if prefixes:
             _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from transduce.search.beam import beam_search
+from transduce.search.constraint import Constraint
 from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.search.sampling import greedy_choice, roll_out, sampler
@@ -18,11 +19,12 @@ def search(
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
+    constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
     common: dict[str, Any] = {
         "alpha": config.length_penalty, "min_length": config.min_length, "no_repeat": config.no_repeat,
-        "prefixes": prefixes, "device": device,
+        "prefixes": prefixes, "device": device, "constraint": constraint,
     }  # fmt: skip
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device, config.min_p)

@@ -13,6 +13,7 @@ import sentencepiece
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
@@ -229,11 +230,12 @@ class Tokenizer:
         return len(self.encode(NEWLINE)) > len(self.encode(2 * NEWLINE)) - len(self.encode(NEWLINE))
 
     def encode_with_dropout(self, marked: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Encode marked texts with BPE-dropout (unigram: sampling); the result is determined by the seed."""
-        # SentencePiece encodes a list in a new thread, whose random generator starts from this seed.
-        sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2^32 - 1 would keep the old seed
-        ids = self._pieces.encode(list(marked), num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
-        return cast(list[list[int]], ids)
+        """Encode marked texts with BPE-dropout; the result is determined by the seed, in every process."""
+        return self._bpe_dropout.encode(self._pieces.normalize(list(marked)), dropout, seed)
+
+    @cached_property
+    def _bpe_dropout(self) -> BpeDropout:
+        return BpeDropout(self.model)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; special tokens and symbols are ignored."""

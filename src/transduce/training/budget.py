@@ -81,4 +81,6 @@ def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
         for _ in range(max(1, tokens // length))
     ]
     packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
+    if not model.captures:
+        return to_device(packed, model.device)
     return to_device(fill(packed, tokens, tokens // SHORTEST_MEAN, length), model.device, length)

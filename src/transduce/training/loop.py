@@ -107,7 +107,7 @@ def _train(
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")
         growth, max_length = variation.growth(prepared.train), recipe.data.max_length
         plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)

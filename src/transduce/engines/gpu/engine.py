@@ -52,9 +52,9 @@ class GpuEngine:
         return f"gpu ({str(self.model.output_weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig) -> str | None:
+    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        return fast_engine_limits(model, options)
+        return fast_engine_limits(model, options, constrained=constrained)
 
     def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""

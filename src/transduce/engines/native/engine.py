@@ -78,9 +78,9 @@ class NativeEngine:
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     @staticmethod
-    def supports(model: models.Model, options: SearchConfig) -> str | None:
+    def supports(model: models.Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        if reason := fast_engine_limits(model, options):
+        if reason := fast_engine_limits(model, options, constrained=constrained):
             return reason
         assert isinstance(model, EncoderDecoder)
         return paper_limits(model.config)
