@@ -19,6 +19,9 @@ from transduce.text.tokenizer import PAD
 _CPU_CHUNK, _GPU_CHUNK, _IN_PLACE_CHUNK = 1 << 22, 1 << 28, 1 << 30
 """Logits computed at once: on a CPU (about a cache), on a GPU in float32, and on a GPU by the in-place kernel."""
 
+_ADDED = 16
+"""Features that the bias of the logits adds."""
+
 Terms = Callable[..., tuple[Tensor, Sequence[Tensor]]]
 """Logits of each hidden tensor, and labels, to the sums of a chunk and the gradient of each logits tensor."""
 
@@ -35,6 +38,19 @@ def smoothed_cross_entropy(
     wants_grad = torch.is_grad_enabled()
     loss, nll = _SmoothedCrossEntropy.apply(hidden_LD, weight_VD, labels_L, smoothing, wants_grad)  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+def with_bias(hidden_LD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Hidden vectors and an output projection whose product has the bias: as one more feature, which is 1.
+
+    The other added features are zeros, so that rows stay aligned.
+    """
+    if bias_V is None:
+        return hidden_LD, weight_VD
+    added_LE = hidden_LD.new_zeros(len(hidden_LD), _ADDED)
+    added_LE[:, 0] = 1
+    added_VE = F.pad(bias_V[:, None], (0, _ADDED - 1)).to(weight_VD.dtype)
+    return torch.cat([hidden_LD, added_LE], dim=1), torch.cat([weight_VD, added_VE], dim=1)
 
 
 def chunked(

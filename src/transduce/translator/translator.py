@@ -46,6 +46,12 @@ _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 _REPAIRED_TOGETHER = 64
 """Number of outputs with required text that are checked together, because a search for few outputs is slow."""
 
+_OTHER_TASKS = {
+    "language_model": "use it with: transduce generate",
+    "masked": "use it with: transduce fill",
+}
+"""What to do with models of tasks that do not translate."""
+
 
 @dataclass
 class _Line:
@@ -140,8 +146,8 @@ class Translator:
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         at = pick_device(device)
         saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
-        if saved.facts.get("task") == "language_model":
-            raise ModelError(f"{folders[0]} was trained for the task language_model; use it with: transduce generate")
+        if hint := _OTHER_TASKS.get(saved.facts.get("task", "")):
+            raise ModelError(f"{folders[0]} was trained for the task {saved.facts['task']}; {hint}")
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(
