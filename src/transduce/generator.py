@@ -113,11 +113,11 @@ class Generator:
         require_language_model(saved.facts, folder)
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
         generator = cls(saved.model, saved.tokenizer, context=saved.facts.get("max_length", 1024), config=config)
-        generator.config = generator._config(options)
+        generator.config = generator.with_options(options)
         return generator
 
     @overload
-    def generate(
+    def generate(  # type: ignore[overload-overlap]
         self,
         prompts: str,
         *,
@@ -189,7 +189,7 @@ class Generator:
         **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
-        config = self._config(options)
+        config = self.with_options(options)
         if max_tokens < 1 or num < 1:
             raise ConfigError(f"{'max_tokens' if max_tokens < 1 else 'num'} must be at least 1")
         stops = [stop] if isinstance(stop, str) else list(stop)
@@ -230,7 +230,8 @@ class Generator:
             for ids, log_probs in zip(encoded, text_log_probs(self.model, encoded, self.context, stride), strict=True)
         ]
 
-    def _config(self, options: SamplingOptions) -> SearchConfig:
+    def with_options(self, options: SamplingOptions) -> SearchConfig:
+        """The search options of a generation with these options; raises a ConfigError if one is not allowed."""
         for name in options:
             if name not in SAMPLING_OPTIONS:
                 raise ConfigError(f"a language model has no search option {name}; use {', '.join(SAMPLING_OPTIONS)}")

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transduce.data.batch import Batch
 from transduce.nn import kernels
 from transduce.nn.attention import attend
+from transduce.nn.feed_forward import activate
 from transduce.nn.heads import split_heads
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import TILE, Segments, group_segments, max_groups
@@ -162,6 +163,63 @@ def test_add_norm(N: int, D: int, p: float) -> None:
         close(found, wanted, 1e-4)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("N", [1, 37])
+def test_linear_activation(activation: str, bias: bool, N: int) -> None:
+    from transduce.nn.kernels.activation import LinearActivation
+
+    width = 40 if activation in ("geglu", "swiglu") else 20
+    inputs = [draw(N, 12, seed=1), draw(width, 12, seed=2), draw(width, seed=3)]
+    given, plain = leaves(*inputs[: 3 if bias else 2]), leaves(*inputs)
+    y = LinearActivation.apply(*given, *([] if bias else [None]), activation)  # type: ignore[no-untyped-call]
+    offset = plain[2] if bias else None
+    pre = F.linear(plain[0], plain[1], offset)
+    gate, *other = pre.chunk(2, dim=-1) if width == 40 else (pre,)
+    name = {"geglu": "gelu_tanh", "swiglu": "swish"}.get(activation, activation)
+    expected = activate(gate, name) * (other[0] if other else 1)
+    close(y, expected)
+    probe = draw(*y.shape, seed=4)
+    wanted = torch.autograd.grad(expected, plain[: len(given)], probe)
+    for found, want in zip(torch.autograd.grad(y, given, probe), wanted, strict=True):
+        close(found, want, 1e-4)
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("rms", [False, True])
+def test_pre_norm(N: int, D: int, rms: bool) -> None:
+    from transduce.nn.kernels.pre_norm import PreNorm
+
+    inputs = [draw(N, D, seed=1), draw(D, seed=2), draw(D, seed=3)][: 2 if rms else 3]
+    probes = draw(N, D, seed=4), draw(N, D, seed=5)
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y, x = PreNorm.apply(*given, *([None] if rms else []), 1e-5)  # type: ignore[no-untyped-call]
+    assert torch.equal(x, given[0])
+    expected = F.rms_norm(plain[0], (D,), plain[1], 1e-5) if rms else F.layer_norm(plain[0], (D,), *plain[1:])
+    close(y, expected)
+    gradients = torch.autograd.grad((y, x), given, probes)
+    for found, wanted in zip(gradients, torch.autograd.grad((expected, plain[0]), plain, probes), strict=True):
+        close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize("bias", [False, True])
+def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
+    from transduce.nn.kernels.pre_norm import AddResidual
+
+    inputs = [draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3)][: 3 if bias else 2]
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y = AddResidual.apply(*given, *([] if bias else [None]), p)  # type: ignore[no-untyped-call]
+    probe = draw(N, D, seed=4)
+    gradients = torch.autograd.grad(y, given, probe)
+    kept = (gradients[1] != 0) / (1 - p)
+    expected = plain[0] + (plain[1] + (plain[2] if bias else 0)) * kept
+    close(y, expected)
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, probe), strict=True):
+        close(found, wanted, 1e-4)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_embedding(p: float) -> None:
     from transduce.nn.kernels.embed import Embed
@@ -211,7 +269,8 @@ def test_relu_gradient() -> None:
 def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
     from transduce.nn.kernels.cross_entropy import smoothed_terms
 
-    logits = 3 * draw(9, width)[:, :V]
+    padded = 3 * draw(9, width)
+    logits = padded[:, :V]
     labels = torch.randint(1, V, (9,), generator=torch.Generator().manual_seed(1)).to(DEVICE)
     labels[3] = PAD
     (plain,) = leaves(logits)
@@ -221,6 +280,7 @@ def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
     sums, gradient = smoothed_terms(logits, labels, smoothing, PAD)
     close(sums, torch.stack([loss, nll]), 1e-4)
     close(gradient, wanted)
+    assert not padded[:, V:].any()
 
 
 @pytest.mark.parametrize(("clip_norm", "decay"), [(0.0, 0.0), (300.0, 0.0), (300.0, 0.5)])

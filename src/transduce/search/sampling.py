@@ -153,12 +153,13 @@ def roll_out(
     min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraint: Constraint | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
     """Generate `rows` outputs for each sentence, best first; the other parameters are as in `beam_search`."""
     steps = roll_out_steps(
         decoder, source, limits, choose, rows=rows, min_length=min_length, no_repeat=no_repeat, prefixes=prefixes,
-        device=device,
+        constraint=constraint, device=device,
     )  # fmt: skip
     results: list[list[Hypothesis]] = [[] for _ in limits]
     for step in steps:

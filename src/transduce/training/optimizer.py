@@ -1,5 +1,7 @@
 """The optimizer: Adam (section 5.3), with decoupled weight decay (AdamW) if it is set."""
 
+from typing import Any
+
 import torch
 
 from transduce.models.model import Model
@@ -9,7 +11,7 @@ from transduce.runs.recipe import TrainConfig
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
     """Adam for all weights of a model; weight decay applies to matrices only, not to biases and norms."""
     weights = list(model.parameters())
-    groups = [{"params": weights}]
+    groups: list[dict[str, Any]] = [{"params": weights}]
     if config.weight_decay:
         groups = [
             {"params": [weight for weight in weights if weight.dim() >= 2]},
