@@ -66,6 +66,72 @@ class RandomExamples:
         return self.numbers(Groups(np.ones(len(self._keys_B), np.int64)), purpose)
 
 
+class Spans:
+    """The spans of each example, in order; X is the number of all spans."""
+
+    def __init__(self, groups: Groups, length_X: Ints, gap_X: Ints) -> None:
+        self.groups, self.length_X = groups, length_X
+        self.gap_X = gap_X
+        """Number of the example's other tokens before each span."""
+
+    def tokens(self, tokens: Groups) -> Bools:
+        """Which tokens of the examples are inside a span."""
+        start_X = self.gap_X + self.groups.sums_before(self.length_X) + tokens.starts_B[self.groups.group_N]
+        edges_N1 = np.zeros(len(tokens.group_N) + 1, np.int64)
+        np.add.at(edges_N1, start_X, 1)
+        np.add.at(edges_N1, start_X + self.length_X, -1)
+        return np.cumsum(edges_N1)[:-1] > 0
+
+
+def random_spans(random: RandomExamples, share: float, mean: float, most: int) -> Spans:
+    """Spans of at least one token, never adjacent, that have a share of each text and a mean length (T5).
+
+    A text of n tokens has round(n * share) tokens in spans, at least one, in as many spans as the mean length requires,
+    at most `most`. All divisions of the tokens into spans, and all places of the spans, are equally likely.
+    """
+    sizes_B = random.groups.sizes_B
+    inside_B = np.maximum(1, np.rint(sizes_B * share).astype(np.int64))
+    counts_B = np.clip(np.rint(inside_B / mean).astype(np.int64), 1, np.minimum(inside_B, sizes_B - inside_B + 1))
+    counts_B = np.minimum(counts_B, most)
+    # The tokens inside spans are cut at some of the places between them.
+    inside = Groups(inside_B)
+    between = Groups(inside_B - 1)
+    cut = between.choose(counts_B - 1, random.numbers(between, 1))
+    begins = inside.place_N == 0
+    begins[inside.starts_B[between.group_N[cut]] + between.place_N[cut] + 1] = True
+    first = np.flatnonzero(begins)
+    length_X = np.diff([*first, len(inside.group_N)])
+    # Each span takes another one of the places before, between and after the other tokens.
+    gaps = Groups(sizes_B - inside_B + 1)
+    return Spans(Groups(counts_B), length_X, gaps.place_N[gaps.choose(counts_B, random.numbers(gaps, 2))])
+
+
+def poisson_spans(random: RandomExamples, share: float, mean: float) -> Spans:
+    """Spans whose lengths are drawn from a Poisson distribution, until they have a share of each text (BART).
+
+    A span may be empty, and spans may be adjacent. The last one is cut off at round(n * share) tokens, at least one.
+    There are at most as many spans as tokens in them.
+    """
+    sizes_B = random.groups.sizes_B
+    inside_B = np.maximum(1, np.rint(sizes_B * share).astype(np.int64))
+    draws = Groups(inside_B)
+    probability, cumulative = float(np.exp(-mean)), list[float]()
+    for length in range(1, int(mean + 10 * mean**0.5) + 10):
+        cumulative.append(probability + (cumulative[-1] if cumulative else 0.0))
+        probability *= mean / length
+    length_X = np.searchsorted(cumulative, random.numbers(draws, 1), side="right")
+    before_X = draws.sums_before(length_X)
+    left_X = inside_B[draws.group_N] - before_X
+    used_X = left_X > 0
+    is_last_X = draws.place_N == inside_B[draws.group_N] - 1
+    length_X = np.where(is_last_X, left_X, np.minimum(length_X, left_X))[used_X]
+    counts_B = np.bincount(draws.group_N[used_X], minlength=len(sizes_B))
+    # In the order of other tokens and spans, any places are those of the spans.
+    spans, order = Groups(counts_B), Groups(sizes_B - inside_B + counts_B)
+    place_X = order.place_N[order.choose(counts_B, random.numbers(order, 2))]
+    return Spans(spans, length_X, place_X - spans.place_N)
+
+
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finalizer of SplitMix64, which spreads every bit over all bits."""
     x = x + _GOLDEN

@@ -19,8 +19,6 @@ from transduce.text.tokenizer import PAD
 _CPU_CHUNK, _GPU_CHUNK, _IN_PLACE_CHUNK = 1 << 22, 1 << 28, 1 << 30
 """Logits computed at once: on a CPU (about a cache), on a GPU in float32, and on a GPU by the in-place kernel."""
 
-_ADDED = 16
-"""Features that the bias of the logits adds."""
 _ALIGNMENT = 8
 """Elements of half precision in the 16 bytes to which fast matrix products align rows."""
 
@@ -49,9 +47,9 @@ def with_bias(hidden_LD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> tu
     """
     if bias_V is None:
         return hidden_LD, weight_VD
-    added_LE = hidden_LD.new_zeros(len(hidden_LD), _ADDED)
+    added_LE = hidden_LD.new_zeros(len(hidden_LD), _ALIGNMENT)
     added_LE[:, 0] = 1
-    added_VE = F.pad(bias_V[:, None], (0, _ADDED - 1)).to(weight_VD.dtype)
+    added_VE = F.pad(bias_V[:, None], (0, _ALIGNMENT - 1)).to(weight_VD.dtype)
     return torch.cat([hidden_LD, added_LE], dim=1), torch.cat([weight_VD, added_VE], dim=1)
 
 

@@ -16,6 +16,7 @@ from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
 from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
+from transduce.tasks.denoise import DenoiseConfig
 from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
@@ -138,6 +139,7 @@ class Recipe:
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     masked: MaskedConfig = field(default_factory=MaskedConfig)
+    denoise: DenoiseConfig = field(default_factory=DenoiseConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")

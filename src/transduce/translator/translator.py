@@ -48,6 +48,7 @@ _REPAIRED_TOGETHER = 64
 
 _OTHER_TASKS = {
     "language_model": "use it with: transduce generate",
+    "denoise": "train a translation model from it with: transduce train --start-from",
     "masked": "use it with: transduce fill",
 }
 """What to do with models of tasks that do not translate."""
