@@ -23,12 +23,13 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import Glossary, as_glossary
 from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer import EOS
 from transduce.translator.confidence import ANY, Calibration, observe, read_calibrations
 from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
@@ -79,7 +80,7 @@ class Translator:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         *,
         config: SearchConfig | None = None,
         max_source_length: int = 256,
@@ -294,7 +295,7 @@ class Translator:
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [self.target(language) if self.tagged else None for language in languages]
         marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
-        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.encode_all(targets, threads=-1)
+        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.target.encode_all(targets, -1)
         pairs = list(zip(*encoded, strict=True))
         longest = self.model.longest
         for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
@@ -359,7 +360,7 @@ class Translator:
 
     def _forced(self, prefix: str, line: int) -> list[int]:
         """The tokens of a prefix."""
-        tokens = self.tokenizer.encode(prefix) if prefix else []
+        tokens = self.tokenizer.target.encode(prefix) if prefix else []
         if self.model.longest is not None and len(tokens) > self.model.longest:
             raise DataError(
                 f"line {line} has a prefix of {len(tokens):,} tokens, more than the {self.model.longest} this model "
