@@ -10,6 +10,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Engine",
+    "Filling",
     "Generation",
     "GenerationEvent",
     "Generator",
@@ -28,6 +29,7 @@ __all__ = [
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "TextEncoder",
     "TextScore",
     "Tokenizer",
     "TransduceError",
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
     from transduce.text.trees import Tree
+    from transduce.text_encoder import Filling, TextEncoder
     from transduce.training.api import train
     from transduce.training.loop import Outcome
     from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
@@ -66,6 +69,7 @@ else:
         "transduce.text.glossary": ["Glossary"],
         "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],
+        "transduce.text_encoder": ["Filling", "TextEncoder"],
         "transduce.text.trees": ["Tree"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],

@@ -34,7 +34,7 @@ def inspect(
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
-    forced = translator.tokenizer.encode(prefix) if prefix else []
+    forced = translator.tokenizer.target.encode(prefix) if prefix else []
     request = InspectionRequest(text=text, to=to, prefix=forced, off=off or [])
     result = inspect_translation(translator, request)
     out.write_text(self_contained(result, translator), encoding="utf-8")

@@ -15,7 +15,9 @@ from transduce.cli.cache import cache
 from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
+from transduce.cli.embed import embed
 from transduce.cli.evaluate import evaluate
+from transduce.cli.fill import fill
 from transduce.cli.generate import generate
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
@@ -59,8 +61,8 @@ def about(
 
 
 for command in (
-    train, translate, generate, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average,
-    shrink, serve, demo, cache,
+    train, translate, generate, fill, embed, parse, inspect, evaluate, score, rerank, calibrate, backtranslate,
+    info, average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")

@@ -1,6 +1,6 @@
 """Packed batches in numpy: the sequences of each stream concatenated in one array, and their offsets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,11 +55,17 @@ def without_labels(batch: PackedBatch) -> PackedBatch:
 
 
 def fill(
-    batch: PackedBatch, tokens: int, max_sequences: int, longest: int, max_filler_segments: int | None = None
+    batch: PackedBatch,
+    tokens: int,
+    max_sequences: int,
+    longest: int,
+    max_filler_segments: int | None = None,
+    max_labels: Callable[[int, int], int] = lambda tokens, segments: tokens,
 ) -> PackedBatch:
     """The batch in buffers of fixed size, so that every batch has the same shapes.
 
-    Every stream grows to `tokens` tokens and to the same number of segments, and labels and positions grow to `tokens`.
+    Every stream grows to `tokens` tokens and to the same number of segments; labels and positions grow to `max_labels`,
+    a function of the numbers of tokens and of segments, or if there are more, the last ones are left out.
     The filler is cut into segments of at most `longest` tokens, so that every token belongs to a segment; unused
     segments are empty. `max_filler_segments` is the number of them that a batch of `max_sequences` may need.
     """
@@ -77,11 +83,13 @@ def fill(
         offsets[len(real) : len(real) + filler_segments] = filler
         return PackedStream(_padded(stream.ids_N, tokens, PAD), offsets)
 
+    size = max_labels(tokens, segments)
+    labels, positions = batch.labels_L[:size], batch.positions_L
     return PackedBatch(
         streams={name: filled(stream, tokens_left[name]) for name, stream in batch.streams.items()},
-        labels_L=_padded(batch.labels_L, tokens, PAD),
-        count=batch.count,
-        positions_L=None if batch.positions_L is None else _padded(batch.positions_L, tokens, 0),
+        labels_L=_padded(labels, size, PAD),
+        count=batch.count if len(labels) == len(batch.labels_L) else int((labels != PAD).sum()),
+        positions_L=None if positions is None else _padded(positions[:size], size, 0),
     )
 
 

@@ -71,24 +71,27 @@ class PartShape(NamedTuple):
 
 
 class BatchPlan:
-    """Batches of at most `batch_tokens` tokens in each stream, including end markers.
+    """Batches of at most `batch_tokens` tokens in each stream, including `markers` markers of each sequence.
 
     If augmentation or BPE-dropout will make sentences longer than they are in the shards, `growth` is the expected
     factor, for which space is left.
     """
 
-    def __init__(self, shards: TokenShards, batch_tokens: int, seed: int, growth: float = 1.0) -> None:
+    def __init__(
+        self, shards: TokenShards, batch_tokens: int, seed: int, growth: float = 1.0, markers: int = 1
+    ) -> None:
         self.shards, self.batch_tokens, self.seed = shards, batch_tokens, seed
-        self.growth = growth
+        self.growth, self.markers = growth, markers
         self._budget = int(batch_tokens / growth)
         longest = shards.index["longest"]
+        marked = {0: "", 1: " and an end marker"}.get(markers, f" and {markers} markers")
         require(
-            self._budget > longest,
-            f"train.batch_tokens is {batch_tokens}, but a sentence has {longest} tokens and an end marker; "
+            self._budget >= longest + markers,
+            f"train.batch_tokens is {batch_tokens}, but a sentence has {longest} tokens{marked}; "
             "raise train.batch_tokens or lower data.max_length",
         )
         self.max_pairs = max(1, self._budget // SHORTEST_MEAN)
-        batches = len(shards) * (max(shards.mean_lengths) + 1) / self._budget
+        batches = len(shards) * (max(shards.mean_lengths) + markers) / self._budget
         # If pairs are repeated, there are enough pools for one copy in each: copies have the same length, and those in
         # the same pool would be in the same batch.
         wanted = max(FEWEST_POOLS, round(batches / POOL_BATCHES), shards.most_repeats)
@@ -104,7 +107,7 @@ class BatchPlan:
 
     def _partition(self, pools: int) -> tuple[int, Ints, int]:
         """The number of pools, the order in which they draw from the strata, and the number of batches in each."""
-        longest = self.shards.longest_in_runs(pools) + 1
+        longest = self.shards.longest_in_runs(pools) + self.markers
         # By length; among strata of one length, those with a longer source and those with a longer target are shuffled,
         # so that both sides of a batch are filled equally.
         mixed = np.random.Generator(np.random.PCG64(pools)).permutation(len(longest))
@@ -127,19 +130,19 @@ class BatchPlan:
         return self.shards.pairs(self.batch(number))
 
     def tokens(self, example: Example) -> list[int]:
-        """See `Plan`: every stream adds a marker."""
-        return [len(ids) + 1 for ids in example]
+        """See `Plan`: every stream adds its markers."""
+        return [len(ids) + self.markers for ids in example]
 
     @property
     def longest(self) -> int:
         """See `Plan`."""
-        return int(self.shards.index["max_length"]) + 1
+        return int(self.shards.index["max_length"]) + self.markers
 
     def part_shape(self, split: int, processes: int, *, varied: bool) -> PartShape:
         """See `Plan`."""
         total, parts = self.batch_tokens, split * processes
         longest = self.shards.index["max_length" if varied else "longest"]
-        tokens = total if parts == 1 else min(total, total // parts + longest + 1)
+        tokens = total if parts == 1 else min(total, total // parts + longest + self.markers)
         return PartShape(tokens, sequences=-(-self.max_pairs // processes))
 
     def _compute_pool(self, pool: int) -> list[Ints]:
@@ -147,7 +150,7 @@ class BatchPlan:
         shift = np.random.Generator(np.random.PCG64([self.seed, epoch])).integers(self.pools, size=len(self._strata))
         ranks = self._strata * self.pools + (index + shift) % self.pools
         ranks = ranks[ranks < len(self.shards)]  # the last stratum may have fewer pairs than there are pools
-        cuts = self._even_cuts(_running_sums(self.shards.sorted_lengths(ranks) + 1))
+        cuts = self._even_cuts(_running_sums(self.shards.sorted_lengths(ranks) + self.markers))
         pairs = self.shards.sorted_pairs(ranks)
         batches = [pairs[start:end] for start, end in zip([0, *cuts[:-1]], cuts, strict=True)]
         order = np.random.Generator(np.random.PCG64([self.seed, epoch, index + 1])).permutation(self.batches_per_pool)

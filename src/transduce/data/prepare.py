@@ -148,12 +148,13 @@ def prepare(
     vocabulary: TokenizerConfig | Tokenizer,
     log: Callable[[str], None],
     reader: str = "pairs",
+    symbols: Sequence[str] = (),
     check_valid: Callable[[Sequence[tuple[str, ...]]], None] = lambda _: None,
 ) -> Prepared:
     """Get the corpus as token shards, from the cache if it is there; learn the vocabulary from it if none is given.
 
-    `reader` is a key of `READERS`, which tells what an example is. `check_valid` is called with the validation examples
-    before the training text is read, which may take long.
+    `reader` is a key of `READERS`, which tells what an example is. The vocabulary must have the `symbols`.
+    `check_valid` is called with the validation examples before the training text is read, which may take long.
     """
     require(
         bool(data.all_train), "no training text: give --src and --tgt, --train, --text, or data.train in the recipe"
@@ -163,7 +164,7 @@ def prepare(
     _require_symbol(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
-    vocabulary = _with_symbols(vocabulary, READERS[reader].symbols(data.all_train))
+    vocabulary = _with_symbols(vocabulary, [*symbols, *READERS[reader].symbols(data.all_train)])
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
         log(f"data: {folder} (prepared before)")
@@ -176,7 +177,8 @@ def prepare(
         size = f"{count_pairs(documents, 'document')}, {shards.index['tokens'][0]:,} tokens"
     else:
         lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
-        size = f"{len(shards):,} pairs, {lengths} tokens a pair"
+        noun = shards.index.get("noun", "pair")
+        size = f"{count_pairs(len(shards), noun)}, {lengths} tokens a {noun}"
     log(f"data: {size}, a vocabulary of {shards.index['vocab_size']:,}")
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
     return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
@@ -199,7 +201,7 @@ def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -
     if isinstance(vocabulary, TokenizerConfig):
         new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
         return replace(vocabulary, symbols=(*vocabulary.symbols, *new)) if new else vocabulary
-    known = set(vocabulary.pieces(range(vocabulary.vocab_size)))
+    known = {*vocabulary.pieces(range(vocabulary.vocab_size)), *vocabulary.symbol_ids}
     if missing := [symbol.removeprefix(SPACE_MARK) for symbol in symbols if symbol not in known]:
         raise ConfigError(
             f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples "
@@ -304,18 +306,21 @@ def _prepare_pairs(
         _sample(data, 0, report, reader)
     else:
         sample = _sample(data, vocabulary.sample_pairs, report, reader)
-        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
+        size = count_pairs(len(sample), report.noun)
+        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {size}")
         tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
     tokenizer.save(work / "tokenizer.model")
-    log(f"data: encoding {report.pairs:,} pairs")
+    log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
     kept = _encode(work, data, reader, -(-report.pairs // SHARD_PAIRS))
     too_long = report.pairs - sum(kept)
     lines = report.lines()
     if too_long:
-        lines.append(f"left out {count_pairs(too_long)} above {data.max_length} tokens (data.max_length)")
+        lines.append(f"left out {count_pairs(too_long, report.noun)} above {data.max_length} tokens (data.max_length)")
     if too_long == report.pairs:
-        raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
-    facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
+        raise DataError(f"every {report.noun} has more than {data.max_length} tokens; raise data.max_length")
+    facts: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
+    if report.noun != ReadReport.noun:
+        facts["noun"] = report.noun
     repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
     if data.directions or len(kept) > 1:
         lines += _describe_parts(data, kept, repeats)

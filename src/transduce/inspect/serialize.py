@@ -17,7 +17,7 @@ from transduce.inspect.inspection import Ablation, Inspection, inspected_model
 from transduce.inspect.predictions import TEMPERATURES, Predictions
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator import Translator
 
 LENS_TOKENS = 4
@@ -91,7 +91,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
     }
 
 
-def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: Tokenizer) -> dict[int, list[str]]:
+def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: AnyTokenizer) -> dict[int, list[str]]:
     """The piece of each token; with its bytes if the page needs them to decode text."""
     decoded = {*inspection.source, *inspection.target, *(node.token for node in inspection.tree)}
     decoded.update(inspection.ablation.full.tokens if inspection.ablation else [])
@@ -119,7 +119,7 @@ def _predictions(layer: Predictions, count: int | None) -> dict[str, Any]:
     }
 
 
-def _ablation(ablation: Ablation, tokenizer: Tokenizer) -> dict[str, Any]:
+def _ablation(ablation: Ablation, tokenizer: AnyTokenizer) -> dict[str, Any]:
     def scores(hypothesis: Hypothesis) -> dict[str, float]:
         return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
 

@@ -13,13 +13,23 @@ from safetensors.torch import load_file, save_file
 from transduce.config import to_table
 from transduce.disk import MANIFEST, atomic_folder, damaged_file
 from transduce.errors import ConfigError, ModelError
-from transduce.models.card import CARD, FORMAT, NOTES, TOKENIZER, WEIGHTS, card_text, read_card, read_notes
+from transduce.models.card import (
+    CARD,
+    FORMAT,
+    IMPORTED_TOKENIZER,
+    NOTES,
+    TOKENIZER,
+    WEIGHTS,
+    card_text,
+    read_card,
+    read_notes,
+)
 from transduce.models.header import Precision, stored_shapes, weight_shapes
 from transduce.models.int8 import from_int8, to_int8
 from transduce.models.model import Model
 from transduce.models.registry import build_config, create_model
 from transduce.nn.skip_initialization import SkipInitialization
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -27,13 +37,13 @@ class SavedModel:
     """The content of a model folder."""
 
     model: Model
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     facts: dict[str, Any]
     """Metadata: data, steps, scores, the longest input in training."""
 
 
 def save_model(
-    folder: Path, model: Model, tokenizer: Tokenizer, facts: dict[str, Any], precision: Precision = "float32"
+    folder: Path, model: Model, tokenizer: AnyTokenizer, facts: dict[str, Any], precision: Precision = "float32"
 ) -> None:
     """Write a model folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +58,7 @@ def save_model(
     }
     weights = {name: x.detach() for name, x in model.state_dict().items()}
     save_tensors(to_int8(weights) if precision == "int8" else weights, folder / WEIGHTS)
-    tokenizer.save(folder / TOKENIZER)
+    (folder / tokenizer.file_name).write_bytes(tokenizer.model)
     (folder / CARD).write_text(card_text(card), encoding="utf-8")
 
 
@@ -66,14 +76,15 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
-    if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, TOKENIZER), others=False)):
+    vocabulary = IMPORTED_TOKENIZER if (folder / IMPORTED_TOKENIZER).exists() else TOKENIZER
+    if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, vocabulary), others=False)):
         raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
     card = read_card(folder)
     shapes = weight_shapes(folder / WEIGHTS, card["precision"])
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    tokenizer = load_tokenizer(folder)
     if card["vocab_size"] != tokenizer.vocab_size:
         stated, actual = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
-        raise ModelError(f"{folder / CARD}: vocab_size is {stated}, but {TOKENIZER} has {actual} tokens")
+        raise ModelError(f"{folder / CARD}: vocab_size is {stated}, but {vocabulary} has {actual} tokens")
     try:
         config = build_config(card["architecture"], card["model"], str(folder / CARD))
     except ConfigError as error:

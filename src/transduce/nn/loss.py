@@ -40,6 +40,19 @@ def smoothed_cross_entropy(
     return loss, nll
 
 
+def with_bias(hidden_LD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Hidden vectors and an output projection whose product has the bias: as one more feature, which is 1.
+
+    The other added features are zeros, so that rows stay aligned.
+    """
+    if bias_V is None:
+        return hidden_LD, weight_VD
+    added_LE = hidden_LD.new_zeros(len(hidden_LD), _ALIGNMENT)
+    added_LE[:, 0] = 1
+    added_VE = F.pad(bias_V[:, None], (0, _ALIGNMENT - 1)).to(weight_VD.dtype)
+    return torch.cat([hidden_LD, added_LE], dim=1), torch.cat([weight_VD, added_VE], dim=1)
+
+
 def chunked(
     hiddens_LD: Sequence[Tensor],
     weight_VD: Tensor,

@@ -16,7 +16,10 @@ from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
 from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
+from transduce.tasks.denoise import DenoiseConfig
+from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
+from transduce.tasks.task import Task
 from transduce.text.readers import READERS
 from transduce.text.tokenizer import TokenizerConfig
 
@@ -137,23 +140,29 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+    masked: MaskedConfig = field(default_factory=MaskedConfig)
+    denoise: DenoiseConfig = field(default_factory=DenoiseConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
-        task = TASKS[self.task]
+        task = self.make_task()
         pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
-        if READERS[task.reader].pieces:
+        if READERS[task.reader].streams != ("src", "tgt"):
             own = ("directions", "replay", "back_translated", "reverse", "by_sentence")
             names = [f"data.{name}" for name in own if getattr(self.data, name)]
             names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
             require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")
-        refusal = task().refusal(self.model)
+        refusal = task.refusal(self.model)
         require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
         require(can_validate, "train.patience counts validations: give validation text with --valid")
+
+    def make_task(self) -> Task:
+        """The task with its settings."""
+        return TASKS[self.task].of(self)
 
 
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may

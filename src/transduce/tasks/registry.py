@@ -1,6 +1,8 @@
 """The table of tasks: `task = "..."` in a recipe names a row. A new task is a file and a row here."""
 
+from transduce.tasks.denoise import Denoise
 from transduce.tasks.language_model import LanguageModel
+from transduce.tasks.masked import Masked
 from transduce.tasks.parse import Parse
 from transduce.tasks.task import Task
 from transduce.tasks.translate import Translate
@@ -9,4 +11,6 @@ TASKS: dict[str, type[Task]] = {
     "translate": Translate,
     "language_model": LanguageModel,
     "parse": Parse,
+    "masked": Masked,
+    "denoise": Denoise,
 }

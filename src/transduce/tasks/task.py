@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -14,10 +14,11 @@ from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
-from transduce.nn.loss import smoothed_cross_entropy
+from transduce.nn.loss import smoothed_cross_entropy, with_bias
 from transduce.search.options import SearchConfig
 from transduce.text.languages import mark
 from transduce.text.symbols import escape
+from transduce.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transduce.tasks.validation import Validation
@@ -71,13 +72,28 @@ class Task(ABC):
     defaults: ClassVar[Table] = {}
     """Settings of a recipe, by section, unless it gives others."""
 
+    @classmethod
+    def of(cls, recipe: Any) -> Self:
+        """The task with the settings that a recipe has for it."""
+        return cls()
+
+    @property
+    def symbols(self) -> Sequence[str]:
+        """The symbols that the vocabulary must have, besides those of every vocabulary."""
+        return ()
+
+    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Called before `pack`, with the tokenizer of the examples."""
+        self.tokenizer = tokenizer
+
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
         """The batch of these examples, a pure function of them and the seed; a stream adds at most `markers` tokens."""
 
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""
-        return smoothed_cross_entropy(hidden_LD, batch.labels_L, model.output_weight_VD, smoothing)
+        hidden_LE, weight_VE = with_bias(hidden_LD, model.output_weight_VD, model.output_bias_V)
+        return smoothed_cross_entropy(hidden_LE, batch.labels_L, weight_VE, smoothing)
 
     def refusal(self, config: ModelConfig) -> str | None:
         """The reason why models with these settings cannot be trained for this task; None if they can."""
@@ -85,7 +101,14 @@ class Task(ABC):
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
         """Which examples make up which batch; `growth` and `max_length` are of variation and of [data]."""
-        return BatchPlan(shards, batch_tokens, seed, growth)
+        return BatchPlan(shards, batch_tokens, seed, growth, self.markers)
+
+    def max_labels(self, tokens: int, segments: int) -> int:
+        """Upper bound on the labels of a batch with these numbers of tokens and segments in each stream.
+
+        On a GPU, every batch has this many labels, some of which do not count.
+        """
+        return tokens
 
     def validation_examples(self, validation: "Validation", log: Callable[[str], None]) -> list[Example]:
         """The examples whose loss is measured, those of similar lengths side by side."""

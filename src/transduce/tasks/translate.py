@@ -39,11 +39,7 @@ class Translate(Task):
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
         """See `Task`: streams `src` (ends with EOS) and `tgt` (begins with BOS), and the target with EOS as labels."""
         sources, targets = zip(*examples, strict=True)
-        labels = PackedStream.of(targets, end=EOS)
-        tgt = np.concatenate([[BOS], labels.ids_N[:-1]])  # the labels, shifted by one position ...
-        tgt[labels.offsets_B1[:-1]] = BOS  # ... and every sentence begins with BOS
-        streams = {"src": PackedStream.of(sources, end=EOS), "tgt": PackedStream(tgt, labels.offsets_B1)}
-        return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
+        return pack_pairs(PackedStream.of(sources, end=EOS), PackedStream.of(targets, end=EOS))
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
         """See `Task`: BLEU may need a tokenizer that is not installed."""
@@ -121,6 +117,14 @@ class Translate(Task):
             "output": tokenizer.pieces([*out, EOS]),
             "weights": [[round(weight, 3) for weight in row] for row in weights_TS.tolist()],
         }
+
+
+def pack_pairs(source: PackedStream, labels: PackedStream) -> PackedBatch:
+    """The batch of sources and labels, which end with EOS: the stream `tgt` is the labels, shifted by one position."""
+    tgt = np.concatenate([[BOS], labels.ids_N[:-1]])
+    tgt[labels.offsets_B1[:-1]] = BOS
+    streams = {"src": source, "tgt": PackedStream(tgt, labels.offsets_B1)}
+    return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
 
 
 def _translator(model: Model, validation: Validation, options: SearchConfig) -> Translator:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from transduce.data.batch import to_device
+from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.distributed.processes import Processes
@@ -71,11 +71,15 @@ class Validation:
         """Loss, negative log-likelihood and number of labels of this process's batches."""
         loss_sum = nll_sum = count = 0.0
         with torch.inference_mode():
-            for number, examples in list(enumerate(self._batches()))[self.processes.share]:
-                batch = to_device(self._task.pack(examples, seed=number), model.device)
+            for batch in self.batches(model.device):
                 loss, nll = self._task.loss(model, model(batch), batch, smoothing)
                 loss_sum, nll_sum, count = loss_sum + loss.item(), nll_sum + nll.item(), count + batch.count
         return loss_sum, nll_sum, count
+
+    def batches(self, device: torch.device) -> Iterator[Batch]:
+        """This process's share of the batches whose loss is measured; they are always the same."""
+        for number, examples in list(enumerate(self._batches()))[self.processes.share]:
+            yield to_device(self._task.pack(examples, seed=number), device)
 
     def _batches(self) -> Iterator[list[Example]]:
         batch: list[Example] = []

@@ -96,7 +96,7 @@ def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
 def _rows(name: str, report: ReadReport) -> Iterator[Piece]:
     for number, raw in enumerate(raw_lines(Path(name), _MAX_ROW_BYTES), start=1):
         try:
-            text = _text_of(raw)
+            text = text_of_row(raw)
         except UnusableError as problem:
             report.note(str(problem), name, number)
         else:
@@ -104,7 +104,8 @@ def _rows(name: str, report: ReadReport) -> Iterator[Piece]:
             yield from _cut(text)
 
 
-def _text_of(raw: bytes | None) -> str:
+def text_of_row(raw: bytes | None) -> str:
+    """The text of a row of a .jsonl file, or raise `UnusableError`; None stands for an overlong row."""
     if raw is None:
         raise UnusableError(OVERLONG_ROW)
     try:

@@ -49,7 +49,7 @@ class ReadReport:
 
     def add(self, other: "ReadReport") -> None:
         """Add the counts of another report, of text that was read after this one's."""
-        self.noun = other.noun
+        self.noun = other.noun if other.pairs or other.left_out else self.noun
         self.pairs += other.pairs
         for problem, count in other.left_out.items():
             self.left_out[problem] = self.left_out.get(problem, 0) + count

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from transduce.text.documents import Piece, read_documents, read_pieces
+from transduce.text.lines import read_texts
 from transduce.text.pairs import Corpus, ReadReport, read_pairs
 from transduce.text.trees import bracket_symbols, read_corpus, read_linearized
 
@@ -27,5 +28,6 @@ READERS = {
     "trees": Reader(
         ("src", "tgt"), read_linearized, symbols=lambda corpus: bracket_symbols(read_corpus(corpus, ReadReport()))
     ),
+    "lines": Reader(("text",), read_texts),
     "text": Reader(("text",), read_documents, pieces=read_pieces),
 }

@@ -18,10 +18,14 @@ TERM, TERM_TRANSLATION, TERM_END = _SYMBOLS[10:13]
 """Around a term of a glossary and its translation: TERM term TERM_TRANSLATION translation TERM_END; see glossary.py."""
 BACK_TRANSLATED = _SYMBOLS[13]
 """The first token of a source that is a back-translation."""
-_UNUSED = _SYMBOLS[14:]  # for context between sentences, and to spare
-RESERVED = [*SLOTS, TERM, TERM_TRANSLATION, TERM_END, BACK_TRANSLATED, *_UNUSED]
+_UNUSED = _SYMBOLS[14]  # for context between sentences
+MASK = _SYMBOLS[15]
+"""Takes the place of a token that a model is to predict, or of a span of tokens."""
+RESERVED = [*SLOTS, TERM, TERM_TRANSLATION, TERM_END, BACK_TRANSLATED, _UNUSED, MASK]
 """The symbols of every new vocabulary, besides language tags."""
 _TAG_START, _TAG_END = "\ue110", "\ue111"
+SENTINELS = [f"{_TAG_START}span{number}{_TAG_END}" for number in range(1, 51)]
+"""Each takes the place of a span of tokens of a text; of vocabularies that denoising in the manner of T5 needs."""
 
 # U+FFFD is escaped as well: in a decoded text, it can then only come from bytes that are not UTF-8.
 _SPECIAL = {SPACE_MARK: "s", ESCAPE: "e", "\ufffd": "f"}

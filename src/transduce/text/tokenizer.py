@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import sentencepiece
 
@@ -65,6 +65,8 @@ class TokenizerConfig:
 
 class Tokenizer:
     """A trained vocabulary. Decoding restores any text without NUL characters exactly."""
+
+    file_name: ClassVar[str] = "tokenizer.model"
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -196,6 +198,11 @@ class Tokenizer:
     def save(self, path: Path) -> None:
         """Write the SentencePiece model."""
         path.write_bytes(self.model)
+
+    @property
+    def target(self) -> "Tokenizer":
+        """The tokenizer of outputs: this one."""
+        return self
 
     @property
     def vocab_size(self) -> int:

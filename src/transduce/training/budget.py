@@ -12,7 +12,7 @@ from transduce.data.plan import SHORTEST_MEAN
 from transduce.errors import ConfigError, RunError
 from transduce.models.model import Model
 from transduce.runs.recipe import Recipe
-from transduce.tasks.registry import TASKS
+from transduce.tasks.task import Task
 from transduce.text.readers import READERS
 from transduce.training.learner import Learner
 from transduce.training.optimizer import make_optimizer
@@ -23,7 +23,7 @@ _MARGIN = 0.9
 """Share of the memory to use: real batches differ a little from trial batches."""
 
 
-def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
+def largest_batch(recipe: Recipe, task: Task, model: Model, corpus_tokens: int) -> int:
     """Tokens per stream of the largest batch whose step fits in memory, found by trial steps."""
     device = model.device
     if device.type != "cuda":
@@ -35,7 +35,7 @@ def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
     most = max(smallest, corpus_tokens // 16)  # a batch as large as the corpus leaves nothing to shuffle
     measured: list[tuple[int, float]] = []
     tokens = smallest
-    while tokens <= most and (peak := _peak_memory(recipe, model, tokens)) is not None:
+    while tokens <= most and (peak := _peak_memory(recipe, task, model, tokens)) is not None:
         measured.append((tokens, peak))
         if peak > limit / 4 and len(measured) > 1:  # large enough to extrapolate
             break
@@ -48,32 +48,31 @@ def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
         per_token = (peak - peak_before) / (safe - before)
         result = min(most, int(safe + (limit - peak) / per_token))
         while (result := result // _ROUND * _ROUND) > safe:
-            if _peak_memory(recipe, model, result) is not None:
+            if _peak_memory(recipe, task, model, result) is not None:
                 return result
             result = int(result * 0.9)
     return safe
 
 
-def _peak_memory(recipe: Recipe, model: Model, tokens: int) -> float | None:
+def _peak_memory(recipe: Recipe, task: Task, model: Model, tokens: int) -> float | None:
     """Peak memory of a step with this many tokens; None if it does not fit."""
     torch.cuda.reset_peak_memory_stats(model.device)
     peak: float | None = None
     with suppress(torch.OutOfMemoryError):
-        _trial_step(recipe, copy.deepcopy(model), _trial_batch(recipe, model, tokens))
+        _trial_step(recipe, task, copy.deepcopy(model), _trial_batch(recipe, task, model, tokens))
         peak = torch.cuda.max_memory_allocated(model.device)
     release_memory()
     return peak
 
 
-def _trial_step(recipe: Recipe, model: Model, batch: Batch) -> None:
-    learner = Learner(model, make_optimizer(model, recipe.train), TASKS[recipe.task](), recipe.train)
+def _trial_step(recipe: Recipe, task: Task, model: Model, batch: Batch) -> None:
+    learner = Learner(model, make_optimizer(model, recipe.train), task, recipe.train)
     learner.compute(batch)
     learner.update(1, 0.0, batch.count)
 
 
-def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
+def _trial_batch(recipe: Recipe, task: Task, model: Model, tokens: int) -> Batch:
     """A batch of random tokens in sentences of the maximum length."""
-    task = TASKS[recipe.task]()
     length = recipe.data.max_length + task.markers
     random = np.random.default_rng(0)
     sentences = [
@@ -83,4 +82,5 @@ def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
     packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
     if not model.captures:
         return to_device(packed, model.device)
-    return to_device(fill(packed, tokens, tokens // SHORTEST_MEAN, length), model.device, length)
+    filled = fill(packed, tokens, tokens // SHORTEST_MEAN, length, max_labels=task.max_labels)
+    return to_device(filled, model.device, length)

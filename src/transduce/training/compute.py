@@ -5,6 +5,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.nn.cuda_graph import CapturedFunction
+from transduce.nn.loss import with_bias
 from transduce.nn.r_drop import symmetric_kl
 from transduce.tasks.task import Task
 from transduce.training.precision import Float32, gradients_of
@@ -29,7 +30,9 @@ class Compute:
         if self.r_drop:
             second_LD = model(batch)
             second_loss, second_nll = self.task.loss(model, second_LD, batch, self.label_smoothing)
-            divergence = symmetric_kl(hidden_LD, second_LD, batch.labels_L, model.output_weight_VD)
+            weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
+            (first_LE, weight_VE), (second_LE, _) = (with_bias(x, weight_VD, bias_V) for x in (hidden_LD, second_LD))
+            divergence = symmetric_kl(first_LE, second_LE, batch.labels_L, weight_VE)
             # Half of the sum in the R-Drop paper, so that it is comparable with the loss of one pass.
             loss, nll = (loss + second_loss + self.r_drop / 2 * divergence) / 2, (nll + second_nll) / 2
         loss.backward()

@@ -45,7 +45,8 @@ class Loader:
         if self.fixed_length is None:
             return [to_device(part, self.device) for part in parts]
         tokens, sequences, filler_segments = self._part_shape
-        filled = [fill(part, tokens, sequences, self.fixed_length, filler_segments) for part in parts]
+        labels = self.task.max_labels
+        filled = [fill(part, tokens, sequences, self.fixed_length, filler_segments, labels) for part in parts]
         return [to_device(part, self.device, self.fixed_length) for part in filled]
 
     @property

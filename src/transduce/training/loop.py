@@ -19,7 +19,6 @@ from transduce.nn.device import pick_device
 from transduce.runs.checkpoint import adam_moments, newest_step
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
-from transduce.tasks.registry import TASKS
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
@@ -93,18 +92,20 @@ def _train(
             torch.set_num_threads(recipe.train.threads)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
-        task = TASKS[recipe.task]()
+        task = recipe.make_task()
         with processes.main_process_first():
             prepared = prepare(
                 recipe.data,
                 vocabulary_of(recipe, run, display.log),
                 display.log,
                 task.reader,
+                task.symbols,
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
             )
+        task.set_tokenizer(prepared.tokenizer)
         model = new_model(recipe, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
-            recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
+            recipe = resolve_batch_tokens(recipe, task, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
         variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")

@@ -108,11 +108,11 @@ def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:
 
 
 def resolve_batch_tokens(
-    recipe: Recipe, model: Model, prepared: Prepared, display: Display, processes: Processes
+    recipe: Recipe, task: Task, model: Model, prepared: Prepared, display: Display, processes: Processes
 ) -> Recipe:
     """The recipe with `train.batch_tokens` set to the largest batch that fits in memory."""
     require(processes.count == 1, "train.batch_tokens = auto needs a single process; give a number for several")
-    tokens = largest_batch(recipe, model, max(prepared.train.index["tokens"]))
+    tokens = largest_batch(recipe, task, model, max(prepared.train.index["tokens"]))
     display.log(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
     return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
 
@@ -157,7 +157,11 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
     index = prepared.train.index
-    size = {"documents": index["documents"]} if "documents" in index else {"pairs": len(prepared.train)}
+    size = (
+        {"documents": index["documents"]}
+        if "documents" in index
+        else {f"{index.get('noun', 'pair')}s": len(prepared.train)}
+    )
     return {
         **({"task": recipe.task} if recipe.task != Recipe.task else {}),
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),

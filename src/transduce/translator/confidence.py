@@ -19,7 +19,7 @@ from transduce.models.card import CARD
 from transduce.models.likelihood import TokenStatistics, token_statistics
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator.parts import Part
 from transduce.translator.repair import output_text
 
@@ -94,7 +94,7 @@ class Evidence:
 
 
 def observe(
-    model: Model, tokenizer: Tokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+    model: Model, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
     """The evidence for each hypothesis of each part, by one forward pass."""
     pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
@@ -105,7 +105,7 @@ def observe(
     ]
 
 
-def _evidence(tokenizer: Tokenizer, part: Part, tokens: list[int], statistics: TokenStatistics) -> Evidence:
+def _evidence(tokenizer: AnyTokenizer, part: Part, tokens: list[int], statistics: TokenStatistics) -> Evidence:
     prefixes = [tokens[:end] for end in range(1, len(tokens) + 1)]
     texts = [output_text(marked, part) for marked in tokenizer.decode_all(prefixes, marked=True)] if tokens else []
     text, ends = texts[-1] if texts else "", [len(text) for text in texts]

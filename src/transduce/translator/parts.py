@@ -8,13 +8,13 @@ from functools import cached_property
 
 from transduce.engines.engine import Job
 from transduce.errors import DataError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
 from transduce.text.glossary import Glossary, has_spaces
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.protect import Protection, mask, merge
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
-from transduce.text.tokenizer import Tokenizer
 
 _DIGIT = re.compile(r"\d")
 
@@ -70,7 +70,7 @@ class Part(Job):
 class Splitter:
     """How a model's texts are split into parts."""
 
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     max_source_length: int
     """Maximum number of source tokens of a part."""
     by_sentence: bool = False

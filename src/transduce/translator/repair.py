@@ -20,9 +20,9 @@ from transduce.models.likelihood import token_log_probs
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
 from transduce.text.symbols import ESCAPE, SLOTS, SPACE_MARK, unescape
-from transduce.text.tokenizer import Tokenizer
 from transduce.translator.parts import Part, Required
 
 _ROUNDS = 2
@@ -67,7 +67,7 @@ def missing(part: Part, marked: str) -> list[Required]:
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Model, tokenizer: AnyTokenizer) -> None:
         self._model, self._tokenizer = model, tokenizer
         self._slots = {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
 
@@ -195,7 +195,7 @@ class Repairer:
         return [token for index, token in enumerate(tokens) if index not in removed | spaces]
 
     def _encoded(self, one: Required) -> list[int]:
-        return self._tokenizer.encode_all([one.marked], marked=True)[0]
+        return self._tokenizer.target.encode_all([one.marked], marked=True)[0]
 
     def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Tensor | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""

@@ -23,12 +23,13 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import Glossary, as_glossary
 from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer import EOS
 from transduce.translator.confidence import ANY, Calibration, observe, read_calibrations
 from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
@@ -45,6 +46,13 @@ _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 _REPAIRED_TOGETHER = 64
 """Number of outputs with required text that are checked together, because a search for few outputs is slow."""
+
+_OTHER_TASKS = {
+    "language_model": "use it with: transduce generate",
+    "denoise": "train a translation model from it with: transduce train --start-from",
+    "masked": "use it with: transduce fill",
+}
+"""What to do with models of tasks that do not translate."""
 
 
 @dataclass
@@ -72,7 +80,7 @@ class Translator:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         *,
         config: SearchConfig | None = None,
         max_source_length: int = 256,
@@ -142,8 +150,8 @@ class Translator:
         if at.type == "meta":
             raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
         saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
-        if saved.facts.get("task") == "language_model":
-            raise ModelError(f"{folders[0]} was trained for the task language_model; use it with: transduce generate")
+        if hint := _OTHER_TASKS.get(saved.facts.get("task", "")):
+            raise ModelError(f"{folders[0]} was trained for the task {saved.facts['task']}; {hint}")
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(
@@ -289,7 +297,7 @@ class Translator:
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [self.target(language) if self.tagged else None for language in languages]
         marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
-        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.encode_all(targets, threads=-1)
+        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.target.encode_all(targets, -1)
         pairs = list(zip(*encoded, strict=True))
         longest = self.model.longest
         for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
@@ -354,7 +362,7 @@ class Translator:
 
     def _forced(self, prefix: str, line: int) -> list[int]:
         """The tokens of a prefix."""
-        tokens = self.tokenizer.encode(prefix) if prefix else []
+        tokens = self.tokenizer.target.encode(prefix) if prefix else []
         if self.model.longest is not None and len(tokens) > self.model.longest:
             raise DataError(
                 f"line {line} has a prefix of {len(tokens):,} tokens, more than the {self.model.longest} this model "

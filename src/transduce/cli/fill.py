@@ -1,0 +1,54 @@
+"""`transduce fill`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.options import DeviceOption, ThreadsOption
+
+
+def fill(
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text with <mask> in place of a token, in quotes; may be repeated.",
+            metavar="TEXT",
+            show_default="each line of standard input",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the task masked.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="Number of tokens for each mask.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per text.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Print the most likely tokens in place of each <mask>, with their probabilities and the text.
+
+    The columns are separated by tabs. An empty line follows each mask but the last.
+    """
+    from transduce.cli.inputs import STANDARD_INPUT
+    from transduce.errors import ConfigError
+    from transduce.text.files import read_lines
+    from transduce.text_encoder import TextEncoder
+
+    if model is None:
+        raise ConfigError("name a model with -m; train one with: transduce train --task masked --text lines.txt")
+    encoder = TextEncoder.load(model, device=device, threads=threads)
+    written = False
+    for text in texts if texts is not None else read_lines(STANDARD_INPUT):
+        masks = encoder.fill(text, top=top)
+        if as_json:
+            record = {"text": text, "masks": [[asdict(one) for one in fillings] for fillings in masks]}
+            print(json.dumps(record, ensure_ascii=False))
+            continue
+        for fillings in masks:
+            if written:
+                print()
+            for one in fillings:
+                print(f"{one.probability:.4f}\t{one.token}\t{one.text}")
+            written = True

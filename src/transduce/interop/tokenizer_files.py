@@ -1,0 +1,245 @@
+"""Reading the tokenizers of other toolkits, and finding the tokens that play the roles of our markers."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transduce.disk import require_file
+from transduce.errors import ModelError
+from transduce.text.imported_tokenizer import (
+    ImportedTokenizer,
+    LibraryTokenizer,
+    SentencePiecePair,
+    import_tokenizers,
+    parse_tokenizer,
+)
+from transduce.text.token_order import TokenOrder
+
+_MAX_BYTES = 1 << 26
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How the tokenizer of Llama 3 splits a text into words."""
+_END_OF_DOCUMENT = "<|endoftext|>"
+_NAMES = {
+    "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"},
+    "gpt2": {"bos": _END_OF_DOCUMENT, "eos": _END_OF_DOCUMENT},
+    "whisper": {"eos": _END_OF_DOCUMENT},
+}
+_DEFAULT_NAMES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "cls": "<s>", "sep": "</s>"}
+_CONTROL, _USER_DEFINED = 3, 4
+"""GGUF's types of special tokens and of other tokens that are recognized as a whole."""
+
+FindToken = Callable[[str], int | None]
+"""The id of a token by its text."""
+
+
+def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> ImportedTokenizer:
+    """The tokenizer of a Hugging Face folder, for a model with `size` tokens."""
+    kind, options = settings["model_type"], read_json(folder / "tokenizer_config.json", {})
+    names = _names(kind, options, read_json(folder / "special_tokens_map.json", {}))
+    if kind == "vit":
+        return _markers_only()
+    if (folder / "source.spm").exists():
+        vocabulary = _read_vocabulary(folder / "vocab.json")
+        return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
+    if (folder / "tokenizer.json").exists():
+        text = _read_bytes(folder / "tokenizer.json").decode(errors="replace")
+    elif (folder / "vocab.txt").exists():
+        text = word_piece(_read_bytes(folder / "vocab.txt").decode(errors="replace").split("\n"), options)
+    elif (folder / "merges.txt").exists():
+        vocabulary = _read_vocabulary(folder / "vocab.json")
+        lines = _read_bytes(folder / "merges.txt").decode(errors="replace").splitlines()
+        merges = [line for line in lines if line and not line.startswith("#version")]
+        text = byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
+    elif (folder / "spiece.model").exists():
+        return _pair(folder, ("spiece.model", "spiece.model"), None, settings, names)
+    else:
+        raise ModelError(
+            f"{folder}: no vocabulary; it needs tokenizer.json, vocab.txt, vocab.json and merges.txt, spiece.model, or "
+            "source.spm, target.spm and vocab.json"
+        )
+    try:
+        tokenizer = parse_tokenizer(text)
+    except ValueError as error:
+        raise ModelError(f"{folder / 'tokenizer.json'}: {error}") from None
+    begins = tokenizer.encode("").ids[:1] != []
+    order = TokenOrder(markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
+    return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
+
+
+def markers(
+    settings: Mapping[str, Any], names: Mapping[str, str], find: FindToken, size: int, *, begins: bool
+) -> tuple[int, int, int, int]:
+    """The ids of the tokens that play the roles of PAD, UNK, BOS and EOS; `begins`: the tokenizer adds a BOS.
+
+    A role that the model does not have is played by its end marker.
+    """
+
+    def of_role(role: str) -> int | None:
+        value = settings.get(f"{role}_token_id")
+        value = value[0] if isinstance(value, list) and value else value
+        if not isinstance(value, int) or not 0 <= value < size:
+            value = find(names[role]) if role in names else None
+        return value if value is not None and value < size else None
+
+    kind = settings["model_type"]
+    if kind in ("bert", "roberta"):
+        bos, eos = of_role("cls"), of_role("sep")
+    elif kind in ("gpt2", "llama"):
+        bos, eos = of_role("bos"), of_role("eos")
+        if not begins and (document := find(_END_OF_DOCUMENT)) is not None:
+            bos = document  # what precedes a document in training, if texts do not begin with BOS
+    else:
+        bos, eos = of_role("decoder_start"), of_role("eos")
+        bos = bos if bos is not None else eos if kind == "bart" else of_role("pad")
+    if eos is None:
+        raise ModelError("config.json: the model has no end marker (eos_token_id)")
+    pad, unk = of_role("pad"), of_role("unk")
+    return tuple(eos if one is None else one for one in (pad, unk, bos, eos))  # type: ignore[return-value]
+
+
+def word_piece(tokens: Sequence[str], options: Mapping[str, Any]) -> str:
+    """The `tokenizer.json` of BERT's `vocab.txt`."""
+    library = import_tokenizers()
+    tokens = [token.rstrip("\r") for token in tokens]
+    vocabulary = {token: number for number, token in enumerate(tokens) if token}
+    tokenizer = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = library.normalizers.BertNormalizer(
+        lowercase=bool(options.get("do_lower_case", True)),
+        strip_accents=options.get("strip_accents"),
+        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
+    )
+    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = library.decoders.WordPiece("##", True)
+    tokenizer.add_special_tokens([*_NAMES["bert"].values(), "[MASK]"])
+    return str(tokenizer.to_str())
+
+
+def byte_level_bpe(
+    vocabulary: Mapping[str, int], merges: Sequence[str], added: Mapping[str, bool], split: str = "gpt-2"
+) -> str:
+    """The `tokenizer.json` of byte-level BPE (GPT-2).
+
+    `added` are tokens that are recognized as a whole, and whether they are special; `split` is GGUF's name of the way
+    in which a text is split into words.
+    """
+    library = import_tokenizers()
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    try:
+        model = library.models.BPE(dict(vocabulary), pairs, ignore_merges=split == "llama-bpe")
+    except Exception as error:  # the library raises no other type
+        raise ModelError(f"the merges do not fit the vocabulary: {error}") from None
+    tokenizer, before = library.Tokenizer(model), library.pre_tokenizers
+    byte_level = before.ByteLevel(add_prefix_space=False)
+    ways = {
+        "default": byte_level,
+        "gpt-2": byte_level,
+        "smollm": before.Sequence([before.Digits(individual_digits=True), byte_level]),
+        "llama-bpe": before.Sequence([
+            before.Split(library.Regex(_LLAMA3), "isolated"), before.ByteLevel(add_prefix_space=False, use_regex=False)
+        ]),
+    }  # fmt: skip
+    if split not in ways:
+        raise ModelError(f"a vocabulary that splits texts like {split!r:.40} cannot be imported; use {', '.join(ways)}")
+    tokenizer.pre_tokenizer, tokenizer.decoder = ways[split], library.decoders.ByteLevel()
+    tokenizer.add_special_tokens([token for token, special in added.items() if special])
+    tokenizer.add_tokens([token for token, special in added.items() if not special])
+    return str(tokenizer.to_str())
+
+
+def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportedTokenizer:
+    """The byte-level BPE vocabulary of a GGUF file, given its metadata."""
+    if (model := fields.get("tokenizer.ggml.model")) != "gpt2":
+        raise ModelError(f"a GGUF vocabulary of type {model!r:.40} cannot be imported; use one of type gpt2")
+    tokens, merges = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.merges"]
+    types = fields.get("tokenizer.ggml.token_type", [])
+    added = {
+        token: kind == _CONTROL for token, kind in zip(tokens, types, strict=False) if kind in (_CONTROL, _USER_DEFINED)
+    }
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    if len(vocabulary) != len(tokens):
+        raise ModelError("the GGUF vocabulary has a token twice")
+    text = byte_level_bpe(vocabulary, merges, added, fields.get("tokenizer.ggml.pre", "default"))
+    roles = {"pad": "padding", "unk": "unknown", "bos": "bos", "eos": "eos"}
+    ids = {f"{ours}_token_id": fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in roles.items()}
+    begins = bool(fields.get("tokenizer.ggml.add_bos_token"))
+    found = markers({**settings, **ids}, {}, vocabulary.get, len(tokens), begins=begins)
+    return LibraryTokenizer(text, TokenOrder(found, len(tokens)))
+
+
+def read_json(path: Path, default: Any = None) -> Any:
+    """The object in a JSON file; the default, if there is one, for a missing file."""
+    if default is not None and not path.exists():
+        return default
+    try:
+        content = json.loads(_read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """The tokens of a `vocab.json`, in the order of their ids."""
+    vocabulary = read_json(path)
+    by_id = {number: token for token, number in vocabulary.items() if isinstance(number, int)}
+    if by_id.keys() != set(range(len(vocabulary))):
+        raise ModelError(f"{path}: the ids of its tokens are not 0, 1, 2 and so on")
+    return {by_id[number]: number for number in range(len(by_id))}
+
+
+def _read_bytes(path: Path) -> bytes:
+    require_file(path, _MAX_BYTES, "such a file can have")
+    return path.read_bytes()
+
+
+def _names(kind: str, *tables: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of special tokens by role, of which later tables have the last word."""
+    names = dict(_NAMES.get(kind, _DEFAULT_NAMES))
+    for table in tables:
+        for role in _DEFAULT_NAMES:
+            value = table.get(f"{role}_token")
+            value = value.get("content") if isinstance(value, dict) else value
+            if isinstance(value, str):
+                names[role] = value
+    return names
+
+
+def _before(kind: str, names: Mapping[str, str], find: FindToken, order: TokenOrder) -> list[int]:
+    """The tokens before every source: an encoder-decoder has no BOS there, but BART was trained with <s>."""
+    token = find(names["bos"]) if kind == "bart" else None
+    return [] if token is None else [order.ids[token]]
+
+
+def _pair(
+    folder: Path,
+    files: tuple[str, str],
+    pieces: Sequence[str] | None,
+    settings: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> SentencePiecePair:
+    """A tokenizer of SentencePiece models; without a list of pieces, it is that of the model, and T5's sentinels."""
+    source, target = (_read_bytes(folder / name) for name in files)
+    size = settings["vocab_size"]
+    if pieces is None:
+        from transduce.text.tokenizer import Tokenizer
+
+        own = Tokenizer.load(folder / files[0])
+        pieces = own.pieces(range(own.vocab_size))
+        sentinels = settings.get("extra_ids", 100)
+        pieces = [*pieces, *(f"<extra_id_{sentinels - 1 - n}>" for n in range(sentinels))]
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    order = TokenOrder(markers(settings, names, ids.get, size, begins=False), size)
+    return SentencePiecePair(source, target, pieces, order)
+
+
+def _markers_only() -> LibraryTokenizer:
+    """The vocabulary of a model without text."""
+    library = import_tokenizers()
+    names = ["<pad>", "<unk>", "<s>", "</s>"]
+    model = library.models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="<unk>")
+    return LibraryTokenizer(library.Tokenizer(model).to_str(), TokenOrder((0, 1, 2, 3), 4))

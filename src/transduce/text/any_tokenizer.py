@@ -1,0 +1,55 @@
+"""The `AnyTokenizer` contract: what running a model needs of its tokenizer."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.tokenizer import Tokenizer
+
+
+class AnyTokenizer(Protocol):
+    """A vocabulary with the ids PAD, UNK, BOS and EOS: our own `Tokenizer`, or that of an imported model."""
+
+    file_name: ClassVar[str]
+    """Name of its file in a folder."""
+
+    @property
+    def model(self) -> bytes:
+        """The content of its file."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, including markers."""
+
+    @property
+    def symbol_ids(self) -> Mapping[str, int]:
+        """The id of each reserved symbol and language tag."""
+
+    @property
+    def target(self) -> "AnyTokenizer":
+        """The tokenizer of outputs, which may encode differently; the ids are the same."""
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a text, without markers."""
+
+    def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
+        """Encode many texts, which are `marked` if they may contain symbols; -1 threads: one for each core."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode ids to text; markers and symbols are ignored."""
+
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
+        """Decode many texts, to `marked` texts if symbols are to be kept."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The piece of each id in SentencePiece's notation."""
+
+    def raw_bytes(self, token: int) -> bytes:
+        """The UTF-8 bytes that an id adds to a text; none for markers."""
+
+
+def load_tokenizer(folder: Path) -> AnyTokenizer:
+    """Read the tokenizer of a folder, whichever of the two files it has."""
+    imported = folder / ImportedTokenizer.file_name
+    return ImportedTokenizer.load(imported) if imported.exists() else Tokenizer.load(folder / Tokenizer.file_name)

@@ -1,0 +1,284 @@
+"""Tokenizers of imported models: of the `tokenizers` library, and a pair of SentencePiece models (Marian).
+
+Both are saved as `tokenizer.json`: the original files and the order of ids (`token_order.py`).
+"""
+
+import base64
+import binascii
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import sentencepiece
+
+from transduce.disk import require_file
+from transduce.errors import ModelError
+from transduce.text.symbols import SPACE_MARK, escape, unescape
+from transduce.text.token_order import TokenOrder
+from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+
+_MAX_BYTES = 1 << 27
+_MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_LANGUAGE_CODE = re.compile(r">>[^<]*<<")
+
+
+class ImportedTokenizer(ABC):
+    """A vocabulary that was made by other means, with our ids. It has no reserved symbols.
+
+    Texts are normalized as the original prescribes, so decoding may restore them only in part.
+    """
+
+    file_name: ClassVar[str] = "tokenizer.json"
+    symbol_ids: Mapping[str, int] = {}
+
+    def __init__(self, order: TokenOrder, before: Sequence[int] = ()) -> None:
+        self.order = order
+        self.before = list(before)
+        """Tokens that begin every source, as our ids (<s> of BART)."""
+
+    @staticmethod
+    def load(path: Path) -> "ImportedTokenizer":
+        """Read a saved vocabulary."""
+        require_file(path, _MAX_BYTES, "a vocabulary can have")
+        try:
+            content = json.loads(path.read_bytes())
+            order = TokenOrder(tuple(map(_integer, content["markers"])), _integer(content["size"]))  # type: ignore[arg-type]
+            before = [_integer(token) for token in content.get("before", [])]
+            if len(order.markers) != len(_MARKERS) or not all(0 <= token < order.size for token in before):
+                raise ValueError("its markers do not fit")
+            if "tokenizer" in content:
+                return LibraryTokenizer(content["tokenizer"], order, before)
+            spm = [base64.b64decode(content[side], validate=True) for side in ("source", "target")]
+            return SentencePiecePair(spm[0], spm[1], content["pieces"], order, before)
+        except RecursionError:
+            raise ModelError(f"{path}: nested too deeply") from None
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+            raise ModelError(f"{path}: not the vocabulary of an imported model: {error}") from None
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
+
+    @property
+    @abstractmethod
+    def _content(self) -> dict[str, Any]:
+        """The original files."""
+
+    @abstractmethod
+    def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
+        """The original ids of texts."""
+
+    @abstractmethod
+    def _decode(self, originals: Sequence[int]) -> str:
+        """The text of original ids, none of which is a marker."""
+
+    @abstractmethod
+    def _raw_bytes(self, original: int) -> bytes:
+        """The bytes that an original id adds to a text."""
+
+    @abstractmethod
+    def _name(self, original: int) -> str:
+        """The piece of an original id that adds nothing to a text."""
+
+    @property
+    @abstractmethod
+    def target(self) -> "ImportedTokenizer":
+        """The tokenizer of outputs."""
+
+    @cached_property
+    def model(self) -> bytes:
+        """The content of the saved file."""
+        order = {"markers": self.order.markers, "size": self.order.size, "before": self.before}
+        return json.dumps(order | self._content, ensure_ascii=False).encode()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, including markers and ids without a piece."""
+        return len(self.order.originals)
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a text, without markers."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
+        """Encode many texts; symbols of `marked` texts are left out, because this vocabulary has none."""
+        ids, size = self.order.ids, self.order.size
+        plain = [unescape(text) for text in texts] if marked else list(texts)
+        encoded = self._encode(plain, threads)
+        return [[*self.before, *(ids[one] if one < size else UNK for one in own)] for own in encoded]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode ids to text; markers are ignored."""
+        return self.decode_all([ids])[0]
+
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
+        """Decode many texts, to `marked` texts if required."""
+        originals = self.order.originals
+        texts = [self._decode([originals[token] for token in ids if token > EOS]) for ids in many_ids]
+        return [escape(text) for text in texts] if marked else texts
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The piece of each id in SentencePiece's notation, in which ▁ is a space."""
+        return [self._all_pieces[token] for token in ids]
+
+    @cached_property
+    def _all_pieces(self) -> list[str]:
+        pieces = list(_MARKERS.values())
+        for original in self.order.originals[len(pieces) :]:
+            raw = self._raw_bytes(original)
+            text = raw.decode(errors="backslashreplace").replace(" ", SPACE_MARK) if raw else self._name(original)
+            pieces.append(f"<0x{raw[0]:02X}>" if len(raw) == 1 and raw[0] >= 128 else text)
+        return pieces
+
+    def raw_bytes(self, token: int) -> bytes:
+        """The UTF-8 bytes that an id adds to a text; none for markers and special tokens."""
+        return b"" if token <= EOS else self._raw_bytes(self.order.originals[token])
+
+
+class LibraryTokenizer(ImportedTokenizer):
+    """A tokenizer of the `tokenizers` library, as in the file `tokenizer.json` of Hugging Face."""
+
+    def __init__(self, text: str, order: TokenOrder, before: Sequence[int] = ()) -> None:
+        super().__init__(order, before)
+        self._text = text
+        self._tokenizer = parse_tokenizer(text)
+        decoder = str(json.loads(text).get("decoder"))
+        self._is_byte_level, self._is_word_piece = "'ByteLevel'" in decoder, "'WordPiece'" in decoder
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._added = {token: one.content for token, one in added.items()}
+        self._special = {token for token, one in added.items() if one.special}
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        return {"tokenizer": self._text}
+
+    @cached_property
+    def target(self) -> "LibraryTokenizer":
+        """See `ImportedTokenizer`."""
+        return LibraryTokenizer(self._text, self.order) if self.before else self
+
+    def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
+        if threads == 1 or len(texts) == 1:
+            return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def _decode(self, originals: Sequence[int]) -> str:
+        return cast(str, self._tokenizer.decode(originals, skip_special_tokens=True))
+
+    def _raw_bytes(self, original: int) -> bytes:
+        piece = self._tokenizer.id_to_token(original)
+        if piece is None or original in self._special:
+            return b""
+        if original in self._added:
+            return self._added[original].encode()
+        if self._is_byte_level:
+            return bytes(_BYTE_OF[character] for character in piece if character in _BYTE_OF)
+        if self._is_word_piece:
+            return piece.removeprefix("##").encode() if piece.startswith("##") else f" {piece}".encode()
+        return _raw_piece(piece)
+
+    def _name(self, original: int) -> str:
+        return self._added.get(original, f"<unused{original}>")
+
+
+class SentencePiecePair(ImportedTokenizer):
+    """SentencePiece models of source and target with one list of pieces, whose indices are the ids (Marian)."""
+
+    def __init__(
+        self, source: bytes, target: bytes, pieces: Sequence[str], order: TokenOrder, before: Sequence[int] = ()
+    ) -> None:
+        super().__init__(order, before)
+        if not all(isinstance(piece, str) for piece in pieces):
+            raise ModelError("its pieces are not texts")
+        self._models, self._pieces = (source, target), list(pieces)
+        self._source, self._target = _processor(source), _processor(target)
+        self._id = {piece: token for token, piece in enumerate(self._pieces)}
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        source, target = (base64.b64encode(model).decode() for model in self._models)
+        return {"source": source, "target": target, "pieces": self._pieces}
+
+    @cached_property
+    def target(self) -> "SentencePiecePair":
+        """See `ImportedTokenizer`: it encodes with the SentencePiece model of the target."""
+        target = self._models[1]
+        return SentencePiecePair(target, target, self._pieces, self.order)
+
+    def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
+        # Models with several target languages expect a code such as >>fra<<, which is one token, before the text.
+        codes = [_LANGUAGE_CODE.match(text) for text in texts]
+        rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
+        encoded = self._source.encode(rests, out_type=str, num_threads=threads)
+        unknown = self.order.markers[UNK]
+        return [
+            [self._id.get(piece, unknown) for piece in ([code[0], *pieces] if code else pieces)]
+            for code, pieces in zip(codes, encoded, strict=True)
+        ]
+
+    def _decode(self, originals: Sequence[int]) -> str:
+        pieces = [self._pieces[token] for token in originals if token < len(self._pieces)]
+        return str(self._target.decode_pieces(pieces)).replace(SPACE_MARK, " ").strip()
+
+    def _raw_bytes(self, original: int) -> bytes:
+        return _raw_piece(self._pieces[original]) if original < len(self._pieces) else b""
+
+    def _name(self, original: int) -> str:
+        return f"<unused{original}>"
+
+
+def import_tokenizers() -> Any:
+    """The `tokenizers` library, which is optional."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise ModelError("imported vocabularies need the package tokenizers: pip install 'transduce[import]'") from None
+    return tokenizers
+
+
+def parse_tokenizer(text: str) -> Any:
+    """The object of the `tokenizers` library that a `tokenizer.json` describes; it neither truncates nor pads."""
+    library = import_tokenizers()
+    try:
+        tokenizer = library.Tokenizer.from_str(text)
+    except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise ValueError(f"the tokenizers library cannot read it: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _raw_piece(piece: str) -> bytes:
+    """The bytes of a piece in SentencePiece's notation."""
+    byte = _BYTE.fullmatch(piece)
+    return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE_MARK, " ").encode()
+
+
+def _processor(model: bytes) -> Any:
+    try:
+        if not model:
+            raise RuntimeError("it is empty")
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ModelError(f"not a SentencePiece model: {error}") from None
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError("a token is not a number")
+    return value
+
+
+def _byte_characters() -> dict[str, int]:
+    """The byte that each character of a byte-level piece stands for: itself if it is printable, otherwise from 256."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_characters()

@@ -1,0 +1,149 @@
+"""Encoders of texts: fill in masked tokens, and compute vectors of texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.data.batch import Batch
+from transduce.errors import DataError, ModelError
+from transduce.models.card import find_model
+from transduce.models.encoder_only import EncoderOnly, mean_of_segments
+from transduce.models.saved import load_model
+from transduce.nn.device import pick_device
+from transduce.text.symbols import MASK, unescape
+from transduce.text.tokenizer import BOS, EOS, Tokenizer
+
+MASK_TEXT = "<mask>"
+"""How a mask is written in texts."""
+_NEWLINE = "\n"
+_BATCH_TOKENS = 4096
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A token that may fill a mask."""
+
+    token: str
+    """Its text, without the space before it."""
+    probability: float
+    text: str
+    """The text with this token in place of the mask; other masks stay."""
+
+
+class TextEncoder:
+    """An encoder-only model of texts, trained on masked tokens or as a classifier."""
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int = 512) -> None:
+        if not isinstance(model, EncoderOnly) or model.config.source != "text":
+            raise ModelError("this is not a model of the architecture encoder_only that reads texts")
+        self.model, self.tokenizer = model, tokenizer
+        self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
+        """Maximum number of tokens of a text, without markers."""
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
+        """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
+        folder = find_model(Path(path))
+        if threads:
+            torch.set_num_threads(threads)
+        saved = load_model(folder, pick_device(device))
+        try:
+            return cls(saved.model, saved.tokenizer, max_length=saved.facts.get("max_length", 512))
+        except ModelError as error:
+            raise ModelError(f"{folder}: {error}") from None
+
+    @torch.inference_mode()
+    def fill(self, text: str, *, top: int = 5) -> list[list[Filling]]:
+        """For each `<mask>` of a text, the `top` tokens that are most likely in its place, best first.
+
+        A mask stands for one token; if a space is before it, or nothing, for a token that begins a word.
+        """
+        if self.model.config.classes:
+            raise ModelError("the model is a classifier; use one that was trained with the task masked")
+        mask = self.tokenizer.symbol_ids.get(MASK)
+        if mask is None:
+            raise ModelError("the vocabulary of the model has no mask symbol")
+        parts = text.split(MASK_TEXT)
+        if len(parts) == 1:
+            raise DataError(f"{text!r:.60} has no {MASK_TEXT}")
+        ids = [token for part in _encode_parts(self.tokenizer, parts) for token in (mask, *part)][1:]
+        if len(ids) > self.max_length:
+            raise DataError(f"{text!r:.60} has {len(ids)} tokens; the model reads at most {self.max_length}")
+        places = [place for place, token in enumerate(ids, start=1) if token == mask]
+        batch = Batch.of(self.model.device, text=[[BOS, *ids, EOS]])
+        batch = replace(batch, positions_L=torch.tensor(places, device=self.model.device))
+        logits_LV = self.model.logits(self.model(batch)).float()
+        fillings = []
+        for number, probability_V in enumerate(logits_LV.softmax(-1)):
+            begins_word = parts[number].endswith(" ") or (number == 0 and not parts[0])
+            allowed_X = torch.tensor(self._candidates[begins_word], device=self.model.device)
+            best = probability_V[allowed_X].topk(min(top, len(allowed_X)))
+            tokens = zip(allowed_X[best.indices].tolist(), best.values.tolist(), strict=True)
+            fillings.append([self._filling(parts, number, *one) for one in tokens])
+        return fillings
+
+    @cached_property
+    def _candidates(self) -> dict[bool, list[int]]:
+        """The tokens that may fill a mask, by whether they begin a word."""
+        symbols = set(self.tokenizer.symbol_ids.values())
+        tokens = [token for token in range(EOS + 1, self.tokenizer.vocab_size) if token not in symbols]
+        starts = {token: self.tokenizer.raw_bytes(token).startswith(b" ") for token in tokens}
+        return {begins: [token for token in tokens if starts[token] == begins] or tokens for begins in (True, False)}
+
+    def _filling(self, parts: list[str], number: int, token: int, probability: float) -> Filling:
+        word = unescape(self.tokenizer.raw_bytes(token).decode("utf-8", "replace"))
+        before, after = MASK_TEXT.join(parts[: number + 1]).removesuffix(" "), MASK_TEXT.join(parts[number + 1 :])
+        return Filling(word.removeprefix(" "), probability, (before + word if before else word.lstrip(" ")) + after)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""
+        ids = [tokens[: self.max_length] for tokens in self.tokenizer.encode_all(list(texts), threads=-1)]
+        vectors_BD = np.zeros((len(ids), self.model.config.d_model), np.float32)
+        for numbers in batches_by_length([len(tokens) + 2 for tokens in ids]):
+            vectors_BD[numbers] = self._embed([[BOS, *ids[number], EOS] for number in numbers]).cpu().numpy()
+        return vectors_BD
+
+    @torch.inference_mode()
+    def _embed(self, sequences: list[list[int]]) -> Tensor:
+        hidden_ND, segments = self.model.encode(Batch.of(self.model.device, text=sequences))
+        return F.normalize(mean_of_segments(hidden_ND.float(), segments), dim=1)
+
+
+def _encode_parts(tokenizer: Tokenizer, parts: Sequence[str]) -> list[list[int]]:
+    """The tokens of a text's parts between masks; the space before a mask belongs to the masked token."""
+    last = len(parts) - 1
+    cut = [part.removesuffix(" ") if number < last else part for number, part in enumerate(parts)]
+    skip = len(tokenizer.encode(_NEWLINE))
+    encoded = []
+    for number, part in enumerate(cut):
+        if number == 0 or not tokenizer.adds_prefix:
+            encoded.append(tokenizer.encode(part))
+        elif part.startswith(" "):
+            encoded.append(tokenizer.encode(part[1:]))  # the tokenizer adds this space
+        else:
+            encoded.append(tokenizer.encode(_NEWLINE + part)[skip:])
+    return encoded
+
+
+def batches_by_length(sizes: Sequence[int], most: int = _BATCH_TOKENS) -> Iterator[list[int]]:
+    """Numbers of items of similar size, with at most `most` tokens in a batch, but at least one item."""
+    batch: list[int] = []
+    tokens = 0
+    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if batch and tokens + sizes[number] > most:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(number)
+        tokens += sizes[number]
+    if batch:
+        yield batch

@@ -1,0 +1,70 @@
+"""Files of imported vocabularies that are damaged or hostile are refused in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transduce.errors import ModelError
+from transduce.text.any_tokenizer import load_tokenizer
+from transduce.text.imported_tokenizer import ImportedTokenizer, LibraryTokenizer
+from transduce.text.token_order import TokenOrder
+
+tokenizers: Any = pytest.importorskip("tokenizers")
+
+
+def words() -> LibraryTokenizer:
+    model = tokenizers.models.WordLevel({"a": 0, "b": 1, "<unk>": 2, "<s>": 3, "</s>": 4}, unk_token="<unk>")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return LibraryTokenizer(tokenizer.to_str(), TokenOrder((4, 2, 3, 4), 5))
+
+
+def test_ids_outside_of_the_embedding_are_unknown(tmp_path: Path) -> None:
+    tokenizer = words()
+    assert tokenizer.encode("a b c") == [4, 5, 1]
+    short = LibraryTokenizer(json.loads(tokenizer.model)["tokenizer"], TokenOrder((0, 2, 3, 3), 4))
+    assert short.encode("a </s>") == [0, *[1] * 3]  # punctuation is split off
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"markers": [0, 1, 2]}, "not the vocabulary of an imported model"),
+        ({"markers": ["0", 1, 2, 3]}, "a token is not a number"),
+        ({"markers": [0, 1, 2, 77]}, "the marker 77 is not one of the 5 tokens"),
+        ({"size": 10**12}, "must have between"),
+        ({"before": [99]}, "its markers do not fit"),
+        ({"tokenizer": "{}"}, "the tokenizers library cannot read it"),
+        ({"tokenizer": 7}, "not the vocabulary of an imported model"),
+        ({"tokenizer": None, "source": "?"}, "not the vocabulary of an imported model"),
+    ],
+)
+def test_damaged_files(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    content = json.loads(words().model) | change
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelError) as error:
+        load_tokenizer(tmp_path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert complaint in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"markers": [0, 1, 2, 3], "size": 9}'])
+def test_files_that_are_something_else(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"tokenizer\.json: "):
+        ImportedTokenizer.load(path)
+
+
+def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    content = {"markers": [0, 1, 2, 3], "size": 5, "pieces": ["a"] * 5}
+    path.write_text(json.dumps(content | {"source": "AAAA", "target": "AAAA"}))
+    with pytest.raises(ModelError, match="not a SentencePiece model"):
+        ImportedTokenizer.load(path)
+    path.write_text(json.dumps(content | {"source": "?", "target": ""}))
+    with pytest.raises(ModelError, match="not the vocabulary of an imported model"):
+        ImportedTokenizer.load(path)
