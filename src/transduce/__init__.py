@@ -23,7 +23,10 @@ __all__ = [
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "SpokenPart",
     "Tokenizer",
+    "Transcriber",
+    "Transcript",
     "TransduceError",
     "Translation",
     "Translator",
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from transduce.text.tokenizer import Tokenizer
     from transduce.training.api import train
     from transduce.training.loop import Outcome
+    from transduce.transcriber import SpokenPart, Transcriber, Transcript
     from transduce.translator import Calibration, PairScore, Part, Translation, Translator
 else:
     _MODULES = {
@@ -58,6 +62,7 @@ else:
         "transduce.text.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
+        "transduce.transcriber": ["SpokenPart", "Transcriber", "Transcript"],
         "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
     }
 

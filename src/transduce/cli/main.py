@@ -15,6 +15,7 @@ from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
+from transduce.cli.import_model import import_model
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
@@ -24,6 +25,7 @@ from transduce.cli.score import score
 from transduce.cli.serve import serve
 from transduce.cli.shrink import shrink
 from transduce.cli.train import train
+from transduce.cli.transcribe import transcribe
 from transduce.cli.translate import translate
 from transduce.errors import TransduceError
 
@@ -55,10 +57,11 @@ def about(
 
 
 for command in (
-    train, translate, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink, serve, demo,
-    cache,
+    train, translate, transcribe, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink,
+    serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
+app.command("import", cls=Command)(import_model)
 app.add_typer(data, name="data")
 
 
