@@ -19,6 +19,7 @@ from transduce.cli.embed import embed
 from transduce.cli.evaluate import evaluate
 from transduce.cli.fill import fill
 from transduce.cli.generate import generate
+from transduce.cli.import_model import import_model
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
@@ -30,6 +31,7 @@ from transduce.cli.score import score
 from transduce.cli.serve import serve
 from transduce.cli.shrink import shrink
 from transduce.cli.train import train
+from transduce.cli.transcribe import transcribe
 from transduce.cli.translate import translate
 from transduce.errors import TransduceError
 
@@ -61,10 +63,11 @@ def about(
 
 
 for command in (
-    train, translate, generate, fill, embed, parse, inspect, evaluate, score, rerank, calibrate, backtranslate,
-    info, average, shrink, serve, demo, cache,
+    train, translate, transcribe, generate, fill, embed, parse, inspect, evaluate, score, rerank, calibrate,
+    backtranslate, info, average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
+app.command("import", cls=Command)(import_model)
 app.add_typer(data, name="data")
 app.add_typer(paper, name="paper")
 
