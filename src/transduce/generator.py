@@ -28,8 +28,6 @@ from transduce.text.tokenizer import BOS, EOS, Tokenizer
 MAX_TOKENS = 256
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
-_FORCED = 256
-"""Longest prompt, in tokens, that a fast engine processes token by token; for a longer one, prefill is faster."""
 
 FinishReason = Literal["stop", "length"]
 
@@ -250,16 +248,13 @@ class Generator:
         return pick_engine("auto", self.model)
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
-        """The greedy continuations by a fast engine; None if no such engine can generate them.
-
-        The engine has no prefill: a prompt is the forced beginning of an output.
-        """
+        """The greedy continuations by a fast engine; None if no such engine can generate them."""
         if config.temperature or config.no_repeat or max_tokens < 1 or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)
         longest = max(map(len, encoded), default=0)
-        if longest > _FORCED or longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
+        if longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
             return None
         found = search_all(self._engine, [Job(ids, ids) for ids in encoded], greedy)
         texts = []
