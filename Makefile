@@ -46,9 +46,11 @@ web:                    ## build the page of `transduce inspect` from web/ (need
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch is installed first and separately: the constraint names the build without GPU libraries.
-$(READY): pyproject.toml constraints.txt
+# torch is installed first and separately, from wherever this machine gets the build that fits it. Everything else has the version and the
+# hash that requirements.lock states (.ci/lock writes it).
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
