@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults format bench gpu settings web clean
+.PHONY: demo test check docs faults format bench gpu settings wheel web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -39,6 +39,11 @@ gpu:                    ## GPU tests and GPU benchmarks on a CUDA machine, in 8 
 
 settings: $(READY)      ## write docs/settings.md from the code
 	$(BIN)/python docs/settings.py
+
+wheel: $(READY)         ## build the wheel into dist/, with its SBOM inside and beside it
+	rm -rf dist build/lib build/bdist*
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python .ci/sbom.py dist/*.whl
 
 web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build
