@@ -22,7 +22,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
-faults: $(READY)        ## every fault as often as the docs promise: more than an hour
+faults: $(READY)        ## every fault as often as the docs promise: several hours
 	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
 	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
 
