@@ -1,5 +1,6 @@
 """The table of tasks: `task = "..."` in a recipe names a row. A new task is a file and a row here."""
 
+from transduce.tasks.classify import Classify
 from transduce.tasks.denoise import Denoise
 from transduce.tasks.language_model import LanguageModel
 from transduce.tasks.masked import Masked
@@ -13,4 +14,5 @@ TASKS: dict[str, type[Task]] = {
     "parse": Parse,
     "masked": Masked,
     "denoise": Denoise,
+    "classify": Classify,
 }

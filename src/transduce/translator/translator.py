@@ -49,6 +49,7 @@ _REPAIRED_TOGETHER = 64
 
 _OTHER_TASKS = {
     "language_model": "use it with: transduce generate",
+    "classify": "use it with: transduce classify",
     "denoise": "train a translation model from it with: transduce train --start-from",
     "masked": "use it with: transduce fill",
 }
