@@ -31,9 +31,12 @@ __all__ = [
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "SpokenPart",
     "TextEncoder",
     "TextScore",
     "Tokenizer",
+    "Transcriber",
+    "Transcript",
     "TransduceError",
     "Translation",
     "Translator",
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from transduce.text_encoder import Filling, TextEncoder
     from transduce.training.api import train
     from transduce.training.loop import Outcome
+    from transduce.transcriber import SpokenPart, Transcriber, Transcript
     from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
 else:
     _MODULES = {
@@ -77,6 +81,7 @@ else:
         "transduce.text.trees": ["Tree"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
+        "transduce.transcriber": ["SpokenPart", "Transcriber", "Transcript"],
         "transduce.translator": ["Calibration", "PairScore", "Parser", "Part", "Translation", "Translator"],
     }
 

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from transduce.errors import ConfigError
+
+_LIBRARY = re.compile(r"native-[0-9a-f]{16}\.(so|sha256)")
 _KINDS: dict[str, Callable[[Path], bool]] = {
     "prepared corpora": lambda path: bool(re.fullmatch(r"[0-9a-f]{32}", path.name)) and (path / "index.json").is_file(),
     "unfinished corpora": lambda path: bool(re.fullmatch(r"[0-9a-f]{32}\.\w+\.tmp", path.name)) and path.is_dir(),
-    "compiled libraries": lambda path: bool(re.fullmatch(r"native-[0-9a-f]{16}\.so", path.name)) and path.is_file(),
+    "compiled libraries": lambda path: bool(_LIBRARY.fullmatch(path.name)) and path.is_file(),
 }
 """What this package writes to the folder, and how it is recognized."""
 _IN_USE = 3600
@@ -33,7 +36,10 @@ def cache_folder() -> Path:
     """The cache of prepared corpora and compiled code: $TRANSDUCE_CACHE, or a folder in the user's cache."""
     if named := os.environ.get("TRANSDUCE_CACHE"):
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
+    except RuntimeError:
+        raise ConfigError("this user has no home folder; name a folder for the cache with TRANSDUCE_CACHE") from None
 
 
 def cache_entries() -> list[CacheEntry]:

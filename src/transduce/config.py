@@ -15,6 +15,9 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from transduce.errors import ConfigError
 
+MAX_THREADS = 1024
+"""Limit for the number of CPU threads: more than a machine has cores."""
+
 T = TypeVar("T")
 Table = dict[str, Any]
 
@@ -51,19 +54,20 @@ def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def apply_sets(table: Table, assignments: list[str]) -> Table:
-    """A copy of the table with `section.key=value` assignments from the command line applied."""
+def apply_sets(table: Table, assignments: list[str], option: str = "--set") -> Table:
+    """A copy of the table with `section.key=value` assignments from this option of the command line applied."""
     result = merge(table, {})
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
-            raise ConfigError(f"--set {assignment}: write it as section.key=value, e.g. train.steps=2000")
+            example = "section.key=value, e.g. train.steps=2000" if option == "--set" else "NAME=VALUE"
+            raise ConfigError(f"{option} {assignment}: write it as {example}")
         *sections, key = path.strip().split(".")
         inner = result
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
-                raise ConfigError(f"--set {assignment}: {section} is a value, not a section")
+                raise ConfigError(f"{option} {assignment}: {section} is a value, not a section")
         inner[key] = _parse_value(text)
     return result
 

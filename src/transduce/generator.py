@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -9,6 +10,8 @@ import torch
 
 from transduce.config import build
 from transduce.data.batch import Stream
+from transduce.engines.choose import pick_engine
+from transduce.engines.engine import Engine, Job, search_all
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import find_model
 from transduce.models.likelihood import text_log_probs
@@ -25,6 +28,8 @@ from transduce.text.tokenizer import BOS, EOS, Tokenizer
 MAX_TOKENS = 256
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
+_FORCED = 256
+"""Longest prompt, in tokens, that a fast engine processes token by token; for a longer one, prefill is faster."""
 
 FinishReason = Literal["stop", "length"]
 
@@ -148,6 +153,8 @@ class Generator:
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
         given = [prompts] if isinstance(prompts, str) else list(prompts)
+        if not stop and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
+            return fast[0] if isinstance(prompts, str) else fast
         texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
         return texts[0] if isinstance(prompts, str) else texts
 
@@ -236,6 +243,31 @@ class Generator:
             if name not in SAMPLING_OPTIONS:
                 raise ConfigError(f"a language model has no search option {name}; use {', '.join(SAMPLING_OPTIONS)}")
         return replace(self.config, **options)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        """The fastest engine for greedy generation."""
+        return pick_engine("auto", self.model)
+
+    def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
+        """The greedy continuations by a fast engine; None if no such engine can generate them.
+
+        The engine has no prefill: a prompt is the forced beginning of an output.
+        """
+        if config.temperature or config.no_repeat or max_tokens < 1 or self._engine.name == "plain":
+            return None
+        encoded = [self.tokenizer.encode_document(text) for text in prompts]
+        greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)
+        longest = max(map(len, encoded), default=0)
+        if longest > _FORCED or longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
+            return None
+        found = search_all(self._engine, [Job(ids, ids) for ids in encoded], greedy)
+        texts = []
+        for ids, text, (best, *_) in zip(encoded, prompts, found, strict=True):
+            stream = TextStream(self.tokenizer, [], at_start=not text)
+            new = "".join([stream.add(token) for token in best.tokens[len(ids) :]])
+            texts.append(new + stream.finish())
+        return texts
 
     def _round(self, groups: list[list[_Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
         """Generate until every output is finished or its context is full. The outputs of a group share their ids."""

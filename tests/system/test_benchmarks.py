@@ -13,15 +13,18 @@ SETTING = {
     "bundled_model": ["sentences", "rounds", "threads"],
     "data_check": ["pairs"],
     "decode cpu": ["vocabulary", "tokens in and out", "rounds"],
+    "generate": ["vocabulary", "prompt", "new_tokens"],
     "glossary": ["model", "engine", "lines", "terms", "rounds"],
     "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
+    "shakespeare": ["characters", "context", "steps", "threads"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
+    "train_language_model": ["vocabulary", "length", "windows"],
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU
 are parts of gpu_suite."""
-NEEDS = {"gpu_suite": "triton", "serve": "fastapi"}
+NEEDS = {"generate": "triton", "gpu_suite": "triton", "serve": "fastapi"}
 PATIENCE = 300
 """Seconds after which a benchmark counts as hanging."""
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,22 +76,59 @@ def test_training_validates_by_the_loss_and_reports_samples(trained_text: Traine
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_text: TrainedLanguageModel) -> None:
-    for steps in (40, 120):
-        words = [*trained_text.words, "--set", f"train.steps={steps}"]
-        assert transduce(*words, "--out", "resumed", cwd=trained_text.folder).code == 0
+    resumed = shutil.copytree(trained_text.run, trained_text.folder / "resumed", symlinks=True)
+    for name in ("checkpoints/step-80", "checkpoints/step-120", "model"):
+        shutil.rmtree(resumed / name)
+    outcome = transduce(*trained_text.words, "--out", "resumed", cwd=trained_text.folder)
+    assert "resuming from resumed/checkpoints/step-40" in outcome.err
     for name in ("model", "optimizer"):
-        runs = (trained_text.run, trained_text.folder / "resumed")
+        runs = (trained_text.run, resumed)
         first, second = ((run / f"checkpoints/step-120/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 
 
-def test_two_processes_train_the_same_model(transduce: Any, trained_text: TrainedLanguageModel) -> None:
-    outcome = transduce(*trained_text.words, "--out", "two", cwd=trained_text.folder, processes=2)
+@pytest.mark.parametrize("shard", ["false", "true"])
+def test_two_processes_train_the_same_model(transduce: Any, trained_text: TrainedLanguageModel, shard: str) -> None:
+    words = [*trained_text.words, "--set", f"train.shard={shard}", "--out", f"two-{shard}"]
+    outcome = transduce(*words, cwd=trained_text.folder, processes=2)
     assert outcome.code == 0, outcome.err
-    losses = [[r["loss"] for r in of_kind(trained_text.folder / name, "valid")] for name in ("run", "two")]
+    losses = [[r["loss"] for r in of_kind(trained_text.folder / name, "valid")] for name in ("run", f"two-{shard}")]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
-    (final,) = of_kind(trained_text.folder / "two", "final")
+    (final,) = of_kind(trained_text.folder / f"two-{shard}", "final")
     assert len(final["samples"]) == 2
+
+
+@pytest.mark.parametrize("style", ["gpt2", "llama"])
+def test_styles_train_and_generate(transduce: Any, trained_text: TrainedLanguageModel, style: str) -> None:
+    words = ["train", "--text", "train.txt", "--style", style, "--preset", "tiny", "--out", style]
+    sets = {"tokenizer.vocab_size": 420, "data.max_length": 20, "train.steps": 3, "train.batch_tokens": 60}
+    outcome = transduce(
+        *words, *as_sets(sets | {"train.warmup": 1, "train.learning_rate": 1e-3}), cwd=trained_text.folder
+    )
+    assert outcome.code == 0, outcome.err
+    card = json.loads((trained_text.folder / style / "model" / "model.json").read_text(encoding="utf-8"))
+    assert (card["model"]["layers"], card["model"]["d_model"]) == (2, 128)
+    assert card["model"]["positions"] == {"gpt2": "learned", "llama": "rotary"}[style]
+    words = ["generate", "-m", style, "7: the", "--max-tokens", "40", "--seed", "1"]
+    first, again = (transduce(*words, cwd=trained_text.folder) for _ in range(2))
+    assert first.out == again.out
+    assert first.out.startswith("7: the")
+
+
+def test_a_language_model_is_fine_tuned_with_its_vocabulary(
+    transduce: Any, trained_text: TrainedLanguageModel, trained: Any
+) -> None:
+    (trained_text.folder / "more.txt").write_text("the mat sät on the cat.\n" * 20, encoding="utf-8")
+    common = ["--start-from", "run", "--set", "train.learning_rate=1e-3", "--set", "train.steps=2"]
+    context = ["--set", "data.max_length=24", "--set", "train.batch_tokens=48"]
+    words = ["train", "--text", "more.txt", *common, *context, "--out", "tuned"]
+    outcome = transduce(*words, cwd=trained_text.folder)
+    assert outcome.code == 0, outcome.err
+    files = [(trained_text.folder / run / "model" / "tokenizer.model").read_bytes() for run in ("run", "tuned")]
+    assert files[0] == files[1]
+    pairs = ["--src", trained.folder / "train.src", "--tgt", trained.folder / "train.tgt"]
+    refused = transduce("train", *pairs, *common, "--out", "translator", cwd=trained_text.folder)
+    assert "the task translate needs a model of pairs, not of the architecture decoder_only" in complaint(refused)
 
 
 # Generation
@@ -128,6 +166,7 @@ def test_generate_reads_prompts_from_standard_input_and_writes_json(
         (["generate", "x"], "name a language model with -m"),
         (["generate", "-m", "nothing", "x"], "nothing: no such folder"),
         (["generate", "-m", "run", "x", "--temperature", "-1"], "temperature must be between 0 and 1000"),
+        (["generate", "-m", "run", "\udcff"], "is not UTF-8; set the terminal's encoding to UTF-8"),
         (["generate", "-m", "run", "x", "--min-p", "2"], "min_p must be between 0 and 1"),
         (["score", "-m", "run"], "give the text to score"),
         (["score", "-m", "run", "--src", "a", "--tgt", "b"], "--src is for translation models"),
@@ -205,7 +244,8 @@ def test_rows_of_jsonl_are_texts(transduce: Any, trained_text: TrainedLanguageMo
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("model.architecture=encoder_decoder", "the task language_model needs a model of a single text"),
+        ("model.architecture=encoder_decoder", "the task language_model needs another model"),
+        ("model.architecture=recurrent", "the task language_model needs another model"),
         ("train.bpe_dropout=0.1", "bpe_dropout"),
         ("data.reverse=true", "data.reverse: for pairs of texts; the task language_model has none"),
         ("augment.capitals=0.1", "augment"),

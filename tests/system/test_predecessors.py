@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from commands import complaint, metrics
 from conftest import CommandLine, as_sets, make_toy_pairs, write_lines
 
@@ -92,6 +93,14 @@ def test_it_trains_in_bfloat16(name: str, transduce: CommandLine, corpus: Path) 
     words = words_of(name, steps=4, save_every=4, precision="bfloat16")
     outcome = transduce(*words, "--out", f"{name}-bfloat16", cwd=corpus)
     assert outcome.code == 0, outcome.err
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", list(MODELS))
+def test_it_trains_on_a_gpu_without_a_graph(name: str, transduce: CommandLine, corpus: Path) -> None:
+    outcome = transduce(*words_of(name, device="cuda"), "--out", f"{name}-cuda", cwd=corpus)
+    assert outcome.code == 0, outcome.err
+    assert [record for record in metrics(corpus / f"{name}-cuda") if record["kind"] == "valid"][-1]["bleu"] > 60
 
 
 def test_settings_of_the_transformer_are_refused(transduce: CommandLine, corpus: Path) -> None:

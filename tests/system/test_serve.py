@@ -543,6 +543,16 @@ def test_a_command_line_error_is_one_line(transduce: Any, trained: Any, tmp_path
         assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_an_environment_variable_without_keys_does_not_open_the_server(
+    transduce: Any, trained: Any, value: str
+) -> None:
+    before = f"import os; os.environ['TRANSDUCE_API_KEYS'] = {value!r}"
+    outcome = transduce("serve", "-m", "run", "--port", "0", before=before, cwd=trained.folder)
+    message = "transduce: TRANSDUCE_API_KEYS contains no API key; unset it to serve without keys\n"
+    assert (outcome.code, outcome.err) == (2, message)
+
+
 def test_without_the_extra_the_error_names_the_package_to_install(trained: Any) -> None:
     code = "import sys; sys.modules['fastapi'] = None; sys.argv = ['transduce', 'serve', '-m', 'run']; "
     code += "from transduce.cli.main import main; main()"

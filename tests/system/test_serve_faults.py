@@ -318,7 +318,10 @@ def wait_until(condition: Any) -> None:
 # Shutdown
 
 
-def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_accepted_requests_are_finished_before_shutdown(
+    transduce: Any, trained: Any, tmp_path: Path, name: str
+) -> None:
     arguments = ["-m", f"toy={trained.run}", "--limit", "seconds=600", "--limit", "characters=1000000"]
     text = "\n".join(["babo dego gibo dedu gigo"] * LINES)
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
@@ -332,7 +335,7 @@ def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained:
             ]
             wait_until(lambda: server.metric("transduce_running_sentences") > 0)
             wait_until(lambda: server.metric("transduce_waiting_requests") == 6)
-            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.Signals[name])
             wait_until(lambda: httpx.get(f"{server.address}/ready").status_code == 503)
             rejected = httpx.post(f"{server.address}/v1/translate", json={"text": "babo"})
             assert (rejected.status_code, rejected.json()) == (503, {"error": "the server is shutting down"})

@@ -32,6 +32,7 @@ def check(
     from transduce.corpora.check.check import check as run
     from transduce.corpora.check.format_report import format_report
     from transduce.errors import ConfigError
+    from transduce.text.one_line import one_line
     from transduce.text.pairs import corpus_of
 
     corpus = corpus_of(files or (), src or (), tgt or (), "text to check")
@@ -40,11 +41,11 @@ def check(
         raise ConfigError("there is no text to check; give a .tsv or .jsonl file, or --src and --tgt")
     if out and any(Path(name).resolve() == out.resolve() for entry in [*corpus, *unseen] for name in entry):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
-    report = run(corpus, unseen, out, lambda line: print(line, file=sys.stderr))
+    report = run(corpus, unseen, out, lambda line: print(one_line(line), file=sys.stderr))
     if as_json:
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
     for line in () if as_json else format_report(report):
-        print(line)
+        print(one_line(line))
     if out:
         print(f"data: wrote the {report.passing:,} pairs that passed to {out}", file=sys.stderr)
     if not report.fit:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from transduce.text.one_line import one_line
+
 
 def get(
     name: Annotated[str, typer.Argument(help="A corpus, e.g. wmt14-en-de, or a .toml file that describes one.")],
@@ -56,10 +58,11 @@ class _Display:
 
     def log(self, line: str) -> None:
         """Print a line."""
+        line = f"data: {one_line(line)}"
         if self._live:
-            self._live.console.print(f"data: {line}", markup=False)
+            self._live.console.print(line, markup=False)
         else:
-            print(f"data: {line}", file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
     def advance(self, name: str, size: int, done: int) -> None:
         """Update the progress of an archive: `done` of `size` bytes."""

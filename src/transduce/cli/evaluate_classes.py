@@ -35,7 +35,7 @@ def evaluate_classes(folder: Path, files: tuple[str, ...], device: str, threads:
 
 def _print_matrix(labels: Any, counts: list[list[int]]) -> None:
     """A row for each right class, a column for each predicted class."""
-    from transduce.text.printable import printable
+    from transduce.text.one_line import one_line
 
     rows = [
         ["class / predicted", *labels],
@@ -44,4 +44,4 @@ def _print_matrix(labels: Any, counts: list[list[int]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
         cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        print(printable("  ".join([first.ljust(widths[0]), *cells])))
+        print(one_line("  ".join([first.ljust(widths[0]), *cells])))

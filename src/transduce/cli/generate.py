@@ -48,13 +48,15 @@ def generate(
     Every prompt is printed with its continuation, which appears token by token. It ends when the model ends the text,
     before the text of --stop, or after --max-tokens. Lines of three hyphens separate several outputs.
     """
-    from transduce.cli.inputs import STANDARD_INPUT
+    from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.errors import ConfigError
     from transduce.generator import Generator
     from transduce.text.files import read_lines
 
     if model is None:
         raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
+    for text in (*(prompts or ()), *(stop or ())):
+        require_utf8(text)
     generator = Generator.load(model, device=device, threads=threads, **options)
     given: Iterable[str] = prompts if prompts is not None else read_lines(STANDARD_INPUT)
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or ()}

@@ -15,7 +15,7 @@ def info(
     from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.header import count_parameters
     from transduce.text.languages import describe_directions
-    from transduce.text.printable import printable
+    from transduce.text.one_line import one_line
 
     folder = find_model(model)
     card, notes = read_card(folder), read_notes(folder)
@@ -38,14 +38,14 @@ def info(
     if directions := facts.get("directions"):
         table["directions"] = describe_directions(directions)
     for name, value in table.items():
-        print(wrapped(printable(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
+        print(wrapped(one_line(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
     if notes:
-        print("\n" + "\n".join(wrapped(printable(line)) for line in notes.strip().splitlines()))
+        print("\n" + "\n".join(wrapped(one_line(line)) for line in notes.strip().splitlines()))
 
 
 def _readable(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(" + ".join(entry) if isinstance(entry, list) else str(entry) for entry in value)
+        return ", ".join(" + ".join(map(str, entry)) if isinstance(entry, list) else str(entry) for entry in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

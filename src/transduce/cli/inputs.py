@@ -20,7 +20,7 @@ def as_input(word: str, command: str = "translate") -> Input:
     if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises if a text is too long for a file name
         return path
     if any(map(str.isspace, word)) or not ("/" in word or path.suffix.strip(".")):
-        return _require_utf8(word)
+        return require_utf8(word)
     hint = f"echo {shlex.quote(word)} | transduce {command}"
     raise DataError(f"{word}: no such file; if it is text to {command}, pipe it in: {hint}")
 
@@ -34,7 +34,8 @@ def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
             yield one
 
 
-def _require_utf8(text: str) -> str:
+def require_utf8(text: str) -> str:
+    """The text; an error if it has bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

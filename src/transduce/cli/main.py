@@ -1,5 +1,6 @@
 """`transduce`: the commands, and how errors are reported."""
 
+import errno
 import os
 import signal
 import sys
@@ -19,16 +20,19 @@ from transduce.cli.embed import embed
 from transduce.cli.evaluate import evaluate
 from transduce.cli.fill import fill
 from transduce.cli.generate import generate
+from transduce.cli.import_model import import_model
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
+from transduce.cli.paper import paper
 from transduce.cli.parse import parse
 from transduce.cli.rerank import rerank
 from transduce.cli.score import score
 from transduce.cli.serve import serve
 from transduce.cli.shrink import shrink
 from transduce.cli.train import train
+from transduce.cli.transcribe import transcribe
 from transduce.cli.translate import translate
 from transduce.errors import TransduceError
 
@@ -60,32 +64,70 @@ def about(
 
 
 for command in (
-    train, translate, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
+    train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
     backtranslate, info, average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
+app.command("import", cls=Command)(import_model)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def main() -> None:
     """Run a command; a user error is reported in one line with exit code 2."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that open files are closed
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    _open_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # so that an error is reported here
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # the reader closed the pipe
-            sys.exit(128 + signal.SIGPIPE)
+            _end_with_closed_pipe()
         raise
+    except BrokenPipeError:
+        _end_with_closed_pipe()
     except TransduceError as error:
         log(str(error))
         sys.exit(2)
     except OSError as error:
-        log(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _discard_output()
+        if error.errno == errno.EBADF:
+            log("standard output is closed")
+        else:
+            log(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
         sys.exit(2)
     except Exception as error:
         if os.environ.get("TRANSDUCE_DEBUG"):
             raise
         log(f"internal error, please report it: {error!r} (TRANSDUCE_DEBUG=1 prints a traceback)")
         sys.exit(1)
+
+
+def _open_streams() -> None:
+    """Prepare the standard streams: UTF-8, and no error for names that are not.
+
+    If the shell has closed one, a file that is opened later would take its place: /dev/null takes it instead. Reading
+    finds nothing, writing to stdout is an error, and writing to stderr has no effect.
+    """
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, flags)  # the lowest free descriptor: this one
+    sys.stdin = sys.stdin or open(0)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _end_with_closed_pipe() -> None:
+    _discard_output()
+    sys.exit(128 + signal.SIGPIPE)
+
+
+def _discard_output() -> None:
+    """Discard what could not be written to stdout: the interpreter would try again when it exits, and fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -5,13 +5,15 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+from transduce.text.one_line import one_line
+
 if TYPE_CHECKING:
     from transduce.translator import Translator
 
 
 def log(line: str) -> None:
     """Print a line to stderr."""
-    print(f"transduce: {line}", file=sys.stderr)
+    print(f"transduce: {one_line(line)}", file=sys.stderr)
 
 
 def wrapped(line: str, indent: int = 0) -> str:

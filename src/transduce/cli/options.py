@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from transduce.config import MAX_THREADS
 from transduce.errors import ConfigError
 from transduce.search.options import SearchConfig
 
@@ -46,7 +47,7 @@ ReverseOption = Annotated[
 DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
 EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(help="Number of CPU threads.", min=1, show_default="the number of cores")
+    int | None, typer.Option(help="Number of CPU threads.", min=1, max=MAX_THREADS, show_default="the number of cores")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOption = Annotated[

@@ -1,6 +1,5 @@
 """`transduce serve`."""
 
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.messages import log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
@@ -55,7 +55,7 @@ def serve(
     from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
     from transduce.translator import Translator
 
-    limits = build(Limits, apply_sets({}, limit or []), "--limit")
+    limits = build(Limits, apply_sets({}, limit or [], "--limit"), "--limit")
     known = ApiKeys.read(keys)
     named = [parse_model_option(argument) for argument in model or [str(find_model(None))]]
     require_different([name for name, _ in named])
@@ -71,9 +71,9 @@ def serve(
         described = ", ".join(
             [*(_describe(model.name, model.translator.directions) for model in models.models), *generators]
         )
-        line = f"transduce: serving {described} on http://{url_host(address)}:{at}"
+        line = f"serving {described} on http://{url_host(address)}:{at}"
         app = make_app(models, limits, known, allowed_hosts(listening, host), generators)
-        serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))
+        serve_on(listening, app, lambda: log(line))
 
 
 def _describe(name: str, directions: Sequence[tuple[str, str]]) -> str:

@@ -1,14 +1,14 @@
 """Choosing an engine: the named one, or the fastest that this machine can run."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from transduce.config import MAX_THREADS, require
 from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn import kernels
 from transduce.search.options import SearchConfig
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "plain", "native", "gpu")
 _NEEDS = {
-    "gpu": "an encoder-decoder on a CUDA GPU, and Triton",
-    "native": "an encoder-decoder on the CPU, and a C compiler (cc)",
+    "gpu": "a CUDA GPU, and Triton",
+    "native": "a model on the CPU, and a C compiler (cc)",
 }
 
 
@@ -28,7 +28,8 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
     """The engine of this name; `auto` is the fastest that this machine can run."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
-    if threads:
+    if threads is not None:
+        require(1 <= threads <= MAX_THREADS, f"threads must be between 1 and {MAX_THREADS}")
         torch.set_num_threads(threads)
     options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     engine = None if name == "plain" else _fast_engine(name, model, options)
@@ -40,17 +41,15 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
 
 
 def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | None:
-    if not isinstance(model, EncoderDecoder):
-        return None
     if name in ("auto", "gpu") and model.device.type == "cuda" and kernels.HAS_TRITON:
         engine = _gpu_engine()
-        return engine(model, **options) if engine.supports(model, SearchConfig()) is None else None
+        return engine(cast(Any, model), **options) if engine.supports(model, SearchConfig()) is None else None
     if name in ("auto", "native") and model.device.type == "cpu":
         from transduce.engines.native.library import load_library
 
         native = _native_engine()
         if native.supports(model, SearchConfig()) is None and (library := load_library()):
-            return native(model, library, torch.get_num_threads(), **options)
+            return native(cast(Any, model), library, torch.get_num_threads(), **options)
     return None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.ensemble import Ensemble
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
@@ -50,6 +50,8 @@ class Engine(Protocol):
     """A model prepared for search."""
 
     name: str
+    several_sessions: bool
+    """Whether several sessions may be in progress at the same time, in one thread."""
 
     @property
     def description(self) -> str:
@@ -67,10 +69,10 @@ class Engine(Protocol):
         """
 
     def start_session(self, config: SearchConfig) -> Session:
-        """Start a session of jobs that share these options; one session at a time."""
+        """Start a session of jobs that share these options."""
 
 
-def style_limits(config: EncoderDecoderConfig) -> str | None:
+def gpu_limits(config: EncoderDecoderConfig) -> str | None:
     """What the gpu engine does not compute: it runs the model's own layers, but has its own attention."""
     if config.heads.kv_heads != config.num_heads:
         return "no grouped heads of keys and values"
@@ -85,19 +87,15 @@ def paper_limits(config: EncoderDecoderConfig) -> str | None:
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
         if getattr(config, name) != getattr(paper, name):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
-    return "no rotary positions" if config.positions == "rotary" else style_limits(config)
+    return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
 
 
-def fast_engine_limits(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
-    """The result of `supports` of the fast engines, which run the encoder-decoder with greedy and beam search."""
+def search_limits(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+    """The search options that the fast engines do not support: they have greedy and beam search."""
     if constrained:
         return "no search that is held to a grammar"
     if isinstance(model, Ensemble):
         return "no ensembles"
-    if not isinstance(model, EncoderDecoder):
-        return f"no models of the architecture {model.config.architecture}"
-    if reason := style_limits(model.config):
-        return reason
     if options.sample:
         return "no sampling"
     if options.no_repeat:

@@ -82,7 +82,7 @@ def _llama(settings: Settings, weights: Weights) -> Converted:
         d_v=settings.get("head_dim"),
         dropout=0.0,
         positions="rotary",
-        max_positions=settings["max_position_embeddings"],
+        max_positions=min(settings["max_position_embeddings"], 2**16),  # rotations have no limit
         rotary_base=rope.get("rope_theta") or settings.get("rope_theta", 10_000.0),
         norm="pre",
         norm_type="rms",

@@ -26,7 +26,7 @@ _END_OF_DOCUMENT = "<|endoftext|>"
 _NAMES = {
     "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"},
     "gpt2": {"bos": _END_OF_DOCUMENT, "eos": _END_OF_DOCUMENT},
-    "whisper": {"eos": _END_OF_DOCUMENT},
+    "whisper": {"eos": _END_OF_DOCUMENT, "decoder_start": "<|startoftranscript|>"},
 }
 _DEFAULT_NAMES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "cls": "<s>", "sep": "</s>"}
 _CONTROL, _USER_DEFINED = 3, 4

@@ -17,7 +17,6 @@ from transduce.models.model import Model
 from transduce.models.transformer import Output, TransformerConfig
 from transduce.nn.cache import KVCache, TensorKVCache
 from transduce.nn.layers import EncoderLayer
-from transduce.nn.linear import scale_residual_outputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class DecoderOnly(Model):
         self.rotary = config.make_rotary()
         layer = config.layer(self.rotary)
         self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
-        scale_residual_outputs(self.decoder, sublayers=2)
+        config.initialize(self.decoder, sublayers=2)
         self.decoder_norm = config.make_final_norm()
         self.output = Output(config, vocab_size)
 

@@ -15,7 +15,6 @@ from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding
 from transduce.nn.frames import Frames
 from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
-from transduce.nn.linear import scale_residual_outputs
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
@@ -88,8 +87,8 @@ class EncoderDecoder(Model):
         layer = config.layer(self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
-        scale_residual_outputs(self.encoder, sublayers=2)
-        scale_residual_outputs(self.decoder, sublayers=3)
+        config.initialize(self.encoder, sublayers=2)
+        config.initialize(self.decoder, sublayers=3)
         self.encoder_norm, self.decoder_norm = config.make_final_norm(), config.make_final_norm()
         relative = config.positions == "relative"
         self.encoder_relative = RelativeBias(config.num_heads, causal=False) if relative else None

@@ -19,7 +19,7 @@ from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import activate
 from transduce.nn.layers import Branches, EncoderLayer
-from transduce.nn.linear import projections, scale_residual_outputs
+from transduce.nn.linear import projections
 from transduce.nn.patches import Patches
 from transduce.nn.segments import Segments
 
@@ -119,7 +119,7 @@ class EncoderOnly(Model):
         self.rotary = config.make_rotary()
         layer = config.layer(self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.layers))
-        scale_residual_outputs(self.encoder, sublayers=2)
+        config.initialize(self.encoder, sublayers=2)
         self.encoder_norm = config.make_final_norm()
         self.head: ClassHead | MaskedHead | nn.Identity
         if config.classes:

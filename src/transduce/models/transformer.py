@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.models.model import ModelConfig
-from transduce.nn.embedding import Embedding, EmbeddingKind
+from transduce.nn.embedding import PLAIN_DEVIATION, Embedding, EmbeddingKind
 from transduce.nn.feed_forward import Activation
 from transduce.nn.layers import LayerConfig, NormPlacement
+from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.multi_head_attention import HeadSizes
 from transduce.nn.norm import NormType, make_norm
 from transduce.nn.positions import PositionKind, Positions, Rotary
@@ -141,6 +142,16 @@ class TransformerConfig(ModelConfig):
         positions = Positions(self.positions, self.max_positions, self.d_model) if adds_positions else None
         norm = self.make_norm() if self.embedding == "normalized" else None
         return Embedding(vocab_size, positions, self.d_model, self.dropout, self.embedding, norm)
+
+    def initialize(self, stack: nn.ModuleList, sublayers: int) -> None:
+        """Set the initial weights of a stack of layers.
+
+        Xavier's are made for embeddings that are scaled to unit variance; without scaling, they are too large beside
+        the embeddings, and the first thousand steps are slower (docs/log.md).
+        """
+        if self.embedding != "scaled":
+            draw_normal(stack, PLAIN_DEVIATION)
+        scale_residual_outputs(stack, sublayers)
 
     def make_final_norm(self) -> nn.Module:
         """The norm after a stack: a post-norm stack already ends in one."""

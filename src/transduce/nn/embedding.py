@@ -13,7 +13,8 @@ from transduce.nn.layers import Branches
 from transduce.nn.positions import Positions
 
 EmbeddingKind = Literal["scaled", "plain", "normalized"]
-_PLAIN_DEVIATION = 0.02
+PLAIN_DEVIATION = 0.02
+"""Standard deviation of initial weights if embeddings are not scaled (GPT-2, BERT)."""
 
 
 class Embedding(nn.Module):
@@ -36,7 +37,7 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         # After scaling by sqrt(d_model), token vectors start with unit variance, like the sinusoids added to them.
-        deviation = d_model**-0.5 if kind == "scaled" else _PLAIN_DEVIATION
+        deviation = d_model**-0.5 if kind == "scaled" else PLAIN_DEVIATION
         if vocab_size is not None:
             self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * deviation)
         self.positions = positions

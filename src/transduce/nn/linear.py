@@ -34,6 +34,13 @@ def projections(width_in: int, widths_out: list[int], *, bias: bool = True) -> L
     return linear
 
 
+def draw_normal(stack: nn.ModuleList, deviation: float) -> None:
+    """Draw the initial weights of all linear layers from a normal distribution, as GPT-2 and BERT do."""
+    for module in stack.modules():
+        if isinstance(module, Linear):
+            nn.init.normal_(module.weight, std=deviation)
+
+
 @torch.no_grad()
 def scale_residual_outputs(stack: nn.ModuleList, sublayers: int) -> None:
     """Scale the initial output projection of every sub-layer by 1 / sqrt(number of sub-layers in the stack).

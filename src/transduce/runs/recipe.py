@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from transduce.config import Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
 from transduce.data.augment import AugmentConfig
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
@@ -106,6 +106,8 @@ class TrainConfig:
         require(1 <= self.average <= self.keep, "average must be at least 1 and at most keep")
         for name in ("patience", "threads"):
             require(getattr(self, name) is None or getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.threads is None or self.threads <= MAX_THREADS, f"threads must be at most {MAX_THREADS}")
+        require(self.device != "meta", "the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
         require(self.minutes is None or self.minutes > 0, "minutes must be above 0")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
@@ -208,7 +210,9 @@ def load_recipe(
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)
-    build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
+    of_task = {"task": given["task"]} if "task" in given else {}
+    # Errors in the file name the file, others the settings.
+    build(Recipe, merge(base, {**table, **of_task}), str(path or preset))
     recipe = build(Recipe, merge(base, given), "settings")
     without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
     if without_effect:

@@ -15,7 +15,7 @@ from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
 
 # ruff: noqa: E501
-_STYLE = """
+STYLE = """
 :root { --ink: #1d2433; --soft: #667085; --line: #e4e7ec; --page: #fbfbfd; --card: #fff; --a: #2563c9; --b: #d9730d; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --soft: #98a2b3; --line: #303746; --page: #12151c; --card: #1a1f2a; --a: #7aa7f0; --b: #f0a35c; }
@@ -42,6 +42,7 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 .settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 14px; font-size: 13px; }
 .settings td { word-break: break-word; }
 """
+"""Style sheet of the report, and of other pages of the same look."""
 _CONFUSION_CLASSES = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
@@ -78,7 +79,7 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
     page = f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(path.parent.name)} · transduce</title><style>{_STYLE}</style></head>
+<title>{escape(path.parent.name)} · transduce</title><style>{STYLE}</style></head>
 <body>{"".join(body)}</body>
 </html>
 """

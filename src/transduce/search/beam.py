@@ -12,8 +12,10 @@ from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
     Hypothesis,
+    SearchSteps,
     block_repeated_ngrams,
     forbid_end,
+    last_result,
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
@@ -58,8 +60,13 @@ class Extensions:
     """The extensions that become the new rows, in order; of the others, those with the end marker are finished."""
 
 
+def beam_search(decoder: Decoder, source: Any, limits: Sequence[int], **options: Any) -> list[list[Hypothesis]]:
+    """All steps of `beam_search_steps` at once."""
+    return last_result(beam_search_steps(decoder, source, limits, **options))
+
+
 @torch.inference_mode()
-def beam_search(
+def beam_search_steps(
     decoder: Decoder,
     source: Any,
     limits: Sequence[int],
@@ -73,8 +80,8 @@ def beam_search(
     constraint: Constraint | None = None,
     device: torch.device | str = "cpu",
     on_step: Callable[[Extensions], object] | None = None,
-) -> list[list[Hypothesis]]:
-    """The `nbest` best hypotheses of each sentence, best first.
+) -> SearchSteps:
+    """Search for the `nbest` best hypotheses of each sentence, best first; yields after every step.
 
     The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. It has at least `min_length`
     tokens, those of the prefix included, unless its limit is lower; 0 is the paper's search. A sentence is done when
@@ -118,6 +125,7 @@ def beam_search(
             beams.keep(remaining, remaining_B)
         state = decoder.reorder(state, row_BW)
         token_R = beams.alive_BWT[:, :, t].flatten()
+        yield
     return results
 
 

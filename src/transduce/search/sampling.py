@@ -13,8 +13,10 @@ from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
     Hypothesis,
+    SearchSteps,
     block_repeated_ngrams,
     forbid_end,
+    last_result,
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
@@ -143,30 +145,23 @@ def roll_out_steps(
 
 
 def roll_out(
-    decoder: Decoder,
-    source: Any,
-    limits: Sequence[int],
-    choose: Choose,
-    *,
-    alpha: float,
-    rows: int = 1,
-    min_length: int = 0,
-    no_repeat: int = 0,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    constraint: Constraint | None = None,
-    device: torch.device | str = "cpu",
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
 ) -> list[list[Hypothesis]]:
-    """Generate `rows` outputs for each sentence, best first; the other parameters are as in `beam_search`."""
-    steps = roll_out_steps(
-        decoder, source, limits, choose, rows=rows, min_length=min_length, no_repeat=no_repeat, prefixes=prefixes,
-        constraint=constraint, device=device,
-    )  # fmt: skip
+    """All steps of `roll_out_search` at once."""
+    return last_result(roll_out_search(decoder, source, limits, choose, alpha=alpha, **options))
+
+
+def roll_out_search(
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
+) -> SearchSteps:
+    """Rank the outputs of `roll_out_steps` for each sentence, best first; the options are those of `roll_out_steps`."""
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    for step in steps:
+    for step in roll_out_steps(decoder, source, limits, choose, **options):
         for index, is_done in enumerate(step.finished_BW.all(dim=1).tolist()):
             if is_done:
                 ranked = _ranked(step.generated_BWT[index], step.total_log_prob_BW[index], alpha)
                 results[step.sentences[index]] = ranked
+        yield
     return results
 
 

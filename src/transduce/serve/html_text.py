@@ -25,6 +25,9 @@ _NOT_TEXT = re.compile(r"<(script|style|svg|math)\b", re.IGNORECASE)
 _TAG = re.compile(r"""<(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
 _NAME = re.compile(r"<(/?)([^\s/>]*)")
 _ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?+""")
+# Linear time: white space in a row is matched once, at its start.
+_SPACE_BEFORE = re.compile(r"\A(?:\s|&nbsp;)*+")
+_SPACE_AFTER = re.compile(r"(?<!\s)(?<!&nbsp;)(?:\s|&nbsp;)*+\Z")
 _SIMPLE_TAG = re.compile(r"<[a-z/!?][^<>]*+>", re.IGNORECASE)
 
 
@@ -81,7 +84,7 @@ class HtmlText:
         if not tagged.has_text:
             self._parts.append(source)
             return
-        before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
+        before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
         self._text_parts.append(len(self._parts) + 1)
         self.texts.append(tagged)
         self._parts += [before, "", after]

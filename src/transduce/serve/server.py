@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import logging
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from ipaddress import ip_address
 from types import FrameType
@@ -59,7 +61,7 @@ def allowed_hosts(listening: socket.socket, host: str) -> set[str] | None:
 
 
 def serve_on(listening: socket.socket, app: AdmissionMiddleware, started: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then reject new requests, finish accepted ones and return."""
+    """Serve until SIGTERM, SIGHUP or Ctrl-C, then reject new requests, finish accepted ones and return."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True  # it logs complete URLs; the middleware does not
@@ -87,6 +89,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `started` when the server accepts connections and handles signals."""
         await super().startup([])
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if in_main_thread and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it
+            signal.signal(signal.SIGHUP, self.handle_exit)
         self._accepting = [asyncio.create_task(self._accept(listening)) for listening in sockets or []]
         self._started()
 
@@ -123,7 +128,7 @@ class _Server(uvicorn.Server):
         return protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT."""
+        """Handle SIGTERM, SIGINT and SIGHUP."""
         if self._state.draining:
             self.should_exit = self.force_exit = True
         self._state.draining = True

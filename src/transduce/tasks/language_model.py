@@ -18,6 +18,7 @@ from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.text.tokenizer import BOS, EOS, PAD
 
+_NOT_CAUSAL = ("encoder_decoder", "encoder_only", "recurrent", "convolutional")
 _SAMPLE_TOKENS = 80
 _PROMPT_CHARACTERS, _TEXT_CHARACTERS = 100, 500
 
@@ -33,13 +34,19 @@ class LanguageModel(Task):
     score_name = "loss"
     figures: ClassVar = {"bits_per_character": "Bits per character"}
     samples = ("Samples", ("prompt", "continuation", "original"))
-    defaults: ClassVar = {"model": {"architecture": "decoder_only"}, "train": {"label_smoothing": 0.0}}
+    defaults: ClassVar = {
+        "model": {"architecture": "decoder_only"},
+        "train": {
+            "label_smoothing": 0.0, "schedule": "cosine", "weight_decay": 0.1, "clip_norm": 1.0, "beta2": 0.95,
+            "epsilon": 1e-8, "average": 1,
+        },
+    }  # fmt: skip
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`: a model that reads pairs has no single stream of text."""
-        if config.architecture != "encoder_decoder":
+        """See `Task`: other models read pairs, or see the tokens that they should predict."""
+        if config.architecture not in _NOT_CAUSAL:
             return None
-        return "the task language_model needs a model of a single text: model.architecture=decoder_only"
+        return "the task language_model needs another model: model.architecture=decoder_only"
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
         """See `Task`."""

@@ -110,6 +110,11 @@ class TaggedTextBuilder:
                 tag.end = starts[last] + min(tag.end, words[last][1]) - words[last][0]
             else:
                 keep_spaces = parent is None or parent.start < parent.end
+                between_words = (
+                    0 < first < len(words) and words[first - 1][1] == tag.start and tag.end == words[first][0]
+                )
+                if tag.closing and not between_words and not any(child.start < child.end for child in tag.children):
+                    tag.opening += raw[tag.start : tag.end].replace("\xa0", "&nbsp;")  # only white space
                 tag.start = tag.end = _empty_place(tag, first, words, starts, keep_spaces)
         return TaggedText(" ".join(raw[start:end] for start, end in words), self._root.children)
 

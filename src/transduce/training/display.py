@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from transduce.text.one_line import one_line
+
 
 class Display:
     """Prints messages, measurements and samples of a run."""
@@ -22,13 +24,14 @@ class Display:
 
     def log(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
-        self.console.print(line, markup=False)
+        self.console.print(one_line(line), markup=False)
 
     def show_samples(self, samples: list[dict[str, str]]) -> None:
         """Print a few translations in a terminal; they are not written to logs."""
         if self.console.is_terminal:
             for sample in samples:
-                self.log(f"    {sample['source']}\n  → {sample['output']}\n  = {sample['reference']}")
+                for mark, name in ((" ", "source"), ("→", "output"), ("=", "reference")):
+                    self.log(f"  {mark} {sample[name]}")
 
     def begin(self, step: int, steps: int, seconds: float | None = None) -> "Display":
         """Set the range of the progress and the time left, if it is limited; use the result as a context manager."""

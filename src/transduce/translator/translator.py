@@ -13,7 +13,7 @@ from transduce.config import build
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, Job
 from transduce.engines.plain import PlainEngine
-from transduce.errors import DataError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.alignment import cross_attention
 from transduce.models.card import find_model
 from transduce.models.ensemble import load_ensemble
@@ -148,6 +148,8 @@ class Translator:
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         at = pick_device(device)
+        if at.type == "meta":
+            raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
         saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
         if hint := _OTHER_TASKS.get(saved.facts.get("task", "")):
             raise ModelError(f"{folders[0]} was trained for the task {saved.facts['task']}; {hint}")

@@ -106,6 +106,28 @@ def test_block_elements_separate_texts_and_inline_tags_belong_to_them() -> None:
     assert document.fill(["A", "B"]) == "<p>A</p><!-- <i>four --><SCRIPT>five < 6</script > <br/> B<hr>"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<b>&nbsp;</b>",
+        "<p><b>&nbsp;</b>one</p>",
+        "<p>one<b>&nbsp;</b></p>",
+        "<p>one <b>&nbsp;</b> two</p>",
+        "<p>one <b>&nbsp;</b>two</p>",
+        "<p>one <b><i>&nbsp;&nbsp;</i></b> two</p>",
+        "<p>one <b> </b>two</p>",
+        "<p>&nbsp;one two&nbsp; </p>",
+        "<td>&nbsp;</td><td>&nbsp; one</td>",
+    ],
+)
+def test_spaces_in_elements_and_around_texts_are_kept(source: str) -> None:
+    assert unchanged(source) == source
+
+
+def test_a_space_between_two_words_is_not_doubled() -> None:
+    assert unchanged("one<b>&nbsp;</b>two") == "one<b></b> two"
+
+
 def test_what_is_not_translated_is_unchanged() -> None:
     for source in (
         "<p><code>x &amp; y</code></p>",

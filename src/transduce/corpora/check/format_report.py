@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from transduce.corpora.check.report import Finding, Report, ShiftedLines
+from transduce.text.one_line import one_line
 from transduce.text.pairs import count_pairs
-from transduce.text.printable import printable
 
 _WIDTH = 100  # characters of a text that are shown
 
@@ -44,5 +44,5 @@ def _percent(share: float) -> str:
 
 
 def _short(text: str) -> str:
-    text = printable(" ".join(text.split()))
+    text = one_line(" ".join(text.split()))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

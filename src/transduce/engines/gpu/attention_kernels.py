@@ -28,21 +28,24 @@ def _add_tile(q, k, v, maximum, total, o, inside, scale):
 @triton.jit
 def _attend_self(
     q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, scale, q_stride, k_stride, v_stride,
-    W: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    W: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
+    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
+    kv_head = head // GROUP  # each head of keys and values serves a group of heads of queries
     first_row = row // W * W
     t = tl.load(position_R + row)
     column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v = column_k < D_K, column_v < D_V
-    cached_k, cached_v = cache + head * D_K + column_k, cache + HEADS * D_K + head * D_V + column_v
+    cached_k = cache + kv_head * D_K + column_k
+    cached_v = cache + HEADS // GROUP * D_K + kv_head * D_V + column_v
     q = tl.load(q_RHK + row * q_stride + head * D_K + column_k, mask=in_k, other=0.0).to(tl.float32)
-    k = tl.load(k_RHK + row * k_stride + head * D_K + column_k, mask=in_k, other=0.0)
-    v = tl.load(v_RHK + row * v_stride + head * D_V + column_v, mask=in_v, other=0.0)
+    k = tl.load(k_RHK + row * k_stride + kv_head * D_K + column_k, mask=in_k, other=0.0)
+    v = tl.load(v_RHK + row * v_stride + kv_head * D_V + column_v, mask=in_v, other=0.0)
     offset = (row.to(tl.int64) * positions + t) * WIDTH
-    tl.store(cached_k + offset, k, mask=in_k)
-    tl.store(cached_v + offset, v, mask=in_v)
+    if head % GROUP == 0:
+        tl.store(cached_k + offset, k, mask=in_k)
+        tl.store(cached_v + offset, v, mask=in_v)
 
     # The running softmax starts with the new token; the earlier ones follow.
     maximum, total, o = tl.sum(q * k.to(tl.float32), 0) * scale, 1.0, v.to(tl.float32)
@@ -110,7 +113,7 @@ def attend_self(
     strides = (x.stride(0) for x in (q_RHK, k_RHK, v_RHK))
     _attend_self[(R, H)](
         q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, q_RHK.shape[2] ** -0.5, *strides,
-        W=beam, BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2], cache), num_warps=1,
+        W=beam, GROUP=H // k_RHK.shape[1], BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2], cache), num_warps=1,
     )  # fmt: skip
     return o_RHK
 

@@ -7,10 +7,12 @@ from itertools import chain, repeat
 
 import torch
 
-from transduce.engines.engine import Job, fast_engine_limits, output_limit
+from transduce.engines.engine import Job, gpu_limits, output_limit, search_limits
 from transduce.engines.gpu.beam import Entry, hypotheses
-from transduce.engines.gpu.slot_batch import PendingCopy, SlotBatch
+from transduce.engines.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.ensemble import Ensemble
 from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -32,10 +34,9 @@ class GpuEngine:
     """A float16 copy of the model and its slot batches, each of which is recorded once and reused."""
 
     name = "gpu"
+    several_sessions = False  # sessions with the same sizes would share a slot batch
 
-    def __init__(
-        self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None
-    ) -> None:
+    def __init__(self, model: SlotModel, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None) -> None:
         self.batch_tokens = batch_tokens
         """See `Engine`."""
         self.model = copy.deepcopy(model).eval()
@@ -54,7 +55,11 @@ class GpuEngine:
     @staticmethod
     def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        return fast_engine_limits(model, options, constrained=constrained)
+        if not isinstance(model, EncoderDecoder | DecoderOnly | Ensemble):
+            return f"no models of the architecture {model.config.architecture}"
+        if reason := search_limits(model, options, constrained=constrained):
+            return reason
+        return gpu_limits(model.config) if isinstance(model, EncoderDecoder) else None
 
     def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""
@@ -98,8 +103,8 @@ class GpuEngine:
         device = self.model.device
         if device.type != "cuda":
             return slots
-        config, (d_k, d_v) = self.model.config, self.model.config.head_widths
-        bytes_per_token = config.decoder_layers * config.num_heads * (d_k + d_v) * 2
+        heads, layers = self.model.config.heads, len(list(self.model.decoder_layers()))
+        bytes_per_token = layers * heads.kv_heads * (heads.d_k + heads.d_v) * 2
         logits = 6 * beam * self.model.vocab_size
         bytes_per_slot = (beam * positions + source_capacity) * bytes_per_token + logits
         memory = _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]
@@ -126,8 +131,11 @@ class GpuSession:
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """See `Session`."""
         model = self._engine.model
-        new = [(key, job, output_limit(job, self._config, model.longest)) for key, job in jobs]
-        if model.longest is not None:  # raises an error for texts beyond the learned positions
+        longest = model.longest
+        if longest is not None and isinstance(model, DecoderOnly):
+            longest -= 1  # BOS has a position as well
+        new = [(key, job, output_limit(job, self._config, longest)) for key, job in jobs]
+        if longest is not None:  # raises an error for texts beyond the learned positions
             model.reserve(max(max(len(job.tokens), limit) + 1 for _, job, limit in new))
         self._waiting.extend(new)
 

@@ -12,12 +12,16 @@ from torch import Tensor
 from transduce.data.batch import Stream
 from transduce.engines.gpu.beam import Entry, SlotBeam
 from transduce.engines.gpu.cache import SlotCache
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.cuda_graph import capture
 from transduce.nn.device import send
 from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import PAD
+
+SlotModel = EncoderDecoder | DecoderOnly
+"""Models whose steps the engine records."""
 
 
 class PendingCopy:
@@ -46,20 +50,20 @@ class PendingCopy:
 class SlotBatch:
     """Slots with the state of search, the KV caches of all layers, and the recorded step."""
 
-    def __init__(self, model: EncoderDecoder, slots: int, beam: int, source_capacity: int, positions: int) -> None:
+    def __init__(self, model: SlotModel, slots: int, beam: int, source_capacity: int, positions: int) -> None:
         weight_VD = model.output_weight_VD
         self.model, self.source_capacity = model, source_capacity
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device)
         self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
-        config = model.config
+        heads = model.config.heads
         self._caches = [
             SlotCache.empty(
                 self.beam.ancestor_RP, self.beam.position_R, self._source_length_S, source_capacity,
-                config.num_heads, *config.head_widths, weight_VD.dtype,
+                heads.kv_heads, heads.d_k, heads.d_v, weight_VD.dtype,
             )
-            for _ in range(config.decoder_layers)
+            for _ in model.decoder_layers()
         ]  # fmt: skip
         self._done_S = torch.zeros(slots, dtype=torch.int32, pin_memory=cuda)
         self._events: deque[torch.cuda.Event] = deque()
@@ -77,12 +81,13 @@ class SlotBatch:
         return source_length <= self.source_capacity and limit < self.beam.positions
 
     def enter(self, slots: list[int], entries: list[Entry], sources: list[list[int]]) -> None:
-        """Encode these sources and start their search in these slots."""
+        """Encode these sources and start their search in these slots; a decoder-only model reads only prefixes."""
         slot_A, lengths = np.array(slots), np.array([len(source) for source in sources])
         slot_and_length = send(np.stack([slot_A, lengths]), self._device)
         self.beam.enter(slot_and_length[0], entries)
+        if isinstance(self.model, DecoderOnly):
+            return
         self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
-
         tokens = int(lengths.sum())
         capacity = max(64, 1 << (tokens - 1).bit_length())
         starts = np.cumsum(lengths) - lengths
@@ -129,6 +134,8 @@ class SlotBatch:
 
     def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
         """A fixed input buffer for this many tokens, and the recorded encoder that reads it."""
+        model = self.model
+        assert isinstance(model, EncoderDecoder)
         if tokens not in self._encoders:
             max_segments = self.beam.slots + tokens // self.source_capacity + 1
             inputs = torch.zeros(2 * tokens + max_segments + 1, dtype=torch.int32, device=self._device)
@@ -139,8 +146,8 @@ class SlotBatch:
             offsets_B1.copy_(ends.clamp(max=tokens))
 
             def encode() -> None:
-                memory_ND, _ = self.model.encode(Stream(src_N, Segments(offsets_B1, self.source_capacity, tokens)))
-                for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
+                memory_ND, _ = model.encode(Stream(src_N, Segments(offsets_B1, self.source_capacity, tokens)))
+                for layer, cache in zip(model.decoder_layers(), self._caches, strict=True):
                     cache.store_source(cache_row_N.long(), layer.cross_attention.kv(memory_ND))
 
             self._encoders[tokens] = (inputs, capture(encode) if self._device.type == "cuda" else encode)
@@ -152,7 +159,7 @@ class SlotBatch:
         return table[:tokens], table[tokens : 2 * tokens], table[2 * tokens :]
 
 
-def _logits(hidden_RD: Tensor, model: EncoderDecoder) -> Tensor:
+def _logits(hidden_RD: Tensor, model: SlotModel) -> Tensor:
     """The logits in float32, for inputs of any precision."""
     if hidden_RD.dtype == torch.float32:
         return model.logits(hidden_RD)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import ANY, ANY_BUT_END, Job, fast_engine_limits, output_limit, paper_limits
+from transduce.engines.engine import ANY, ANY_BUT_END, Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
 from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
 from transduce.engines.native.weights import PADDING, Weights
 from transduce.models import model as models
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.ensemble import Ensemble
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
@@ -64,6 +65,7 @@ class NativeEngine:
     """The model with 8-bit integers, on several threads."""
 
     name = "native"
+    several_sessions = True
 
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
@@ -80,7 +82,9 @@ class NativeEngine:
     @staticmethod
     def supports(model: models.Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        if reason := fast_engine_limits(model, options, constrained=constrained):
+        if not isinstance(model, EncoderDecoder | Ensemble):
+            return f"no models of the architecture {model.config.architecture}"
+        if reason := search_limits(model, options, constrained=constrained):
             return reason
         assert isinstance(model, EncoderDecoder)
         return paper_limits(model.config)

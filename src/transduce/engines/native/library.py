@@ -2,18 +2,25 @@
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
+import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from transduce.cache_folder import cache_folder
+from transduce.disk import digest, write_atomically
 from transduce.engines.native.structs import check_layout
+from transduce.errors import ConfigError
+from transduce.text.one_line import one_line
 
 _HERE = Path(__file__).parent
 _SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "layers.h", "int8.h", "structs.h", "thread_pool.h")]
@@ -25,25 +32,82 @@ _FLAGS = [
 _TIMEOUT = 120
 """Seconds that compilation may take."""
 
+_log = logging.getLogger(__name__)
+
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Load the library and compile it first if necessary; None if there is no compiler or it fails."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or os.environ.get("TRANSDUCE_NATIVE") == "0":
-        return None
-    machine = [platform.machine(), _processor(), compiler, *_FLAGS]
-    content = b"".join(source.read_bytes() for source in _SOURCES) + "\0".join(machine).encode()
-    path = cache_folder() / f"native-{hashlib.sha256(content).hexdigest()[:16]}.so"
-    if not path.exists() and not _compile(compiler, path):
+    """Load the library and compile it first if necessary; None if there is no compiler, or if it fails."""
+    if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
     try:
-        library = ctypes.CDLL(str(path))
-    except OSError:
+        command = shlex.split(os.environ.get("CC") or "cc")  # it may have flags
+        compiler = shutil.which(command[0])
+        if compiler is None:
+            if "CC" in os.environ:
+                raise FileNotFoundError(f"CC is {command[0]}, but there is no such compiler")
+            return None
+        library = _cached_or_compiled([compiler, *command[1:]])
+    except (ValueError, OSError, subprocess.SubprocessError) as error:
+        _log.warning("transduce: the engine native is not available: %s", _reason(error))
         return None
     check_layout(library)
     library.instructions.restype = ctypes.c_char_p
     return library if _multiplies(library) else None
+
+
+def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
+    machine = [platform.machine(), _processor(), *compiler, *_FLAGS]
+    content = b"".join(source.read_bytes() for source in _SOURCES) + "\0".join(machine).encode()
+    name = f"native-{hashlib.sha256(content).hexdigest()[:16]}.so"
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _only_ours(folder):
+            raise PermissionError(f"other users can write to {folder}")
+        path = folder / name
+        if path.is_symlink() or path.exists():
+            if not _only_ours(path):
+                raise PermissionError(f"other users can write to {path}")
+            if _is_complete(path):
+                return ctypes.CDLL(str(path))
+            _log.warning("transduce: %s is damaged; compiling it again", path)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            compiled = _compile(compiler, Path(work) / name)
+            write_atomically(_digest_of(path), digest(compiled).encode())
+            compiled.replace(path)  # atomic: another process may be loading it
+        return ctypes.CDLL(str(path))
+    except (ConfigError, OSError, subprocess.SubprocessError) as error:
+        with tempfile.TemporaryDirectory() as work:
+            library = ctypes.CDLL(str(_compile(compiler, Path(work) / name)))
+        _log.warning("transduce: the cache cannot be used, so native is compiled at every start: %s", _reason(error))
+        return library
+
+
+def _only_ours(path: Path) -> bool:
+    """Whether only this user and root can change a file or, in a folder, the files that belong to them."""
+    status = path.stat() if path.is_dir() else path.lstat()
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is
+    by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky
+    plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return plain and status.st_uid in (0, os.geteuid()) and not by_others
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether a library is as it was compiled; loading a truncated one would end the process."""
+    recorded = _digest_of(path)
+    return recorded.is_file() and recorded.read_bytes().decode("ascii", "replace") == digest(path)
+
+
+def _digest_of(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _reason(error: Exception) -> str:
+    """The error in one line; of a compiler, its last words."""
+    output = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return one_line(lines[-1] if lines else str(error))
 
 
 def _multiplies(library: ctypes.CDLL) -> bool:
@@ -59,19 +123,13 @@ def _multiplies(library: ctypes.CDLL) -> bool:
     return np.array_equal(y, x @ weight.T)
 
 
-def _compile(compiler: str, path: Path) -> bool:
-    """Compile the library; returns whether this succeeded."""
+def _compile(compiler: Sequence[str], path: Path) -> Path:
+    """Compile the library into a file that only this user can change."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    try:  # OSError: the file system may be read-only
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            compiled = Path(folder) / path.name
-            command = [compiler, *_FLAGS, tune, str(_SOURCES[0]), "-o", str(compiled), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
-            compiled.replace(path)  # atomic: another process may be loading it
-            return True
-    except (OSError, subprocess.SubprocessError):
-        return False
+    command = [*compiler, *_FLAGS, tune, str(_SOURCES[0]), "-o", str(path), "-lm"]
+    subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
+    path.chmod(0o644)
+    return path
 
 
 def _processor() -> str:

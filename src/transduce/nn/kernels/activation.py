@@ -1,4 +1,4 @@
-"""A linear layer followed by GELU or Swish, gated or not: one pass for the activation, one for its gradient, for CUDA."""
+"""A linear layer followed by GELU or Swish, gated or not: the activation and its gradient take one pass each (CUDA)."""
 
 from typing import Any
 

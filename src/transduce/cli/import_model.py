@@ -1,0 +1,33 @@
+"""`transduce import`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_model(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, or a folder of CTranslate2 "
+            "(Whisper).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write; it must not exist.")],
+) -> None:
+    """Import public weights as a model folder.
+
+    GPT-2, Llama, BERT, RoBERTa, T5, BART, Marian, ViT and Whisper can be imported. Files of pickles are refused.
+    """
+    from transduce.interop.import_model import import_model as write_imported
+    from transduce.models.card import WEIGHTS, read_card
+    from transduce.models.header import count_parameters
+
+    write_imported(path, out)
+    card = read_card(out)
+    parameters = count_parameters(out / WEIGHTS, card["precision"])
+    print(
+        f"{out}: {card['facts']['imported']}, {parameters / 1e6:.1f} million parameters, task {card['facts']['task']}"
+    )

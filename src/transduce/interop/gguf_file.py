@@ -1,0 +1,118 @@
+"""GGUF files of llama.cpp: settings, weights (dequantized) and metadata, in the form of a Hugging Face folder."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.disk import require_file
+from transduce.errors import ModelError
+from transduce.models.header import physical_memory
+
+_LLAMA = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
+_GPT2 = {
+    "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+    "attn_norm": "ln_1", "ffn_norm": "ln_2",
+}  # fmt: skip
+_WHOLE_MODEL = {
+    "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
+    "gpt2": {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f"},
+}
+
+
+def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Any]]:
+    """The settings of `config.json`, the weights with their names in transformers, and the metadata."""
+    try:
+        import gguf
+    except ImportError:
+        raise ModelError("GGUF files need the package gguf: pip install 'transduce[import]'") from None
+    require_file(path, physical_memory(), "this machine has memory for")
+    try:
+        reader = gguf.GGUFReader(path)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+        numbers = sum(math.prod(map(int, tensor.shape)) for tensor in reader.tensors)
+        if 8 * numbers > physical_memory():
+            raise ModelError(f"{path}: its {numbers:,} weights do not fit in the memory of this machine")
+        settings = _settings(fields, tied=all(tensor.name != "output.weight" for tensor in reader.tensors))
+        weights = {}
+        for tensor in reader.tensors:
+            if name := _name(tensor.name, settings["model_type"]):
+                matrix = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype("float32"))
+                weights[name] = _restored(name, matrix, settings)
+    except ModelError:
+        raise
+    except NotImplementedError as error:
+        raise ModelError(f"{path}: a quantization that the package gguf cannot read: {error}") from None
+    except Exception as error:  # the package raises whatever a damaged file leads to
+        raise ModelError(f"{path}: not a GGUF file of a llama or gpt2 model, or damaged: {error!r:.200}") from None
+    return settings, weights, fields
+
+
+def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
+    kind = fields.get("general.architecture")
+    if kind not in _WHOLE_MODEL:
+        raise ModelError(f"GGUF models of the architecture {kind!r:.40} cannot be imported; use llama or gpt2")
+    if fields.get(f"{kind}.rope.scaling.type", "none") != "none":
+        raise ModelError("GGUF models with scaled rotary positions cannot be imported")
+
+    def of(name: str) -> Any:
+        return fields[f"{kind}.{name}"]
+
+    if kind == "gpt2":
+        return {
+            "model_type": "gpt2",
+            "n_layer": of("block_count"),
+            "n_embd": of("embedding_length"),
+            "n_inner": of("feed_forward_length"),
+            "n_head": of("attention.head_count"),
+            "n_positions": of("context_length"),
+            "layer_norm_epsilon": of("attention.layer_norm_epsilon"),
+        }
+    return {
+        "model_type": "llama",
+        "num_hidden_layers": of("block_count"),
+        "hidden_size": of("embedding_length"),
+        "intermediate_size": of("feed_forward_length"),
+        "num_attention_heads": of("attention.head_count"),
+        "num_key_value_heads": fields.get("llama.attention.head_count_kv"),
+        "head_dim": fields.get("llama.attention.key_length"),
+        "max_position_embeddings": of("context_length"),
+        "rope_theta": fields.get("llama.rope.freq_base", 10_000.0),
+        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
+        "tie_word_embeddings": tied,
+    }
+
+
+def _name(name: str, kind: str) -> str | None:
+    """The name of a weight in transformers; None if it is not needed."""
+    module, _, parameter = name.rpartition(".")
+    if module in _WHOLE_MODEL[kind]:
+        return f"{_WHOLE_MODEL[kind][module]}.{parameter}"
+    block = module.split(".")
+    parts = _LLAMA if kind == "llama" else _GPT2
+    if len(block) == 3 and block[0] == "blk" and block[2] in parts:
+        return f"{'model.layers' if kind == 'llama' else 'h'}.{block[1]}.{parts[block[2]]}.{parameter}"
+    if name == "rope_freqs.weight":
+        raise ModelError("GGUF models with scaled rotary positions cannot be imported")
+    if name == "output.weight":  # of GPT-2: a copy of the embeddings
+        return None
+    raise ModelError(f"the weight {name[:60]} of a {kind} model is not known")
+
+
+def _restored(name: str, matrix: Tensor, settings: dict[str, Any]) -> Tensor:
+    """A weight as transformers stores it."""
+    if settings["model_type"] == "gpt2":
+        return matrix.T.contiguous() if matrix.dim() == 2 and name.startswith("h.") else matrix
+    if name.endswith(("q_proj.weight", "k_proj.weight")):
+        # llama.cpp rotates neighbours (0, 1), (2, 3); transformers rotates halves (0, K / 2), (1, K / 2 + 1).
+        heads = settings["num_attention_heads"]
+        if name.endswith("k_proj.weight"):
+            heads = settings["num_key_value_heads"] or heads
+        return matrix.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return matrix

@@ -1,0 +1,191 @@
+"""Importing public weights: a Hugging Face folder, a GGUF file, or a Whisper model of CTranslate2."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transduce.disk import atomic_folder, require_file
+from transduce.errors import ConfigError, ModelError
+from transduce.interop.ctranslate2_file import read_whisper
+from transduce.interop.gguf_file import read_gguf
+from transduce.interop.huggingface import convert
+from transduce.interop.tokenizer_files import gguf_tokenizer, read_json, read_tokenizer
+from transduce.interop.vocabulary import reorder_vocabulary
+from transduce.models.card import NOTES, read_notes
+from transduce.models.encoder_only import EncoderOnlyConfig
+from transduce.models.header import physical_memory
+from transduce.models.model import Model, ModelConfig
+from transduce.models.registry import create_model
+from transduce.models.saved import save_model
+from transduce.nn.skip_initialization import SkipInitialization
+from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.languages import is_language_code
+from transduce.text.tokenizer import EOS
+
+_WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+_TASKS = {
+    "gpt2": "language_model", "llama": "language_model", "bert": "masked", "roberta": "masked", "vit": "classify",
+    "whisper": "transcribe",
+}  # fmt: skip
+_MULTILINGUAL = 51865
+"""Number of tokens from which a Whisper model has several languages."""
+_CONTEXT = 512
+"""Longest input of an encoder-decoder that does not limit it."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A model of another toolkit, in the form of a Hugging Face folder."""
+
+    format: str
+    settings: dict[str, Any]
+    """The content of `config.json`."""
+    weights: Mapping[str, Tensor]
+    tokenizer: ImportedTokenizer
+    notes: str = ""
+
+
+def import_model(path: Path, out: Path) -> None:
+    """Write the model folder of public weights, which are untrusted, atomically as a new folder."""
+    if out.exists():
+        raise ModelError(f"{out} exists already; name a folder that does not")
+    try:
+        original = _read(path)
+        model = _model(original, path)
+    except (ConfigError, ModelError) as error:
+        message = str(error)
+        raise ModelError(message if message.startswith(str(path)) else f"{path}: {message}") from None
+    with atomic_folder(out) as work:
+        save_model(work, model, original.tokenizer, _facts(original, model))
+        if original.notes:
+            (work / NOTES).write_text(original.notes, encoding="utf-8")
+
+
+def _read(path: Path) -> Original:
+    if path.suffix == ".gguf":
+        settings, weights, fields = read_gguf(path)
+        return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
+    if not (path / "config.json").exists():
+        if not path.exists():
+            raise ModelError(f"{path}: no such file or folder")
+        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json")
+    settings = read_json(path / "config.json")
+    if "model_type" not in settings and (path / "model.bin").exists():
+        settings, weights = read_whisper(path / "model.bin")
+        settings |= {"suppress_tokens": read_json(path / "config.json").get("suppress_ids")}
+        return Original("CTranslate2", settings, weights, read_tokenizer(path, settings, settings["vocab_size"]))
+    if settings.get("model_type") == "whisper":
+        settings = read_json(path / "generation_config.json", {}) | settings
+    if not isinstance(settings.get("model_type"), str):
+        raise ModelError(f"{path / 'config.json'}: model_type is missing")
+    size = settings.get("vocab_size", 4)
+    if not isinstance(size, int):
+        raise ModelError(f"{path / 'config.json'}: vocab_size is not a number")
+    notes = read_notes(path)
+    weights = _read_safetensors(path)
+    return Original("Hugging Face", settings, weights, read_tokenizer(path, settings, size), notes)
+
+
+def _read_safetensors(folder: Path) -> dict[str, Tensor]:
+    """The weights of a folder, in one file or several that an index lists."""
+    files = [_WEIGHTS]
+    if (folder / _INDEX).exists():
+        table = read_json(folder / _INDEX).get("weight_map")
+        files = sorted(set(table.values())) if isinstance(table, dict) else []
+        if not files or not all(isinstance(name, str) and name == Path(name).name for name in files):
+            raise ModelError(f"{folder / _INDEX}: weight_map must list files of the folder")
+    elif not (folder / _WEIGHTS).exists() and (folder / _PICKLE).exists():
+        raise ModelError(
+            f"{folder / _PICKLE} is a pickle, which can run any program when it is read; load it with transformers, if "
+            f"you trust it, and write {_WEIGHTS} with save_pretrained"
+        )
+    weights: dict[str, Tensor] = {}
+    room = physical_memory() // 2
+    for name in files:
+        require_file(folder / name, room, "this machine has memory for")
+        room -= (folder / name).stat().st_size
+        try:
+            weights |= load_file(folder / name)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ModelError(f"{folder / name}: cannot be read: {error}") from None
+    return {name: x.float() for name, x in weights.items() if x.is_floating_point()}
+
+
+def _model(original: Original, path: Path) -> Model:
+    order = original.tokenizer.order
+    try:
+        config, weights = reorder_vocabulary(convert(original.settings, original.weights), order)
+        if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
+            config = replace(config, pooling="mean")
+        required = config.min_parameters(len(order.originals))
+        if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
+            raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
+        return _filled(config, weights, len(order.originals))
+    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError, ZeroDivisionError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"settings and weights do not fit each other: {reason:.300}") from None
+
+
+def _filled(config: ModelConfig, weights: Mapping[str, Tensor], vocab_size: int) -> Model:
+    with SkipInitialization():
+        model = create_model(config, vocab_size)
+    model.load_state_dict(weights)
+    for name, x in model.state_dict().items():
+        if not x.isfinite().all():
+            raise ValueError(f"{name} contains values that are not finite numbers")
+    return model.eval()
+
+
+def _takes_mean(folder: Path) -> bool:
+    """Whether the vector of a text is the mean of its tokens, by the file of sentence-transformers."""
+    return bool(read_json(folder / "1_Pooling" / "config.json", {}).get("pooling_mode_mean_tokens"))
+
+
+def _facts(original: Original, model: Model) -> dict[str, Any]:
+    """What the card tells: where the model comes from, its task, and what the task needs."""
+    settings, kind = original.settings, original.settings["model_type"]
+    longest = settings.get("max_position_embeddings", settings.get("n_positions", _CONTEXT))
+    facts: dict[str, Any] = {
+        "imported": f"{kind} ({original.format})",
+        "task": _TASKS.get(kind, "translate"),
+        "max_length": min(model.longest or longest, 2**16),
+    }
+    if isinstance(labels := settings.get("id2label"), dict) and getattr(model.config, "classes", False):
+        facts |= {"task": "classify", "labels": [str(label) for label in labels.values()]}
+    if kind == "marian":
+        facts["by_sentence"] = True
+    if kind == "whisper":
+        facts["transcribe"] = _transcription(original)
+        facts["search"] = {"beam": 1}
+    return facts
+
+
+def _transcription(original: Original) -> dict[str, Any]:
+    """What a transcription needs: the tokens that every output begins with, and those that it must not contain."""
+    order, tokenizer, settings = original.tokenizer.order, original.tokenizer, original.settings
+    named = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
+    prefix = [f"<|{name}|>" for name in ("en", "transcribe", "notimestamps")]
+    if order.size < _MULTILINGUAL:
+        prefix = prefix[-1:]
+    if missing := [piece for piece in prefix if piece not in named]:
+        raise ModelError(f"the vocabulary of this Whisper model has no token {missing[0]}")
+    first_time = order.originals[named[prefix[-1]]] + 1
+    suppressed = [token for token in settings.get("suppress_tokens") or [] if 0 <= token < order.size]
+    languages = {name[2:-2]: token for name, token in named.items() if name[:2] + name[-2:] == "<||>"}
+    languages = {name: token for name, token in languages.items() if is_language_code(name) and len(prefix) > 1}
+    never = {order.ids[token] for token in [*suppressed, *range(first_time, order.size)]}
+    begin = [named[piece] for piece in prefix]
+    return {
+        "prefix": begin,
+        "languages": list(languages),
+        "language_tokens": list(languages.values()),
+        "suppressed": sorted(never - {EOS, *begin}),
+        "seconds": settings["max_source_positions"] // 50,
+        "pad": True,
+    }

@@ -1,0 +1,440 @@
+"""Importing models of other toolkits, with random weights that transformers wrote, against transformers."""
+
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from commands import complaint
+from mixed_text import MIXED
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transduce.data.batch import Batch, Stream
+from transduce.data.sound import RATE, SILENCE
+from transduce.errors import ModelError
+from transduce.interop.import_model import import_model
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.saved import SavedModel, load_model
+from transduce.nn.segments import Segments
+from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.tokenizer import BOS
+from transduce.transcriber import Transcriber
+
+tokenizers: Any = pytest.importorskip("tokenizers")
+transformers: Any = pytest.importorskip("transformers")
+
+END = "<|endoftext|>"
+WHISPER_SPECIAL = [END, "<|startoftranscript|>", "<|en|>", "<|de|>", "<|transcribe|>", "<|notimestamps|>"]
+
+
+def byte_level(special: Sequence[str]) -> Any:
+    """A byte-level vocabulary of 300 tokens; the special ones are last."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(MIXED, trainer)
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+def randomized(model: Any, scale: float = 0.3) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            noise = torch.randn(parameter.shape, generator=generator) * scale
+            parameter.data = 1 + noise if parameter.dim() == 1 and "norm" in name else noise
+    for name, buffer in model.named_buffers():
+        if name == "final_logits_bias":
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
+    return model.eval()
+
+
+def imported(path: Path, out: Path) -> SavedModel:
+    import_model(path, out)
+    return load_model(out)
+
+
+def assert_close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-5) -> None:
+    assert ours.shape == theirs.shape
+    assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
+
+
+def logits_of_original_tokens(saved: SavedModel, texts: list[list[int]]) -> Tensor:
+    """The logits that our model gives to the original tokens, for texts of original tokens."""
+    assert isinstance(saved.tokenizer, ImportedTokenizer)
+    order = saved.tokenizer.order
+    with torch.inference_mode():
+        batch = Batch.of(text=[[order.ids[token] for token in text] for text in texts])
+        return saved.model.logits(saved.model(batch))[:, order.ids]
+
+
+def gpt2(folder: Path) -> Any:
+    tokenizer = byte_level([END])
+    size = tokenizer.get_vocab_size()
+    config = transformers.GPT2Config(
+        vocab_size=size, n_positions=32, n_embd=32, n_layer=2, n_head=4, bos_token_id=size - 1, eos_token_id=size - 1
+    )
+    model = randomized(transformers.GPT2LMHeadModel(config))
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return model
+
+
+def test_gpt2(tmp_path: Path) -> None:
+    theirs = gpt2(tmp_path / "original")
+    saved = imported(tmp_path / "original", tmp_path / "ours")
+    texts = [[5, 9, 200, 17], [30, 31]]
+    expected = torch.cat([theirs(input_ids=torch.tensor([text])).logits[0] for text in texts])
+    assert_close(logits_of_original_tokens(saved, texts), expected)
+    assert (saved.facts["task"], saved.facts["max_length"]) == ("language_model", 32)
+    assert saved.facts["imported"] == "gpt2 (Hugging Face)"
+
+
+def test_shards(tmp_path: Path) -> None:
+    """The same weights in two files and an index; files outside of the folder are refused."""
+    gpt2(tmp_path / "one")
+    weights = load_file(tmp_path / "one" / "model.safetensors")
+    folder = tmp_path / "two"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_bytes((tmp_path / "one" / name).read_bytes())
+    names = sorted(weights)
+    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, own in shards.items():
+        save_file({name: weights[name] for name in own}, folder / file)
+    table = {name: file for file, own in shards.items() for name in own}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": table}))
+    ours, other = imported(folder, tmp_path / "a"), imported(tmp_path / "one", tmp_path / "b")
+    for name, x in ours.model.state_dict().items():
+        assert torch.equal(x, other.model.state_dict()[name])
+    index.write_text(json.dumps({"weight_map": {**table, names[0]: "../one/model.safetensors"}}))
+    with pytest.raises(ModelError, match="weight_map must list files of the folder"):
+        import_model(folder, tmp_path / "c")
+
+
+def marian(folder: Path) -> Any:
+    folder.mkdir()
+    for name, lines in (("source", MIXED[:120]), ("target", MIXED[80:])):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_prefix=str(folder / name), vocab_size=300, hard_vocab_limit=False,
+            minloglevel=2, model_type="unigram",
+        )  # fmt: skip
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+    models = [sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{n}.spm")) for n in ("source", "target")]
+    pieces = [model.id_to_piece(token) for model in models for token in range(3, model.get_piece_size())]
+    tokens = [*dict.fromkeys(["</s>", "<unk>", *pieces, "<pad>"])]
+    (folder / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(tokens)}), encoding="utf-8")
+    pad = len(tokens) - 1
+    config = transformers.MarianConfig(
+        vocab_size=len(tokens), decoder_vocab_size=len(tokens), d_model=32, encoder_layers=2, decoder_layers=2,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48,
+        max_position_embeddings=64, activation_function="swish", scale_embedding=True, pad_token_id=pad,
+        eos_token_id=0, decoder_start_token_id=pad, forced_eos_token_id=None,
+    )  # fmt: skip
+    model = randomized(transformers.MarianMTModel(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def test_marian_translates(transduce: Any, tmp_path: Path) -> None:
+    """From the command line: greedy outputs as by transformers; `info` shows where the model comes from."""
+    theirs = marian(tmp_path / "original")
+    outcome = transduce("import", "original", "--out", "ours", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("ours: marian (Hugging Face), 0.1 million parameters, task translate")
+    facts = json.loads(transduce("info", "-m", "ours", "--json", cwd=tmp_path).out)
+    assert facts["imported"] == "marian (Hugging Face)"
+    assert facts["max_length"] == 63
+
+    folder = tmp_path / "original"
+    tokenizer = transformers.MarianTokenizer(
+        str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
+    )
+    texts = ["The quick brown fox jumps", "naïve café", "Größe: 12,5", "a b c"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    expected = []
+    for text in texts:
+        output = theirs.generate(
+            **tokenizer([text], return_tensors="pt"), num_beams=1, do_sample=False, max_new_tokens=9, min_new_tokens=1,
+            bad_words_ids=[[theirs.config.pad_token_id], [1]],
+        )  # fmt: skip
+        expected.append(tokenizer.decode(output[0], skip_special_tokens=True))
+    assert len(set(expected)) > 1
+    words = ("--beam", "1", "--max-length", "9", "--no-protect", "texts.txt")
+    outcome = transduce("translate", "-m", "ours", *words, cwd=tmp_path)
+    assert outcome.out.splitlines() == expected
+    assert transduce("translate", "-m", "ours", "a b c", cwd=tmp_path).code == 0  # with beam search
+    outcome = transduce("translate", "-m", "ours", "--engine", "native", "a b c", cwd=tmp_path)
+    assert complaint(outcome) == "engine native has no models with model.activation = swish; use auto or plain"
+
+
+def gguf_llama(path: Path) -> Any:
+    """A file as llama.cpp's converter writes it, with matrices in several types; returns the model of transformers."""
+    gguf: Any = pytest.importorskip("gguf")
+    tokenizer = byte_level([END, "<|im_start|>", "<|im_end|>"])
+    content = json.loads(tokenizer.to_str())
+    size = tokenizer.get_vocab_size()
+    config = transformers.LlamaConfig(
+        vocab_size=size, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, rope_theta=50_000.0, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = randomized(transformers.LlamaForCausalLM(config))
+    names = {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+    kinds = [getattr(gguf.GGMLQuantizationType, name) for name in ("Q8_0", "Q4_1", "F16", "F32")]
+    writer = gguf.GGUFWriter(str(path), "llama")
+    for number, (name, parameter) in enumerate(model.named_parameters()):
+        module = name.removesuffix(".weight")
+        if module.startswith("model.layers."):
+            _, _, layer, inner = module.split(".", 3)
+            ours = f"blk.{layer}.{names[inner]}.weight"
+        else:
+            ours = f"{names[module]}.weight"
+        x = parameter.data.numpy()
+        heads = {"q_proj": 4, "k_proj": 2}.get(module.rsplit(".", 1)[-1])
+        if heads:  # llama.cpp rotates neighbours
+            x = x.reshape(heads, 2, len(x) // heads // 2, -1).swapaxes(1, 2).reshape(x.shape)
+        kind = kinds[number % len(kinds)] if x.ndim == 2 else kinds[-1]
+        quantized = gguf.quants.quantize(x, kind)
+        writer.add_tensor(ours, quantized, raw_dtype=kind)
+        x = gguf.quants.dequantize(quantized, kind)
+        if heads:
+            x = x.reshape(heads, len(x) // heads // 2, 2, -1).swapaxes(1, 2).reshape(x.shape)
+        parameter.data = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    writer.add_block_count(2)
+    writer.add_context_length(64)
+    writer.add_embedding_length(64)
+    writer.add_feed_forward_length(96)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_freq_base(50_000.0)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    vocabulary = content["model"]["vocab"] | {token["content"]: token["id"] for token in content["added_tokens"]}
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (size - 3) + [3] * 3)
+    writer.add_token_merges([" ".join(pair) for pair in content["model"]["merges"]])
+    writer.add_bos_token_id(size - 2)
+    writer.add_eos_token_id(size - 1)
+    writer.add_add_bos_token(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model
+
+
+def test_gguf(tmp_path: Path) -> None:
+    theirs = gguf_llama(tmp_path / "model.gguf")
+    saved = imported(tmp_path / "model.gguf", tmp_path / "ours")
+    texts = [[5, 9, 200, 17, 40, 41, 42], [30, 31]]
+    expected = torch.cat([theirs(input_ids=torch.tensor([text])).logits[0] for text in texts])
+    assert_close(logits_of_original_tokens(saved, texts), expected)
+    assert saved.facts["imported"] == "llama (GGUF)"
+    assert saved.tokenizer.decode(saved.tokenizer.encode("naïve 12 café 👍")) == "naïve 12 café 👍"
+    size = len(expected[0])
+    assert isinstance(saved.tokenizer, ImportedTokenizer)
+    assert saved.tokenizer.order.markers == (size - 1, size - 1, size - 3, size - 1)
+
+
+def test_damaged_gguf(tmp_path: Path) -> None:
+    gguf_llama(tmp_path / "model.gguf")
+    content = (tmp_path / "model.gguf").read_bytes()
+    for number, damaged in enumerate([b"", b"GGUF", content[:3000], content[: len(content) // 2], b"x" * 4000]):
+        path = tmp_path / f"{number}.gguf"
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError, match=rf"{number}\.gguf: "):
+            import_model(path, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def whisper() -> Any:
+    tokenizer = byte_level(WHISPER_SPECIAL)
+    size = tokenizer.get_vocab_size() + 5  # five times
+    ids = {name: tokenizer.token_to_id(name) for name in WHISPER_SPECIAL}
+    config = transformers.WhisperConfig(
+        vocab_size=size, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_source_positions=100,
+        max_target_positions=16, num_mel_bins=80, dropout=0.0, pad_token_id=ids[END], bos_token_id=ids[END],
+        eos_token_id=ids[END], decoder_start_token_id=ids["<|startoftranscript|>"], suppress_tokens=[1, 2],
+        begin_suppress_tokens=None,
+    )  # fmt: skip
+    model = transformers.WhisperForConditionalGeneration(config)
+    return randomized(model), tokenizer
+
+
+def ctranslate2_folder(folder: Path, model: Any, tokenizer: Any, *, quantized: bool) -> None:
+    """`model.bin` as CTranslate2 writes it: queries, keys and values in one matrix, perhaps in 8 bits."""
+    state = {name: x.detach() for name, x in model.model.state_dict().items()}
+    variables: dict[str, Tensor] = {}
+
+    def put(name: str, theirs: list[str]) -> None:
+        for parameter in ("weight", "bias"):
+            parts = [state.get(f"{one}.{parameter}") for one in theirs]
+            rows = [len(state[f"{one}.weight"]) for one in theirs]
+            x = torch.cat([torch.zeros(n) if part is None else part for part, n in zip(parts, rows, strict=True)])
+            norm = "norm" in name
+            own = {"weight": "gamma", "bias": "beta"}[parameter] if norm else parameter
+            if quantized and x.dim() == 2:
+                scale = 127 / x.abs().amax(dim=1)
+                variables[f"{name}/weight_scale"] = scale
+                x = (x * scale[:, None]).round().to(torch.int8)
+                for one, part in zip(theirs, (x / scale[:, None]).split(rows), strict=True):
+                    state[f"{one}.weight"].copy_(part)
+            variables[f"{name}/{own}"] = x
+
+    for side, layers in (("encoder", 2), ("decoder", 2)):
+        variables[f"{side}/num_heads"] = torch.tensor(4, dtype=torch.int16)
+        put(f"{side}/layer_norm", [f"{side}.layer_norm"])
+        variables[f"{side}/position_encodings/encodings"] = state[f"{side}.embed_positions.weight"]
+        for n in range(layers):
+            ours, theirs = f"{side}/layer_{n}", f"{side}.layers.{n}"
+            put(f"{ours}/self_attention/linear_0", [f"{theirs}.self_attn.{x}_proj" for x in "qkv"])
+            put(f"{ours}/self_attention/linear_1", [f"{theirs}.self_attn.out_proj"])
+            put(f"{ours}/self_attention/layer_norm", [f"{theirs}.self_attn_layer_norm"])
+            if side == "decoder":
+                put(f"{ours}/attention/linear_0", [f"{theirs}.encoder_attn.q_proj"])
+                put(f"{ours}/attention/linear_1", [f"{theirs}.encoder_attn.{x}_proj" for x in "kv"])
+                put(f"{ours}/attention/linear_2", [f"{theirs}.encoder_attn.out_proj"])
+                put(f"{ours}/attention/layer_norm", [f"{theirs}.encoder_attn_layer_norm"])
+            put(f"{ours}/ffn/linear_0", [f"{theirs}.fc1"])
+            put(f"{ours}/ffn/linear_1", [f"{theirs}.fc2"])
+            put(f"{ours}/ffn/layer_norm", [f"{theirs}.final_layer_norm"])
+    for name in ("conv1", "conv2"):
+        for parameter in ("weight", "bias"):
+            variables[f"encoder/{name}/{parameter}"] = state[f"encoder.{name}.{parameter}"]
+    variables["decoder/embeddings/weight"] = state["decoder.embed_tokens.weight"]
+    kinds = {torch.float32: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.float16: 4}
+
+    def string(text: str) -> bytes:
+        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+    content = struct.pack("<I", 6) + string("WhisperSpec") + struct.pack("<II", 3, len(variables))
+    for name, x in variables.items():
+        data = x.contiguous().numpy().tobytes()
+        shape = struct.pack(f"<B{x.dim()}I", x.dim(), *x.shape)
+        content += string(name) + shape + struct.pack("<BI", kinds[x.dtype], len(data)) + data
+    content += struct.pack("<I", 1) + string("decoder/projection/weight") + string("decoder/embeddings/weight")
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(content)
+    (folder / "config.json").write_text(json.dumps({"suppress_ids": [1, 2], "lang_ids": [7]}))
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("form", ["transformers", "ctranslate2", "ctranslate2 int8"])
+def test_whisper(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.interop.import_model._MULTILINGUAL", 100)
+    theirs, tokenizer = whisper()
+    if form == "transformers":
+        theirs.save_pretrained(tmp_path / "original")
+        tokenizer.save(str(tmp_path / "original" / "tokenizer.json"))
+    else:
+        ctranslate2_folder(tmp_path / "original", theirs, tokenizer, quantized=form.endswith("int8"))
+    saved = imported(tmp_path / "original", tmp_path / "ours")
+    model = saved.model
+    assert isinstance(model, EncoderDecoder)
+    assert isinstance(saved.tokenizer, ImportedTokenizer)
+    order = saved.tokenizer.order
+    noise = torch.Generator().manual_seed(1)
+    samples = torch.randint(-3000, 3000, (2 * RATE,), generator=noise) + SILENCE
+    wave = (samples - SILENCE).numpy() / 2**15
+    features = transformers.WhisperFeatureExtractor(chunk_length=2)(wave, sampling_rate=RATE, return_tensors="pt")
+    targets = [theirs.config.decoder_start_token_id, 5, 7, 30]
+    with torch.inference_mode():
+        expected = theirs(features.input_features, decoder_input_ids=torch.tensor([targets])).logits[0]
+        src = Stream(samples, Segments.of_lengths([len(samples)]))
+        tgt = Batch.of(tgt=[[BOS, *(order.ids[token] for token in targets[1:])]])["tgt"]
+        logits = model.logits(model(Batch({"src": src, "tgt": tgt}, torch.empty(0), 0)))
+    assert_close(logits[:, order.ids], expected, 1e-4)
+
+    speech = saved.facts["transcribe"]
+    names = ["<|en|>", "<|transcribe|>", "<|notimestamps|>"]
+    assert [order.originals[token] for token in speech["prefix"]] == [tokenizer.token_to_id(name) for name in names]
+    assert (speech["languages"], speech["seconds"], speech["pad"]) == (["en", "de"], 2, True)
+    last = tokenizer.token_to_id("<|notimestamps|>")
+    suppressed = {order.originals[token] for token in speech["suppressed"]}
+    assert suppressed == {1, 2, *range(last + 1, order.size)}
+    transcriber = Transcriber.load(tmp_path / "ours")
+    part = transcriber.transcript(np.asarray(samples)).parts[0]
+    assert (part.start, part.end) == (0.0, 2.0)
+    assert part.log_prob > -1000
+    german = transcriber.transcript(np.asarray(samples), language="de").parts[0]
+    assert german.log_prob != part.log_prob
+
+
+def test_refusals(transduce: Any, tmp_path: Path) -> None:
+    def refused(path: str, out: str = "ours") -> str:
+        return complaint(transduce("import", path, "--out", out, cwd=tmp_path))
+
+    assert refused("missing") == "missing: no such file or folder"
+    (tmp_path / "empty").mkdir()
+    assert refused("empty") == "empty: neither a .gguf file nor a folder with a config.json"
+    assert refused("empty", "empty") == "empty exists already; name a folder that does not"
+    gpt2(tmp_path / "original")
+    folder = tmp_path / "original"
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"model_type": "mamba"}))
+    assert "models of type 'mamba' cannot be imported; use bart, bert" in refused("original")
+    (folder / "config.json").write_text(json.dumps(settings | {"n_embd": "wide"}))
+    assert refused("original").startswith("original: ")
+    (folder / "config.json").write_text(json.dumps(settings | {"n_embd": 10**6, "n_layer": 1}))
+    assert refused("original").startswith("original: ")
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 77}))
+    assert refused("original") == "original: config.json: the model has no end marker (eos_token_id)"
+    size = settings["vocab_size"]
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": size + 1}))
+    expected = f"original: embedding.weight_VD has {size} rows, but the vocabulary has {size + 1} tokens"
+    assert refused("original") == expected
+    (folder / "config.json").write_text("[]")
+    assert refused("original") == "original/config.json: not a JSON object"
+    (folder / "config.json").write_text(json.dumps(settings))
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-5])
+    assert refused("original").startswith("original/model.safetensors: cannot be read: ")
+    weights.unlink()
+    assert refused("original") == "original/model.safetensors: no such file"
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")
+    assert refused("original").startswith("original/pytorch_model.bin is a pickle, which can run any program")
+    (folder / "pytorch_model.bin").unlink()
+    weights.write_bytes(content)
+    (folder / "tokenizer.json").write_text("{}")
+    assert refused("original").startswith("original/tokenizer.json: the tokenizers library cannot read it")
+    (folder / "tokenizer.json").unlink()
+    assert refused("original").startswith("original: no vocabulary; it needs tokenizer.json")
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x06\0\0\0", b"\x07\0\0\0" + bytes(100), b"\x06\0\0\0\x02\0a\0\x03\0\0\0\xff\xff\xff\xff" + bytes(50)],
+)
+def test_damaged_ctranslate2(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(content)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"model\.bin: "):
+        import_model(tmp_path, tmp_path / "ours")
+
+
+def test_other_ctranslate2_models_are_refused(tmp_path: Path) -> None:
+    content = b"\x06\0\0\0\x10\0TransformerSpec\0\x07\0\0\0" + bytes(8)
+    (tmp_path / "model.bin").write_bytes(content)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="'TransformerSpec' cannot be imported; only Whisper can"):
+        import_model(tmp_path, tmp_path / "ours")
