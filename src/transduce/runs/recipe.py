@@ -21,6 +21,7 @@ from transduce.tasks.denoise import DenoiseConfig
 from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
+from transduce.tasks.transcribe import TranscribeConfig
 from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
@@ -143,6 +144,7 @@ class Recipe:
     masked: MaskedConfig = field(default_factory=MaskedConfig)
     denoise: DenoiseConfig = field(default_factory=DenoiseConfig)
     classify: ClassifyConfig = field(default_factory=ClassifyConfig)
+    transcribe: TranscribeConfig = field(default_factory=TranscribeConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")

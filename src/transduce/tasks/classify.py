@@ -79,6 +79,10 @@ class Classify(Task):
         self._shape = tuple(index["shape"])
         return {"classes": len(self._labels)} | dict(zip(self.measured[1:], self._shape, strict=True))
 
+    def facts(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Task`: the names of the classes."""
+        return {"labels": list(self._labels)}
+
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
         """See `Task`: images have one length."""
         plan = EqualPlan if self._images else BatchPlan

@@ -6,6 +6,7 @@ from transduce.tasks.language_model import LanguageModel
 from transduce.tasks.masked import Masked
 from transduce.tasks.parse import Parse
 from transduce.tasks.task import Task
+from transduce.tasks.transcribe import Transcribe
 from transduce.tasks.translate import Translate
 
 TASKS: dict[str, type[Task]] = {
@@ -15,4 +16,5 @@ TASKS: dict[str, type[Task]] = {
     "masked": Masked,
     "denoise": Denoise,
     "classify": Classify,
+    "transcribe": Transcribe,
 }

@@ -99,6 +99,10 @@ class Task(ABC):
         """Settings of the model that follow from the training data, whose index is given: those named by `measured`."""
         return {}
 
+    def facts(self, config: ModelConfig) -> dict[str, Any]:
+        """Metadata for the folder of a model with these settings, besides that of every task."""
+        return {}
+
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
         """The training examples, changed at random; a pure function of each of them and the seed."""
         return examples

@@ -8,6 +8,7 @@ from transduce.text.documents import Piece, read_documents, read_pieces
 from transduce.text.labelled import read_images, read_labelled
 from transduce.text.lines import read_texts
 from transduce.text.pairs import Corpus, ReadReport, read_pairs
+from transduce.text.speech import read_speech
 from transduce.text.trees import bracket_symbols, read_corpus, read_linearized
 
 
@@ -42,5 +43,6 @@ READERS = {
     "lines": Reader(("text",), read_texts),
     "labelled": Reader(("text", "label"), read_labelled, labels=True),
     "images": Reader(("image", "label"), read_images, arrays=True, labels=True),
+    "speech": Reader(("src", "tgt"), read_speech, arrays=True),
     "text": Reader(("text",), read_documents, pieces=read_pieces),
 }

@@ -128,7 +128,7 @@ def _train(
         return Outcome(run.path, progress.step, True, None, scores)
 
     warn(recipe, display.log)
-    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display, ending)
+    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.log(

@@ -91,7 +91,10 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
 def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
     """The recipe with the settings of the model that follow from the training data."""
     settings = task.model_settings(prepared.train.index)
-    return replace(recipe, model=replace(recipe.model, **settings)) if settings else recipe
+    recipe = replace(recipe, model=replace(recipe.model, **settings)) if settings else recipe
+    refusal = task.refusal(recipe.model)
+    require(refusal is None, refusal or "")
+    return recipe
 
 
 def new_model(
@@ -179,7 +182,7 @@ def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 
-def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+def facts_of(recipe: Recipe, task: Task, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
@@ -194,7 +197,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
         **({"tagged": True} if recipe.data.directions else {}),
-        **({"labels": index["labels"]} if "labels" in index else {}),
+        **task.facts(recipe.model),
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
         "augment": to_table(recipe.augment),
