@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Calibration",
+    "Classification",
+    "Classifier",
     "Comparison",
     "ConfigError",
     "DataError",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from transduce.classifier import Classification, Classifier
     from transduce.engines.engine import Engine, Job
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.evaluation.scores import Comparison, Score, compare, score
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
 else:
     _MODULES = {
+        "transduce.classifier": ["Classification", "Classifier"],
         "transduce.engines.engine": ["Engine", "Job"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],

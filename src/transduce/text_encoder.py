@@ -18,11 +18,13 @@ from transduce.models.card import find_model
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.symbols import MASK, unescape
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
 MASK_TEXT = "<mask>"
 """How a mask is written in texts."""
+_IMPORTED_MASKS = ("[MASK]", "<mask>")
 _NEWLINE = "\n"
 _BATCH_TOKENS = 4096
 
@@ -43,7 +45,7 @@ class Filling:
 class TextEncoder:
     """An encoder-only model of texts, trained on masked tokens or as a classifier."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int = 512) -> None:
+    def __init__(self, model: Any, tokenizer: AnyTokenizer, *, max_length: int = 512) -> None:
         if not isinstance(model, EncoderOnly) or model.config.source != "text":
             raise ModelError("this is not a model of the architecture encoder_only that reads texts")
         self.model, self.tokenizer = model, tokenizer
@@ -70,7 +72,7 @@ class TextEncoder:
         """
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
-        mask = self.tokenizer.symbol_ids.get(MASK)
+        mask = mask_id(self.tokenizer)
         if mask is None:
             raise ModelError("the vocabulary of the model has no mask symbol")
         parts = text.split(MASK_TEXT)
@@ -119,14 +121,22 @@ class TextEncoder:
         return F.normalize(mean_of_segments(hidden_ND.float(), segments), dim=1)
 
 
-def _encode_parts(tokenizer: Tokenizer, parts: Sequence[str]) -> list[list[int]]:
+def mask_id(tokenizer: AnyTokenizer) -> int | None:
+    """The id of the mask symbol: our own, or that of an imported vocabulary; None if there is none."""
+    if MASK in tokenizer.symbol_ids or isinstance(tokenizer, Tokenizer):
+        return tokenizer.symbol_ids.get(MASK)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    return next((pieces.index(name) for name in _IMPORTED_MASKS if name in pieces), None)
+
+
+def _encode_parts(tokenizer: AnyTokenizer, parts: Sequence[str]) -> list[list[int]]:
     """The tokens of a text's parts between masks; the space before a mask belongs to the masked token."""
     last = len(parts) - 1
     cut = [part.removesuffix(" ") if number < last else part for number, part in enumerate(parts)]
     skip = len(tokenizer.encode(_NEWLINE))
     encoded = []
     for number, part in enumerate(cut):
-        if number == 0 or not tokenizer.adds_prefix:
+        if number == 0 or not (isinstance(tokenizer, Tokenizer) and tokenizer.adds_prefix):
             encoded.append(tokenizer.encode(part))
         elif part.startswith(" "):
             encoded.append(tokenizer.encode(part[1:]))  # the tokenizer adds this space

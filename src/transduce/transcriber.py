@@ -10,8 +10,8 @@ import torch
 
 from transduce.config import build
 from transduce.data.batch import Stream
-from transduce.data.sound import RATE, SILENCE, Samples, read_sound, split_sound
 from transduce.errors import ConfigError, ModelError
+from transduce.media.sound import RATE, SILENCE, Samples, read_sound, split_sound
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -25,6 +25,8 @@ from transduce.text.any_tokenizer import AnyTokenizer
 
 _TOGETHER = 8
 """Number of parts of recordings in one batch."""
+_SHORT_TOGETHER = 64
+"""Number of short recordings in one batch."""
 _NEVER = -1e4
 """Bias of a token that must not be generated."""
 
@@ -132,30 +134,47 @@ class Transcriber:
         parts = list(self.stream(samples_N, language=language, **options))
         return Transcript(" ".join(part.text for part in parts if part.text), parts)
 
+    def transcribe_samples(self, sounds: Sequence[Samples], **options: Unpack[SearchOptions]) -> list[str]:
+        """The texts of recordings as samples (`read_sound`), none longer than the model reads at once."""
+        config = replace(self.config, **options)
+        texts: dict[int, str] = {}
+        order = sorted(range(len(sounds)), key=lambda number: len(sounds[number]))
+        for first in range(0, len(order), _SHORT_TOGETHER):
+            chosen = order[first : first + _SHORT_TOGETHER]
+            results = self._search([sounds[number] for number in chosen], config, self._prefix(None))
+            texts |= {number: text for number, (text, _) in zip(chosen, results, strict=True)}
+        return [texts[number] for number in range(len(sounds))]
+
     def stream(
         self, samples_N: Samples, *, language: str | None = None, **options: Unpack[SearchOptions]
     ) -> Iterator[SpokenPart]:
         """Like `transcript`, but yield the parts as they are transcribed."""
         config, prefix = replace(self.config, **options), self._prefix(language)
-        config = replace(config, min_length=max(config.min_length, len(prefix)))
         ranges = split_sound(samples_N, self.speech.seconds)
         for first in range(0, len(ranges), _TOGETHER):
             chosen = ranges[first : first + _TOGETHER]
-            longest = self.model.longest
-            assert longest is not None  # a model that reads sound has learned positions
-            results = search(
-                self.model,
-                self._stream([samples_N[start:end] for start, end in chosen]),
-                [min(longest, config.max_length or longest)] * len(chosen),
-                config,
-                [prefix] * len(chosen),
-                self.model.device,
-            )
-            for (start, end), best in zip(chosen, results, strict=True):
-                if not best:
-                    raise ModelError("the model's scores are not finite numbers")
-                text = self.tokenizer.decode(best[0].tokens[len(prefix) :]).strip()
-                yield SpokenPart(start / RATE, end / RATE, text, best[0].log_prob)
+            results = self._search([samples_N[start:end] for start, end in chosen], config, prefix)
+            for (start, end), (text, log_prob) in zip(chosen, results, strict=True):
+                yield SpokenPart(start / RATE, end / RATE, text, log_prob)
+
+    def _search(
+        self, sounds: Sequence[Samples], config: SearchConfig, prefix: list[int]
+    ) -> Iterator[tuple[str, float]]:
+        """The text of each recording, which the model reads at once, and its log-probability."""
+        longest = self.model.longest
+        assert longest is not None  # a model that reads sound has learned positions
+        results = search(
+            self.model,
+            self._stream(sounds),
+            [min(longest, config.max_length or longest)] * len(sounds),
+            replace(config, min_length=max(config.min_length, len(prefix))),
+            [prefix] * len(sounds),
+            self.model.device,
+        )
+        for best in results:
+            if not best:
+                raise ModelError("the model's scores are not finite numbers")
+            yield self.tokenizer.decode(best[0].tokens[len(prefix) :]).strip(), best[0].log_prob
 
     def _prefix(self, language: str | None) -> list[int]:
         prefix = list(self.speech.prefix)

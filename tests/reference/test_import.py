@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transduce.data.batch import Batch, Stream
-from transduce.data.sound import RATE, SILENCE
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
+from transduce.media.sound import RATE, SILENCE
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
 from transduce.nn.segments import Segments

@@ -67,10 +67,14 @@ def evaluate(
 ) -> None:
     """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
 
+    A classifier is scored with accuracy, macro F1 and the confusion matrix; a speech model with the word error rate.
+
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
     """
     from transduce.cli.direction import evaluated_direction
+    from transduce.cli.evaluate_classes import evaluate_classes
+    from transduce.cli.evaluate_speech import evaluate_speech
     from transduce.cli.evaluate_trees import evaluate_trees
     from transduce.errors import ConfigError
     from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
@@ -98,6 +102,18 @@ def evaluate(
         if out and len(folders) != 1:
             raise ConfigError(f"--out is for the trees of one model, not of {len(folders)}")
         return evaluate_trees(folders, test, out, device, threads, as_json, **options)
+    if any(card["facts"].get("task") == "transcribe" for card in cards):
+        if len(folders) != 1 or not test or src or ref or hyp or out:
+            raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")
+        return evaluate_speech(folders[0], test, device, threads, as_json)
+    if any(card["facts"].get("task") == "classify" for card in cards):
+        if len(folders) != 1 or hyp or out or (test is None) != (src is not None and len(ref or []) == 1):
+            raise ConfigError(
+                "a classifier is evaluated by itself, with labelled texts or images: give --test, or --src and --ref "
+                "with images and labels as IDX files"
+            )
+        files = (str(test),) if test else (str(src), str((ref or [])[0]))
+        return evaluate_classes(folders[0], files, device, threads, as_json)
     directions = [evaluated_direction(card["facts"], test, from_, to, reverse) for card in cards]
     if len({direction.reverse for direction in directions}) > 1:
         raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")

@@ -13,6 +13,7 @@ from transduce.cli.average import average
 from transduce.cli.backtranslate import backtranslate
 from transduce.cli.cache import cache
 from transduce.cli.calibrate import calibrate
+from transduce.cli.classify import classify
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.embed import embed
@@ -63,7 +64,7 @@ def about(
 
 
 for command in (
-    train, translate, transcribe, generate, fill, embed, parse, inspect, evaluate, score, rerank, calibrate,
+    train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
     backtranslate, info, average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)

@@ -39,7 +39,7 @@ def transcribe(
     from transduce.cli.loading import ended_by_signals
 
     with ended_by_signals():
-        from transduce.data.sound import read_sound
+        from transduce.media.sound import read_sound
         from transduce.transcriber import Transcriber
 
     transcriber = Transcriber.load(model, device=device, threads=threads, **options)

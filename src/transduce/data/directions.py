@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transduce.text.pairs import Corpus, ReadReport
 from transduce.text.readers import Reader
@@ -44,7 +45,7 @@ class CorpusPart:
         """All training text."""
         return [*self.train, *self.back_translated]
 
-    def read_train(self, reader: Reader, report: ReadReport) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    def read_train(self, reader: Reader, report: ReadReport) -> Iterator[tuple[bool, tuple[Any, ...]]]:
         """The training examples in order, each with whether its source is a back-translation."""
         for is_back_translation, corpus in ((False, self.train), (True, self.back_translated)):
             own = ReadReport()

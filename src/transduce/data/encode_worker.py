@@ -15,13 +15,18 @@ from transduce.data.directions import CorpusPart
 from transduce.data.document_shards import write_document_shards
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
+from transduce.text.any_tokenizer import load_tokenizer
 from transduce.text.languages import mark
 from transduce.text.pairs import ReadReport
-from transduce.text.readers import READERS
+from transduce.text.readers import READERS, Reader
 from transduce.text.symbols import escape
-from transduce.text.tokenizer import Tokenizer
 
-SHARD_PAIRS = 50_000
+SHARD_PAIRS, _SHARD_ARRAYS = 50_000, 2_000
+
+
+def shard_pairs(reader: Reader) -> int:
+    """Number of examples of a shard."""
+    return _SHARD_ARRAYS if reader.arrays else SHARD_PAIRS
 
 
 def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> list[int]:
@@ -30,29 +35,39 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
     if reader.pieces:
         corpus = [files for part in job["parts"] for files in part["train"]]
         return [write_document_shards(folder, worker, workers, reader.pieces(corpus, ReadReport()))]
-    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    tokenizer = load_tokenizer(folder)
     examples = _marked_examples(job)
+    class_of = {label: [number] for number, label in enumerate(job["labels"])}
     written = [0] * len(job["parts"])
-    for number, shard in enumerate(iter(lambda: list(islice(examples, SHARD_PAIRS)), [])):
+    for number, shard in enumerate(iter(lambda: list(islice(examples, shard_pairs(reader))), [])):
         if number % workers != worker:
             continue
-        texts = zip(*(texts for _, texts in shard), strict=True)
-        encoded = zip(*(tokenizer.encode_all(stream, marked=True) for stream in texts), strict=True)
+        columns = list(zip(*(example for _, example in shard), strict=True))
+        streams: list[Any] = [tokenizer.encode_all(column, marked=True) for column in reader.texts(columns)]
+        if reader.arrays:
+            streams.insert(0, [array.reshape(-1) for array in columns[0]])
+        if reader.labels:
+            streams.append([class_of[label] for label in columns[-1]])
         kept = []
-        for (part, _), ids in zip(shard, encoded, strict=True):
-            if max(map(len, ids)) <= job["max_length"]:
+        for (part, _), ids in zip(shard, zip(*streams, strict=True), strict=True):
+            if max(map(len, reader.texts(ids)), default=0) <= job["max_length"]:
                 kept.append(ids)
                 written[part] += 1
-        streams = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
-        write_shard(folder, number, streams, tokenizer.vocab_size, reader.streams)
+        sides = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
+        write_shard(folder, number, sides, tokenizer.vocab_size, reader.streams)
     return written
 
 
-def _marked_examples(job: dict[str, Any]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _marked_examples(job: dict[str, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Every example of the corpus as marked texts, with the number of its part; its source begins with the tags."""
     reader = READERS[job["reader"]]
     for number, part in enumerate(CorpusPart(**table) for table in job["parts"]):
-        for is_back_translation, (first, *others) in part.read_train(reader, ReadReport()):
+        for is_back_translation, example in part.read_train(reader, ReadReport()):
+            if reader.arrays or reader.labels:
+                texts = map(escape, reader.texts(example))
+                yield number, (*example[: int(reader.arrays)], *texts, *example[len(example) - int(reader.labels) :])
+                continue
+            first, *others = example
             source = mark(first, part.target, back_translated=is_back_translation)
             yield number, (source, *map(escape, others))
 

@@ -183,6 +183,23 @@ class BatchPlan:
         return best
 
 
+class EqualPlan(BatchPlan):
+    """Batches of examples whose first stream always has the same length, for example images.
+
+    A batch of fixed shape then has a whole number of them: filler only takes the place of missing ones.
+    """
+
+    @property
+    def longest(self) -> int:
+        """See `Plan`."""
+        return int(self.shards.index["longest"])
+
+    def part_shape(self, split: int, processes: int, *, varied: bool) -> PartShape:
+        """See `Plan`."""
+        sequences = -(-(self._budget // self.longest) // (split * processes))
+        return PartShape(sequences * self.longest, sequences, filler_segments=0)
+
+
 def _running_sums(lengths: Ints) -> list[Ints]:
     """For each stream, the number of tokens before every pair, and the total."""
     return [np.concatenate([[0], np.cumsum(stream)]) for stream in lengths.T]

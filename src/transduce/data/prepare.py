@@ -18,10 +18,11 @@ from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.directions import CorpusPart, DirectionConfig, part_repetitions
 from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, write_document_index
-from transduce.data.encode_worker import SHARD_PAIRS
+from transduce.data.encode_worker import shard_pairs
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
 from transduce.errors import ConfigError, DataError
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.languages import Direction, is_language_code, parse_direction
 from transduce.text.pairs import Corpus, ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
@@ -131,9 +132,9 @@ class DataConfig:
 class Prepared:
     """The result of `prepare`: everything that training needs of the data."""
 
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     train: TokenShards
-    valid: list[tuple[str, ...]]
+    valid: list[tuple[Any, ...]]
     """Validation examples, as the reader yields them."""
     valid_sizes: list[int]
     """Number of validation examples of each entry of `data.all_valid`."""
@@ -143,13 +144,23 @@ class Prepared:
     """The files of the training text and the sha256 of each."""
 
 
+@dataclass
+class _Seen:
+    """What the first pass over examples finds."""
+
+    labels: set[str] = field(default_factory=set)
+    """The names of all classes."""
+    shape: tuple[int, ...] = ()
+    """The shape of the last array; those of images are all the same."""
+
+
 def prepare(
     data: DataConfig,
-    vocabulary: TokenizerConfig | Tokenizer,
+    vocabulary: TokenizerConfig | AnyTokenizer,
     log: Callable[[str], None],
     reader: str = "pairs",
     symbols: Sequence[str] = (),
-    check_valid: Callable[[Sequence[tuple[str, ...]]], None] = lambda _: None,
+    check_valid: Callable[[Sequence[tuple[Any, ...]]], None] = lambda _: None,
 ) -> Prepared:
     """Get the corpus as token shards, from the cache if it is there; learn the vocabulary from it if none is given.
 
@@ -180,11 +191,11 @@ def prepare(
         noun = shards.index.get("noun", "pair")
         size = f"{count_pairs(len(shards), noun)}, {lengths} tokens a {noun}"
     log(f"data: {size}, a vocabulary of {shards.index['vocab_size']:,}")
-    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    tokenizer = load_tokenizer(folder)
     return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
 
 
-def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> TokenizerConfig | Tokenizer:
+def _with_tags(vocabulary: TokenizerConfig | AnyTokenizer, tags: list[str]) -> TokenizerConfig | AnyTokenizer:
     """The settings of the vocabulary with a symbol for each tag; a finished vocabulary must have them."""
     if isinstance(vocabulary, TokenizerConfig):
         return replace(vocabulary, symbols=(*vocabulary.symbols, *tags))
@@ -196,7 +207,7 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
     return vocabulary
 
 
-def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -> TokenizerConfig | Tokenizer:
+def _with_symbols(vocabulary: TokenizerConfig | AnyTokenizer, symbols: list[str]) -> TokenizerConfig | AnyTokenizer:
     """The settings of the vocabulary with the symbols that the reader requires; a finished one must have them."""
     if isinstance(vocabulary, TokenizerConfig):
         new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
@@ -210,9 +221,9 @@ def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -
     return vocabulary
 
 
-def _require_symbol(vocabulary: TokenizerConfig | Tokenizer, data: DataConfig) -> None:
+def _require_symbol(vocabulary: TokenizerConfig | AnyTokenizer, data: DataConfig) -> None:
     uses = any(part.back_translated for part in data.parts)
-    if uses and isinstance(vocabulary, Tokenizer) and BACK_TRANSLATED not in vocabulary.symbol_ids:
+    if uses and not isinstance(vocabulary, TokenizerConfig) and BACK_TRANSLATED not in vocabulary.symbol_ids:
         raise ConfigError(
             "the vocabulary of the model that training starts from has no symbol for back-translations; name the "
             "synthetic pairs in data.train instead of data.back_translated, or train a new model"
@@ -221,9 +232,9 @@ def _require_symbol(vocabulary: TokenizerConfig | Tokenizer, data: DataConfig) -
 
 def _read_valid(
     data: DataConfig, log: Callable[[str], None], reader: str
-) -> tuple[list[tuple[str, ...]], list[int], list[str | None]]:
+) -> tuple[list[tuple[Any, ...]], list[int], list[str | None]]:
     """The examples of all entries, the number of examples of each, and for each example the language of its tag."""
-    examples: list[tuple[str, ...]] = []
+    examples: list[tuple[Any, ...]] = []
     sizes: list[int] = []
     targets: list[str | None] = []
     for part in data.parts:
@@ -238,11 +249,13 @@ def _read_valid(
     return examples, sizes, targets
 
 
-def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dict[str, str], reader: str) -> str:
+def _key(data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, sources: dict[str, str], reader: str) -> str:
     # Files may be renamed, except for the suffixes that tell how to read them.
     content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
     tokenizer: Any = (
-        hashlib.sha256(vocabulary.model).hexdigest() if isinstance(vocabulary, Tokenizer) else asdict(vocabulary)
+        hashlib.sha256(vocabulary.model).hexdigest()
+        if not isinstance(vocabulary, TokenizerConfig)
+        else asdict(vocabulary)
     )
     longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
     settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
@@ -260,16 +273,25 @@ def _digests(data: DataConfig) -> dict[str, str]:
     digests = {}
     for name in (name for files in data.all_train for name in files):
         try:
-            digests[name] = digest(Path(name))
+            digests[name] = _digest(Path(name))
         except OSError as error:
             raise DataError(f"{name}: {error.strerror}") from None
     return digests
 
 
+def _digest(path: Path) -> str:
+    """The sha256 of a file, or of the names and contents of all files of a folder."""
+    if not path.is_dir():
+        return digest(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    names = [(str(file.relative_to(path)), digest(file)) for file in files]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+
 def _prepare_into(
     folder: Path,
     data: DataConfig,
-    vocabulary: TokenizerConfig | Tokenizer,
+    vocabulary: TokenizerConfig | AnyTokenizer,
     sources: dict[str, str],
     log: Callable[[str], None],
     reader: str,
@@ -297,28 +319,37 @@ def _prepare_into(
 
 
 def _prepare_pairs(
-    work: Path, data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
     """Learn the vocabulary, encode all pairs and write the index."""
-    report = ReadReport()
-    if isinstance(vocabulary, Tokenizer):
+    report, own = ReadReport(), READERS[reader]
+    tokenizer: AnyTokenizer
+    seen = _Seen()
+    sample_size = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
+    sample = _sample(data, sample_size, report, reader, seen)
+    labels = sorted(seen.labels)
+    if not isinstance(vocabulary, TokenizerConfig):
         tokenizer = vocabulary
-        _sample(data, 0, report, reader)
     else:
-        sample = _sample(data, vocabulary.sample_pairs, report, reader)
-        size = count_pairs(len(sample), report.noun)
-        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {size}")
-        tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
-    tokenizer.save(work / "tokenizer.model")
+        if own.texts(own.streams):
+            size = count_pairs(len(sample), report.noun)
+            log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {size}")
+            tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
+        else:  # a model folder has a vocabulary; this one writes the labels
+            tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
+    (work / tokenizer.file_name).write_bytes(tokenizer.model)
     log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
-    kept = _encode(work, data, reader, -(-report.pairs // SHARD_PAIRS))
+    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(own)), labels)
     too_long = report.pairs - sum(kept)
     lines = report.lines()
     if too_long:
         lines.append(f"left out {count_pairs(too_long, report.noun)} above {data.max_length} tokens (data.max_length)")
     if too_long == report.pairs:
         raise DataError(f"every {report.noun} has more than {data.max_length} tokens; raise data.max_length")
-    facts: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
+    facts: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "report": lines}
+    facts |= {} if own.arrays else {"max_length": data.max_length}
+    facts |= {"shape": list(seen.shape)} if own.arrays else {}
+    facts |= {"labels": labels} if own.labels else {}
     if report.noun != ReadReport.noun:
         facts["noun"] = report.noun
     repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
@@ -328,20 +359,20 @@ def _prepare_pairs(
 
 
 def _prepare_documents(
-    work: Path, data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
     """Learn the vocabulary, encode all documents and write the index."""
     report, pieces = ReadReport(), READERS[reader].pieces
     assert pieces
     wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
     sample = DocumentSample(pieces(data.all_train, report), wanted)
-    if isinstance(vocabulary, Tokenizer):
+    if not isinstance(vocabulary, TokenizerConfig):
         tokenizer = vocabulary
     else:
         log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample.lines):,} lines")
         alphabet = sample.alphabet if vocabulary.type == "char" else ()
         tokenizer = Tokenizer.train_on_documents(sample.lines, vocabulary, alphabet)
-    tokenizer.save(work / "tokenizer.model")
+    (work / tokenizer.file_name).write_bytes(tokenizer.model)
     log(f"data: encoding {sample.characters:,} characters")
     _encode(work, data, reader, -(-sample.characters // SHARD_CHARACTERS))
     write_document_index(work, {"vocab_size": tokenizer.vocab_size, "report": report.lines()})
@@ -354,13 +385,21 @@ def _sweep(cache: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sample(data: DataConfig, size: int, report: ReadReport, reader: str) -> list[tuple[str, ...]]:
-    """Read all examples, which fills the report; returns a random sample of them, with the shares of training."""
+def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: _Seen) -> list[tuple[Any, ...]]:
+    """Read all examples, which fills the report; returns a random sample of them, with the shares of training.
+
+    The sample does not have the arrays of examples.
+    """
+    has_arrays, has_labels = READERS[reader].arrays, READERS[reader].labels
     samples, counts = [], []
     for part in data.parts:
-        sample, own = Reservoir[tuple[str, ...]](size), ReadReport()
+        sample, own = Reservoir[tuple[Any, ...]](size), ReadReport()
         for _, example in part.read_train(READERS[reader], own):
-            sample.offer(example)
+            sample.offer((None, *example[1:]) if has_arrays else example)
+            if has_labels:
+                seen.labels.add(example[-1])
+            if has_arrays:
+                seen.shape = example[0].shape
         report.add(own)
         samples.append(sample.kept)
         counts.append(own.pairs)
@@ -391,9 +430,9 @@ def _name(part: CorpusPart) -> str:
     return " ".join(filter(None, [part.name, "old text" if part.is_replay else "" if part.name else "new text"]))
 
 
-def _encode(folder: Path, data: DataConfig, reader: str, shards: int) -> list[int]:
+def _encode(folder: Path, data: DataConfig, reader: str, shards: int, labels: Sequence[str] = ()) -> list[int]:
     """Write the shards with one process for each core; returns the number of examples of each part that fit."""
-    job = encode_job(data, reader)
+    job = encode_job(data, reader, labels)
     workers = min(os.cpu_count() or 1, shards)
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -423,6 +462,7 @@ def _encode(folder: Path, data: DataConfig, reader: str, shards: int) -> list[in
     return [sum(counts) for counts in zip(*(json.loads(printed) for printed, _ in outcomes), strict=True)]
 
 
-def encode_job(data: DataConfig, reader: str) -> dict[str, Any]:
+def encode_job(data: DataConfig, reader: str, labels: Sequence[str] = ()) -> dict[str, Any]:
     """What a worker has to know about the corpus, in JSON's types."""
-    return {"parts": [asdict(part) for part in data.parts], "max_length": data.max_length, "reader": reader}
+    parts = [asdict(part) for part in data.parts]
+    return {"parts": parts, "max_length": data.max_length, "reader": reader, "labels": list(labels)}

@@ -97,7 +97,7 @@ class TokenShards:
 def write_shard(
     folder: Path,
     number: int,
-    sides: Sequence[Sequence[Sequence[int]]],
+    sides: Sequence[Sequence[Sequence[int] | Ids]],
     vocab_size: int,
     streams: Sequence[str] = STREAMS,
 ) -> None:
@@ -106,7 +106,10 @@ def write_shard(
     for stream, sentences in zip(streams, sides, strict=True):
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        ids = np.fromiter((i for sentence in sentences for i in sentence), dtype=dtype, count=offsets[-1])
+        if sentences and isinstance(sentences[0], np.ndarray):
+            ids = np.concatenate(sentences).astype(dtype)
+        else:
+            ids = np.fromiter((i for sentence in sentences for i in sentence), dtype=dtype, count=offsets[-1])
         np.save(folder / f"{number}.{stream}.npy", ids)
         np.save(folder / f"{number}.{stream}_offsets.npy", offsets)
 
@@ -119,14 +122,15 @@ def write_index(
 ) -> None:
     """Sort the pairs of all shards by length; write `index.json`, which also keeps `facts`, and the manifest.
 
-    `repeats` has, for each part of the corpus in turn, its number of pairs and how often each of them occurs in an
-    epoch; a fraction is a random subset.
+    If the facts have no `max_length`, it is that of the longest sequence. `repeats` has, for each part of the corpus in
+    turn, its number of pairs and how often each of them occurs in an epoch; a fraction is a random subset.
     """
     lengths = []
     for number in range(len(list(folder.glob(f"*.{streams[0]}.npy")))):
         sides = [np.diff(np.load(folder / f"{number}.{stream}_offsets.npy")) for stream in streams]
-        lengths.append(np.stack(sides, axis=1).astype(np.uint16))
+        lengths.append(np.stack(sides, axis=1))
     joined = np.concatenate(lengths)
+    joined = joined.astype(np.uint16 if joined.max() < 2**16 else np.uint32)
     columns = joined.astype(np.int64).T
     # By the longest side; among equals by which side that is.
     order = np.lexsort((columns[0] - columns[-1], columns.max(axis=0)))
@@ -135,6 +139,7 @@ def write_index(
     np.save(folder / "order.npy", order.astype(np.uint32))
     np.save(folder / "lengths.npy", joined[order])
     index = {
+        "max_length": int(joined.max()),
         **facts,
         **({} if tuple(streams) == STREAMS else {"streams": list(streams)}),
         "shard_pairs": [len(shard) for shard in lengths],

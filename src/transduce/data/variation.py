@@ -24,6 +24,7 @@ from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.trees import bracket_labels, respell
@@ -35,7 +36,7 @@ _MOST_WORKERS = 12
 class Variation:
     """How examples are varied."""
 
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     bpe_dropout: float = 0.0
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     linearized: bool = False
@@ -85,6 +86,7 @@ class Variation:
         ]
         flat = [text for pair in pairs for text in pair]
         if self.bpe_dropout:
+            assert isinstance(self.tokenizer, Tokenizer)
             encoded = iter(self.tokenizer.encode_with_dropout(flat, self.bpe_dropout, seed))
         else:
             encoded = iter(self.tokenizer.encode_all(flat, marked=True))
@@ -170,7 +172,7 @@ def _read_array(file: IO[bytes]) -> Any:
 def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
-    tokenizer = Tokenizer.load(shards.folder / "tokenizer.model")
+    tokenizer = load_tokenizer(shards.folder)
     variation = Variation(
         tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"]
     )

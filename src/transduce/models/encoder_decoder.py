@@ -177,6 +177,11 @@ class EncoderDecoder(Model):
             if positions is not None:
                 positions.require(length)
 
+    @property
+    def captures(self) -> bool:
+        """See `Model`: the number of frames depends on the recordings of a batch."""
+        return self.config.source != "audio"
+
     def layers(self) -> Iterable[nn.Module]:
         """See `Model`."""
         return (*self.encoder, *self.decoder)

@@ -42,12 +42,12 @@ class EncoderOnlyConfig(TransformerConfig):
     """The vector of a text that is classified: that of its first token, or the mean of all tokens."""
     pooler: bool = False
     """Whether the classifier has a layer with tanh before its projection (BERT)."""
-    image_height: int = 28
-    """Height of images in pixels."""
-    image_width: int = 28
-    """Width of images in pixels."""
+    image_height: int = 0
+    """Height of images in pixels; training takes it from the images."""
+    image_width: int = 0
+    """Width of images in pixels, likewise."""
     channels: int = 1
-    """Numbers per pixel: 1 for grey, 3 for colour."""
+    """Numbers per pixel: 1 for grey, 3 for colour; likewise."""
     patch_size: int = 4
     """Height and width of the square patches that images are cut into."""
 
@@ -55,8 +55,8 @@ class EncoderOnlyConfig(TransformerConfig):
         super().__post_init__()
         require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
         require(self.classes >= 0, "classes must be at least 0")
-        for name in ("image_height", "image_width", "channels", "patch_size"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name, least in (("image_height", 0), ("image_width", 0), ("channels", 1), ("patch_size", 1)):
+            require(getattr(self, name) >= least, f"{name} must be at least {least}")
         if self.source == "image":
             require(self.classes > 0, "a model that reads images needs classes")
             fits = self.image_height % self.patch_size == 0 and self.image_width % self.patch_size == 0
@@ -112,6 +112,7 @@ class EncoderOnly(Model):
         self.embedding: Embedding | Patches
         if config.source == "image":
             size = (config.image_height, config.image_width)
+            require(min(size) > 0, "a model that reads images needs image_height and image_width")
             self.embedding = Patches(size, config.channels, config.patch_size, config.d_model, config.dropout)
         else:
             self.embedding = config.make_embedding(vocab_size)

@@ -21,7 +21,7 @@ from transduce.errors import RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.model import Model
 from transduce.models.saved import read_weights, save_model, save_tensors
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -65,7 +65,7 @@ def save_checkpoint(
     checkpoints: Path,
     model: Model,
     moments: dict[str, torch.Tensor],
-    tokenizer: Tokenizer,
+    tokenizer: AnyTokenizer,
     progress: Progress,
     facts: dict[str, Any],
 ) -> Path:

@@ -16,11 +16,12 @@ from transduce.models.model import ModelConfig
 from transduce.models.registry import config_class
 from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
+from transduce.tasks.classify import ClassifyConfig
 from transduce.tasks.denoise import DenoiseConfig
 from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
-from transduce.text.readers import READERS
+from transduce.tasks.transcribe import TranscribeConfig
 from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
@@ -142,6 +143,8 @@ class Recipe:
     search: SearchConfig = field(default_factory=SearchConfig)
     masked: MaskedConfig = field(default_factory=MaskedConfig)
     denoise: DenoiseConfig = field(default_factory=DenoiseConfig)
+    classify: ClassifyConfig = field(default_factory=ClassifyConfig)
+    transcribe: TranscribeConfig = field(default_factory=TranscribeConfig)
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
@@ -150,7 +153,7 @@ class Recipe:
         task = self.make_task()
         pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
-        if READERS[task.reader].streams != ("src", "tgt"):
+        if task.reader not in ("pairs", "trees"):
             own = ("directions", "replay", "back_translated", "reverse", "by_sentence")
             names = [f"data.{name}" for name in own if getattr(self.data, name)]
             names += ["train.bpe_dropout"] if self.train.bpe_dropout else []

@@ -43,6 +43,7 @@ th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white
 .settings td { word-break: break-word; }
 """
 """Style sheet of the report, and of other pages of the same look."""
+_CONFUSION_CLASSES = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
@@ -70,6 +71,7 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
         line_chart("Speed", [Series(tokens, _points(train, "tokens_per_second"), "a")], "{:,.0f}".format),
         "</div>",
         _files((final or valid)[-1:]),
+        _confusion((final or valid)[-1:]),
         _samples((final or [record for record in valid if "samples" in record])[-1:], *task.samples),
         _attention(picture),
         f'<h2>Settings</h2><div class="settings">{"".join(_sections(recipe))}</div>',
@@ -123,6 +125,19 @@ def _files(records: list[Record]) -> str:
     return f'<h2>Validation files</h2><div class="card wide"><table>{head}{rows}</table></div>' if rows else ""
 
 
+def _confusion(records: list[Record]) -> str:
+    """The confusion matrix of a classifier, unless it has too many classes for a table."""
+    table = next((record["confusion"] for record in records if "confusion" in record), None)
+    if table is None or len(table["labels"]) > _CONFUSION_CLASSES:
+        return ""
+    head = "<tr><th>class / predicted" + "".join(f"<th>{escape(label)}" for label in table["labels"])
+    rows = "".join(
+        f"<tr><td>{escape(label)}" + "".join(f"<td>{count:,}" for count in counts)
+        for label, counts in zip(table["labels"], table["counts"], strict=True)
+    )
+    return f'<h2>Confusion matrix</h2><div class="card wide"><table>{head}{rows}</table></div>'
+
+
 def _samples(records: list[Record], title: str, columns: tuple[str, str, str]) -> str:
     rows = "".join(
         f"<tr><td>{escape(sample['source'])}<td>{escape(sample['output'])}<td>{escape(sample['reference'])}"
@@ -147,7 +162,7 @@ def _attention(picture: dict[str, Any] | None) -> str:
 
 def _sections(recipe: Recipe) -> Iterator[str]:
     for name, values in to_table(recipe).items():
-        if isinstance(values, dict):
+        if isinstance(values, dict) and (name not in TASKS or name == recipe.task):
             rows = "".join(
                 f'<tr><td class="name">{escape(key)}<td>{escape(str(value))}'
                 for key, value in values.items()

@@ -18,7 +18,8 @@ from transduce.models.saved import save_model
 from transduce.runs.checkpoint import list_checkpoints
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe, differences
-from transduce.text.tokenizer import Tokenizer
+from transduce.tasks.registry import TASKS
+from transduce.text.any_tokenizer import AnyTokenizer
 
 LOCK = ".lock"
 
@@ -29,7 +30,7 @@ class RunFolder:
     def __init__(self, path: Path, log: Callable[[str], None]) -> None:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
-        self.tokenizer, self.report, self.profile = path / "tokenizer.model", path / "report.html", path / "profile"
+        self.report, self.profile = path / "report.html", path / "profile"
         self.bad_batches = path / "bad_batches.json"
         self.metrics = Metrics(path / "metrics.jsonl", log)
 
@@ -42,6 +43,7 @@ class RunFolder:
             languages = (recipe.data.src_lang or before.data.src_lang, recipe.data.tgt_lang or before.data.tgt_lang)
             if not recipe.data.directions:  # those that were inferred when the run was started
                 recipe = replace(recipe, data=replace(recipe.data, src_lang=languages[0], tgt_lang=languages[1]))
+            recipe = _with_measured(recipe, before)
             if changed := differences(before, recipe):
                 raise RunError(
                     f"{self.path} was started with other settings: {'; '.join(changed)}. "
@@ -60,11 +62,11 @@ class RunFolder:
         """Whether there is a checkpoint to resume from."""
         return bool(list_checkpoints(self.checkpoints))
 
-    def begin(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
+    def begin(self, recipe: Recipe, tokenizer: AnyTokenizer) -> None:
         """Write the recipe and the tokenizer."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_atomically(self.config, to_toml(recipe).encode())
-        write_atomically(self.tokenizer, tokenizer.model)
+        write_atomically(self.path / tokenizer.file_name, tokenizer.model)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -102,7 +104,7 @@ class RunFolder:
         facts = read_card(self.model)["facts"]
         return facts["scores"] if facts.get("steps") == step else None
 
-    def write_model(self, model: Model, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+    def write_model(self, model: Model, tokenizer: AnyTokenizer, facts: dict[str, Any]) -> None:
         """Write the finished model; the folder appears by a rename, so that it is never incomplete."""
         new, old = self.path / ".model.tmp", self.path / ".model.old"
         for leftover in (new, old):
@@ -113,3 +115,11 @@ class RunFolder:
             self.model.rename(old)
         new.rename(self.model)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _with_measured(recipe: Recipe, before: Recipe) -> Recipe:
+    """The recipe with the settings of the model that followed from the training data when the run was started."""
+    if type(recipe.model) is not type(before.model) or recipe.task != before.task:
+        return recipe
+    measured = {name: getattr(before.model, name) for name in TASKS[recipe.task].measured}
+    return replace(recipe, model=replace(recipe.model, **measured)) if measured else recipe

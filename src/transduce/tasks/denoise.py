@@ -13,8 +13,9 @@ from transduce.models.model import ModelConfig
 from transduce.tasks.masked import require_mask
 from transduce.tasks.task import Task
 from transduce.tasks.translate import pack_pairs
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.symbols import SENTINELS
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer import EOS
 
 _SHARES = {"t5": 0.15, "bart": 0.3}
 
@@ -64,7 +65,7 @@ class Denoise(Task):
         """See `Task`: the mask symbol is in every vocabulary."""
         return SENTINELS if self._config.kind == "t5" else ()
 
-    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+    def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """See `Task`: the symbols that take the place of spans."""
         super().set_tokenizer(tokenizer)
         ids = tokenizer.symbol_ids

@@ -63,7 +63,7 @@ class LanguageModel(Task):
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
         """See `Task`: consecutive windows of all validation documents."""
-        ids = [validation.tokenizer.encode_document(text) for (text,) in validation.texts]
+        ids = [validation.trained_tokenizer.encode_document(text) for (text,) in validation.texts]
         stream = np.array([BOS, *(token for document in ids for token in (*document, EOS))], dtype=np.int64)
         length = validation.data.max_length
         return [(stream[start : start + length + 1],) for start in range(0, len(stream) - 1, length)]
@@ -76,7 +76,7 @@ class LanguageModel(Task):
         """See `Task`: samples that continue prompts of the validation text; the loss is the criterion."""
         if not isinstance(model, Decoder):
             return None
-        generator = Generator(model, validation.tokenizer, context=validation.data.max_length, config=options)
+        generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
         chosen = list(_excerpts([text for (text,) in validation.texts], validation.scoring.samples))
         processes = validation.processes
         own = [prompt for prompt, _ in chosen[processes.share]]

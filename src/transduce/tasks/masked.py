@@ -16,8 +16,9 @@ from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.symbols import MASK
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
+from transduce.text.tokenizer import BOS, EOS
 
 _REPLACED, _RANDOM = 0.8, 0.1
 """Shares of the chosen tokens that are replaced by the mask symbol, and by a random token; the others stay."""
@@ -57,7 +58,7 @@ class Masked(Task):
         """See `Task`."""
         return cls(recipe.masked)
 
-    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+    def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """See `Task`: the mask symbol, and the tokens that may replace others."""
         super().set_tokenizer(tokenizer)
         self._mask = require_mask(tokenizer)
@@ -136,7 +137,7 @@ class Masked(Task):
         return result
 
 
-def require_mask(tokenizer: Tokenizer) -> int:
+def require_mask(tokenizer: AnyTokenizer) -> int:
     """The id of the mask symbol."""
     if MASK not in tokenizer.symbol_ids:
         raise ConfigError(

@@ -38,7 +38,7 @@ class Parse(Translate):
         if not self._references:  # the examples do not have the tags, which tell punctuation
             self._references = list(read_corpus(validation.data.all_valid, ReadReport()))
         sentences = [validation.texts[number][0] for number in numbers]
-        parser = Parser(model, validation.tokenizer, config=options)
+        parser = Parser(model, validation.trained_tokenizer, config=options)
         own = [sentence.split(" ") for sentence in sentences[processes.share]]
         outputs = processes.gather(
             validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(own)])

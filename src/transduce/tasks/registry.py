@@ -1,10 +1,12 @@
 """The table of tasks: `task = "..."` in a recipe names a row. A new task is a file and a row here."""
 
+from transduce.tasks.classify import Classify
 from transduce.tasks.denoise import Denoise
 from transduce.tasks.language_model import LanguageModel
 from transduce.tasks.masked import Masked
 from transduce.tasks.parse import Parse
 from transduce.tasks.task import Task
+from transduce.tasks.transcribe import Transcribe
 from transduce.tasks.translate import Translate
 
 TASKS: dict[str, type[Task]] = {
@@ -13,4 +15,6 @@ TASKS: dict[str, type[Task]] = {
     "parse": Parse,
     "masked": Masked,
     "denoise": Denoise,
+    "classify": Classify,
+    "transcribe": Transcribe,
 }

@@ -16,9 +16,9 @@ from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import smoothed_cross_entropy, with_bias
 from transduce.search.options import SearchConfig
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.languages import mark
 from transduce.text.symbols import escape
-from transduce.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transduce.tasks.validation import Validation
@@ -54,6 +54,8 @@ class ValidationScore:
     """Every metric on the outputs of each validation file, if there are several files."""
     tokenizer: str = ""
     """Tokenizer of the metric: scores with different tokenizers are not comparable."""
+    confusion: dict[str, Any] | None = None
+    """The confusion matrix of a classifier: `labels` and `counts`, one row for each right class."""
 
 
 class Task(ABC):
@@ -72,6 +74,13 @@ class Task(ABC):
     defaults: ClassVar[Table] = {}
     """Settings of a recipe, by section, unless it gives others."""
 
+    measured: ClassVar[tuple[str, ...]] = ()
+    """Settings of the model that follow from the training data (`model_settings`)."""
+    new_parts: ClassVar[tuple[str, ...]] = ()
+    """How the names of weights begin that a model of another task, from which training starts, need not have."""
+    validation_tokens: int = 4096
+    """Maximum number of tokens of a batch of validation examples."""
+
     @classmethod
     def of(cls, recipe: Any) -> Self:
         """The task with the settings that a recipe has for it."""
@@ -82,9 +91,21 @@ class Task(ABC):
         """The symbols that the vocabulary must have, besides those of every vocabulary."""
         return ()
 
-    def set_tokenizer(self, tokenizer: Tokenizer) -> None:
+    def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """Called before `pack`, with the tokenizer of the examples."""
         self.tokenizer = tokenizer
+
+    def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of the model that follow from the training data, whose index is given: those named by `measured`."""
+        return {}
+
+    def facts(self, config: ModelConfig) -> dict[str, Any]:
+        """Metadata for the folder of a model with these settings, besides that of every task."""
+        return {}
+
+    def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+        """The training examples, changed at random; a pure function of each of them and the seed."""
+        return examples
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:

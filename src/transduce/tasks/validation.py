@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,10 +16,10 @@ from transduce.data.packing import Example
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.signals import Interrupted, StopRequest
+from transduce.errors import ConfigError
 from transduce.models.model import Model
 from transduce.tasks.task import Scoring, Task
-
-_BATCH_TOKENS = 4096
+from transduce.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
@@ -38,17 +38,24 @@ class Validation:
         stop: StopRequest,
     ) -> None:
         self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
-        self.texts: Sequence[tuple[str, ...]] = prepared.valid
+        self.texts: Sequence[tuple[Any, ...]] = prepared.valid
         self.targets = prepared.valid_targets
         """For each example, the language whose tag begins its source; None without tags."""
         self.scoring = scoring
         self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
         """Name of each validation file and its examples that the task scores, as a range of `texts`."""
         identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
-        self.digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+        self.digest = hashlib.sha256(json.dumps(identity, default=_digest).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
         self._examples = task.validation_examples(self, log)
+
+    @property
+    def trained_tokenizer(self) -> Tokenizer:
+        """The tokenizer, if it was not imported with another model."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            raise ConfigError("the vocabulary was imported; this task needs one that transduce has learned")
+        return self.tokenizer
 
     def measure(self, model: Model, smoothing: float) -> dict[str, float]:
         """Smoothed loss and perplexity per label, and the task's own figures."""
@@ -86,13 +93,18 @@ class Validation:
         tokens = 0
         for example in self._examples:
             longer = max(map(len, example)) + 1
-            if batch and tokens + longer > _BATCH_TOKENS:
+            if batch and tokens + longer > self._task.validation_tokens:
                 yield batch
                 batch, tokens = [], 0
             batch.append(example)
             tokens += longer
         if batch:
             yield batch
+
+
+def _digest(array: Any) -> str:
+    """What stands for an array of numbers, which JSON does not have."""
+    return hashlib.sha256(array.tobytes()).hexdigest()
 
 
 def _scored(data: DataConfig, sizes: Sequence[int], sentences: int) -> list[tuple[str, slice]]:

@@ -99,7 +99,8 @@ class Loader:
             thread.join()
 
     def _pack(self, examples: Sequence[Example], number: int) -> PackedBatch:
-        return self.task.pack(examples, seed_of(self.plan, number))
+        seed = seed_of(self.plan, number)
+        return self.task.pack(self.task.vary(examples, seed), seed)
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
         """Consecutive examples, with at most `part_tokens` tokens in every stream."""

@@ -37,6 +37,7 @@ from transduce.training.start import (
     resume,
     scoring_of,
     vocabulary_of,
+    with_measured_settings,
 )
 from transduce.training.steps import Steps, is_out_of_memory
 
@@ -103,7 +104,8 @@ def _train(
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
             )
         task.set_tokenizer(prepared.tokenizer)
-        model = new_model(recipe, run, prepared, device, processes)
+        recipe = with_measured_settings(recipe, task, prepared)
+        model = new_model(recipe, task, run, prepared, device, processes)
         if recipe.train.batch_tokens == "auto":
             recipe = resolve_batch_tokens(recipe, task, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
@@ -126,7 +128,7 @@ def _train(
         return Outcome(run.path, progress.step, True, None, scores)
 
     warn(recipe, display.log)
-    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, prepared), display, ending)
+    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.log(

@@ -84,6 +84,7 @@ class Milestones:
         """The scores as they are kept in the metrics of the run."""
         scores: dict[str, Any] = {name.lower(): value for name, value in self._named(scored).items()}
         scores |= {"files": scored.files} if scored.files else {}
+        scores |= {"confusion": scored.confusion} if scored.confusion else {}
         return scores | ({"tokenizer": scored.tokenizer} if scored.tokenizer else {})
 
     def _describe(self, scored: ValidationScore) -> str:
@@ -133,6 +134,7 @@ class Milestones:
             if scored := self.task.score(model, validation, recipe.search):
                 scores |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()}
                 kept = {"files": scored.files} if scored.files else {}
+                kept |= {"confusion": scored.confusion} if scored.confusion else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
         if not validation.processes.is_main:
             return scores

@@ -14,17 +14,18 @@ from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.errors import DataError, RunError
-from transduce.models.card import TOKENIZER, read_card
+from transduce.models.card import read_card
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.models.saved import load_model
+from transduce.models.saved import SavedModel, load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.runs.start_from import find_start
-from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Scoring, Task
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.languages import direction_of_entry
+from transduce.text.readers import READERS
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
@@ -65,36 +66,61 @@ def require_text(recipe: Recipe) -> None:
         raise DataError(f"{name}: no such file{hint}")
 
 
-def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | Tokenizer:
+def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | AnyTokenizer:
     """The settings to train a tokenizer with; or the given one, or that of the model that training starts from."""
     start, path = recipe.train.start_from, recipe.tokenizer.path
     if not start and not path:
         return recipe.tokenizer
     if run.has_checkpoint:
-        return Tokenizer.load(run.tokenizer)
+        return load_tokenizer(run.path)
     if path:
         return Tokenizer.load_foreign(Path(path))
     assert start
     folder = find_start(start)
     log(f"starting from {folder}, with its sizes and vocabulary")
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    tokenizer = load_tokenizer(folder)
     known = read_card(folder)["facts"].get("tokenizer", {}).get("symbols", [])
     new = [symbol for symbol in recipe.tokenizer.symbols if symbol not in known]
-    return tokenizer.with_symbols(new) if new else tokenizer
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer.with_symbols(new) if new else tokenizer
+    require(not new, f"tokenizer.symbols: the vocabulary of {folder} was imported; symbols cannot be added to it")
+    require(not recipe.train.bpe_dropout, f"train.bpe_dropout: the vocabulary of {folder} was imported")
+    return tokenizer
 
 
-def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes) -> Model:
+def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
+    """The recipe with the settings of the model that follow from the training data."""
+    settings = task.model_settings(prepared.train.index)
+    recipe = replace(recipe, model=replace(recipe.model, **settings)) if settings else recipe
+    refusal = task.refusal(recipe.model)
+    require(refusal is None, refusal or "")
+    return recipe
+
+
+def new_model(
+    recipe: Recipe, task: Task, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes
+) -> Model:
     """The model with its initial weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
-    model.reserve(recipe.data.max_length + TASKS[recipe.task].markers)
+    model.reserve(recipe.data.max_length + task.markers)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)
-        weights, wanted = start.model.state_dict(), model.state_dict()
+        is_new = _new_parts(task, start, prepared)
+        weights = {name: x for name, x in start.model.state_dict().items() if not is_new(name)}
+        wanted = model.state_dict()
+        weights |= {name: x for name, x in wanted.items() if is_new(name)}
         model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
     if recipe.train.shard:
         shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
     return model
+
+
+def _new_parts(task: Task, start: SavedModel, prepared: Prepared) -> Callable[[str], bool]:
+    """Whether the weight of a name is new, because the model that training starts from was made for another task."""
+    labels = prepared.train.index.get("labels")
+    same = labels is not None and labels == start.facts.get("labels")
+    return lambda name: not same and name.startswith(tuple(task.new_parts))
 
 
 def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:
@@ -111,6 +137,10 @@ def resolve_batch_tokens(
     recipe: Recipe, task: Task, model: Model, prepared: Prepared, display: Display, processes: Processes
 ) -> Recipe:
     """The recipe with `train.batch_tokens` set to the largest batch that fits in memory."""
+    require(
+        not (READERS[task.reader].arrays or READERS[task.reader].labels),
+        f"train.batch_tokens = auto is not for the task {recipe.task}; give a number",
+    )
     require(processes.count == 1, "train.batch_tokens = auto needs a single process; give a number for several")
     tokens = largest_batch(recipe, task, model, max(prepared.train.index["tokens"]))
     display.log(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
@@ -152,7 +182,7 @@ def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 
-def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+def facts_of(recipe: Recipe, task: Task, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
@@ -167,6 +197,7 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
         **({"tagged": True} if recipe.data.directions else {}),
+        **task.facts(recipe.model),
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
         "augment": to_table(recipe.augment),

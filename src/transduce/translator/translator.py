@@ -49,7 +49,9 @@ _REPAIRED_TOGETHER = 64
 
 _OTHER_TASKS = {
     "language_model": "use it with: transduce generate",
+    "classify": "use it with: transduce classify",
     "denoise": "train a translation model from it with: transduce train --start-from",
+    "transcribe": "use it with: transduce transcribe",
     "masked": "use it with: transduce fill",
 }
 """What to do with models of tasks that do not translate."""

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Encode in this process, as the given number of workers would, with shards of this many pairs."""
 
     def use(workers: int = 1, shard_pairs: int = 1000) -> None:
-        def encode(folder: Path, data: DataConfig, reader: str, examples: int) -> list[int]:
-            job = prepare.encode_job(data, reader)
+        def encode(folder: Path, data: DataConfig, reader: str, examples: int, labels: Sequence[str]) -> list[int]:
+            job = prepare.encode_job(data, reader, labels)
             job = json.loads(json.dumps(job))  # a worker gets its job as text
             written = [encode_worker.encode_shards(folder, n, workers, job) for n in range(workers)]
             return [sum(counts) for counts in zip(*written, strict=True)]

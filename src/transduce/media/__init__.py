@@ -1,0 +1,1 @@
+"""Images and sounds as arrays of numbers."""

@@ -1,0 +1,91 @@
+"""Images as arrays of bytes (height, width, channels): from image files, IDX files (MNIST) and .npz files."""
+
+import gzip
+import lzma
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.errors import DataError
+
+Image = npt.NDArray[np.uint8]
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+_IDX_BYTES = 8
+"""The code of unsigned bytes in the header of an IDX file."""
+
+
+def load_image(path: Path, channels: int | None = None, size: tuple[int, int] | None = None) -> Image:
+    """Read an image file, in grey (1 channel) or colour (3), by default as it is stored; `size` is height, width."""
+    try:
+        import PIL.Image
+    except ImportError:
+        raise DataError(f"{path}: image files need the package Pillow: pip install pillow") from None
+    try:
+        with PIL.Image.open(path) as image:
+            if channels is None:
+                channels = 1 if image.mode in ("1", "L", "LA", "I", "I;16", "F") else 3
+            picture = image.convert("L" if channels == 1 else "RGB")
+            if size is not None and picture.size != size[::-1]:
+                picture = picture.resize(size[::-1], PIL.Image.Resampling.BILINEAR)
+            return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, channels)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, ValueError, PIL.Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: not an image that can be read: {error}") from None
+
+
+def folder_images(folder: Path) -> Iterator[tuple[Image, str, str]]:
+    """Each image of a folder that has a subfolder for each class, the class, and the name of the file."""
+    channels = None
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    for of_class in classes:
+        for path in sorted(path for path in of_class.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES):
+            image = load_image(path, channels)
+            channels = image.shape[2]
+            yield image, of_class.name, str(path)
+
+
+def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+    """Read an IDX file of unsigned bytes, the format of MNIST; it may be compressed."""
+    try:
+        opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+        with opened(path, "rb") as file:
+            header = file.read(4)
+            if len(header) < 4 or header[:2] != b"\0\0" or header[2] != _IDX_BYTES or not 1 <= header[3] <= 4:
+                raise DataError(f"{path}: not an IDX file of unsigned bytes")
+            shape = [int.from_bytes(file.read(4), "big") for _ in range(header[3])]
+            content = file.read()
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) != math.prod(shape):
+        raise DataError(f"{path}: cut short: it has {len(content):,} values of {math.prod(shape):,}")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def read_npz(path: Path) -> tuple[npt.NDArray[np.uint8], list[str]]:
+    """The images and labels of a .npz file with an array `images` (or `x`) of bytes and `labels` (or `y`)."""
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            images, labels = (
+                next((content[name] for name in names if name in content), None)
+                for names in (("images", "x"), ("labels", "y"))
+            )
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if images is None or labels is None:
+        raise DataError(f"{path}: it needs the arrays images and labels")
+    return images, [str(label) for label in labels.reshape(-1).tolist()]
+
+
+def as_images(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
+    """An array of images (number, height, width) or (number, height, width, channels), with channels."""
+    if array.dtype != np.uint8 or array.ndim not in (3, 4) or array.shape[-1] == 0:
+        raise DataError(
+            f"{where}: images must be bytes (uint8) in an array of number, height, width and perhaps channels, not "
+            f"{array.dtype} with the shape {array.shape}"
+        )
+    return array if array.ndim == 4 else array[..., None]

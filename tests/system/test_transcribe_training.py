@@ -1,0 +1,118 @@
+"""Training of speech recognition through the command line."""
+
+import json
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import complaint, metrics
+from conftest import as_sets, write_lines
+
+pytest.importorskip("soundfile")
+
+PITCHES = {"low": 300, "middle": 900, "high": 2500}
+SETTINGS: dict[str, Any] = {
+    "tokenizer.vocab_size": 400, "model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 32,
+    "model.d_ff": 64, "model.num_heads": 2, "model.dropout": 0.0, "model.mel_bins": 20, "model.max_frames": 200,
+    "transcribe.speed": 0.1, "transcribe.gain": 3.0, "train.batch_tokens": 40_000, "train.steps": 60,
+    "train.save_every": 20, "train.log_every": 10, "train.warmup": 10, "train.learning_rate": 0.01,
+    "train.device": "cpu", "train.average": 1,
+}  # fmt: skip
+
+
+def write_tone(path: Path, hertz: float, seconds: float, rate: int = 8000) -> None:
+    moment = np.arange(int(seconds * rate)) / rate
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((8000 * np.sin(2 * np.pi * hertz * moment)).astype("<i2").tobytes())
+
+
+@pytest.fixture(scope="module")
+def folder(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("speech")
+    (folder / "sounds").mkdir()
+    chance = np.random.default_rng(0)
+    rows = []
+    for number in range(45):
+        word = list(PITCHES)[number % 3]
+        write_tone(
+            folder / "sounds" / f"{number}.wav", PITCHES[word] * chance.uniform(0.9, 1.1), chance.uniform(0.2, 0.4)
+        )
+        rows.append(f"sounds/{number}.wav\t{word} tone")
+    write_lines(folder / "train.tsv", [*rows[:36], "sounds/missing.wav\tlow tone"])
+    write_lines(folder / "valid.tsv", rows[36:])
+    outcome = transduce(*words(), "--out", "run", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert "left out 1 recording whose sound cannot be read (first: train.tsv, line 37)" in outcome.err
+    return folder
+
+
+def words() -> list[str]:
+    files = ["--train", "train.tsv", "--valid", "valid.tsv"]
+    return ["train", "--task", "transcribe", *files, "--style", "whisper", *as_sets(SETTINGS)]
+
+
+def valid_records(run: Path) -> list[dict[str, Any]]:
+    return [record for record in metrics(run) if record["kind"] == "valid"]
+
+
+def test_training_validates_by_transcripts(folder: Path) -> None:
+    last = valid_records(folder / "run")[-1]
+    assert last["criterion"] == "exact_match"
+    assert last["exact_match"] == 100
+    assert last["wer"] == 0
+    assert last["samples"][0]["reference"] in {f"{word} tone" for word in PITCHES}
+    report = (folder / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Word error rate on the validation set" in report
+    facts = json.loads((folder / "run" / "model" / "model.json").read_text(encoding="utf-8"))["facts"]
+    assert facts["transcribe"] == {"seconds": 2}
+    assert facts["data"]["recordings"] == 36
+
+
+def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, folder: Path) -> None:
+    for steps in (20, 60):
+        assert transduce(*words(), "--set", f"train.steps={steps}", "--out", "resumed", cwd=folder).code == 0
+    for name in ("model", "optimizer"):
+        runs = (folder / "run", folder / "resumed")
+        first, second = ((run / f"checkpoints/step-60/{name}.safetensors").read_bytes() for run in runs)
+        assert first == second
+
+
+def test_two_processes_train_the_same_model(transduce: Any, folder: Path) -> None:
+    outcome = transduce(*words(), "--set", "train.steps=20", "--out", "two", cwd=folder, processes=2)
+    assert outcome.code == 0, outcome.err
+    first, second = (valid_records(folder / name)[0] for name in ("run", "two"))
+    assert first["loss"] == pytest.approx(second["loss"], rel=1e-2)
+
+
+def test_the_model_transcribes_and_is_evaluated(transduce: Any, folder: Path) -> None:
+    outcome = transduce("transcribe", "-m", "run", "sounds/0.wav", "sounds/2.wav", cwd=folder)
+    assert outcome.out.splitlines() == ["low tone", "high tone"]
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", cwd=folder)
+    assert json.loads(outcome.out) == {"wer": 0.0, "exact_match": 100.0, "recordings": 9}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--set", "model.source=text"], "the task transcribe needs a model that reads sound"),
+        (["--set", "model.positions=sinusoidal"], "needs model.positions=learned"),
+        (["--set", "model.max_frames=20"], "recordings have up to 1 seconds; set model.max_frames=100 or more"),
+        (["--train", "valid.txt"], "valid.txt: no such file"),
+        (["--train", "empty.tsv"], "empty.tsv: no recording"),
+    ],
+)
+def test_mistakes_are_one_line(transduce: Any, folder: Path, more: list[str], message: str) -> None:
+    (folder / "empty.tsv").write_text("")
+    train = [] if "--train" in more else ["--train", "train.tsv"]
+    command = ["train", "--task", "transcribe", *train, "--style", "whisper", *more, "--out", "new"]
+    assert message in complaint(transduce(*command, cwd=folder))
+
+
+def test_a_speech_model_does_not_translate(transduce: Any, folder: Path) -> None:
+    outcome = transduce("translate", "-m", "run", "x", cwd=folder)
+    assert "was trained for the task transcribe; use it with: transduce transcribe" in complaint(outcome)
