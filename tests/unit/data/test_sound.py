@@ -1,5 +1,6 @@
 """Reading, resampling and splitting sound."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_a_long_sound_is_cut_where_it_is_quiet() -> None:
     loud[27 * RATE : 27 * RATE + RATE // 2] = SILENCE
     ranges = split_sound(loud, 30)
     assert [ranges[0][0], ranges[-1][1]] == [0, len(loud)]
-    assert all(before[1] == after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in pairwise(ranges))
     assert all(0 < end - start <= 30 * RATE for start, end in ranges)
     assert 27 <= ranges[0][1] / RATE <= 27.5
     assert split_sound(loud[: 30 * RATE], 30) == [(0, 30 * RATE)]
