@@ -7,6 +7,8 @@ import textwrap
 from pathlib import Path
 
 from transduce.data.directions import DirectionConfig
+from transduce.models.model import ModelConfig
+from transduce.models.registry import MODELS
 from transduce.runs.recipe import Recipe, read_preset
 from transduce.search.options import describe_bounds
 
@@ -48,6 +50,15 @@ def page() -> str:
         if isinstance(kind, type):
             given = {name: tables.get(section.name, {}) for name, tables in presets.items()}
             lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section.name}.", kind, given)]
+    for name, (kind, _) in MODELS.items():
+        if name != ModelConfig.architecture:
+            lines += [
+                f"## model, if architecture is {name}",
+                "",
+                f"{inspect.getdoc(kind)}",
+                "",
+                *_table("model.", kind, {}),
+            ]
     lines += ["## data.directions", "", f"{inspect.getdoc(DirectionConfig)}", ""]
     lines += _table("data.directions.SOURCE-TARGET.", DirectionConfig, {})
     return "\n".join(lines)

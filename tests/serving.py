@@ -6,13 +6,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from transduce.generator import Generator
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.app import make_app
 from transduce.serve.limits import Limits
@@ -27,13 +28,16 @@ TIMEOUT = 120
 
 @contextmanager
 def serve_in_thread(
-    translators: Sequence[tuple[str, Translator]], keys: Sequence[str] = (), **limits: Any
+    translators: Sequence[tuple[str, Translator]],
+    keys: Sequence[str] = (),
+    generators: Mapping[str, Generator] | None = None,
+    **limits: Any,
 ) -> Iterator[tuple[str, AdmissionMiddleware]]:
     """Run a server; yields its address and its application."""
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         hosts = allowed_hosts(listening, "127.0.0.1")
-        app = make_app(ServedModels(translators), Limits(**limits), ApiKeys(list(keys)), hosts)
+        app = make_app(ServedModels(translators), Limits(**limits), ApiKeys(list(keys)), hosts, generators)
         thread = threading.Thread(target=serve_on, args=(listening, app, lambda: None))
         thread.start()
         try:

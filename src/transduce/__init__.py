@@ -1,4 +1,4 @@
-"""transduce: train and run Transformer translation models."""
+"""transduce: train and run Transformer translation models and language models."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,9 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Engine",
+    "Generation",
+    "GenerationEvent",
+    "Generator",
     "Glossary",
     "Hypothesis",
     "Job",
@@ -17,19 +20,23 @@ __all__ = [
     "ModelError",
     "Outcome",
     "PairScore",
+    "Parser",
     "Part",
     "Protection",
     "RunError",
+    "SamplingOptions",
     "Score",
     "SearchConfig",
     "SearchOptions",
     "SpokenPart",
+    "TextScore",
     "Tokenizer",
     "Transcriber",
     "Transcript",
     "TransduceError",
     "Translation",
     "Translator",
+    "Tree",
     "compare",
     "score",
     "train",
@@ -39,31 +46,35 @@ if TYPE_CHECKING:
     from transduce.engines.engine import Engine, Job
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.evaluation.scores import Comparison, Score, compare, score
+    from transduce.generator import Generation, GenerationEvent, Generator, TextScore
     from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
-    from transduce.search.options import SearchConfig, SearchOptions
+    from transduce.search.options import SamplingOptions, SearchConfig, SearchOptions
     from transduce.text.glossary import Glossary
     from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
+    from transduce.text.trees import Tree
     from transduce.training.api import train
     from transduce.training.loop import Outcome
     from transduce.transcriber import SpokenPart, Transcriber, Transcript
-    from transduce.translator import Calibration, PairScore, Part, Translation, Translator
+    from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
 else:
     _MODULES = {
         "transduce.engines.engine": ["Engine", "Job"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],
+        "transduce.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
         "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
-        "transduce.search.options": ["SearchConfig", "SearchOptions"],
+        "transduce.search.options": ["SamplingOptions", "SearchConfig", "SearchOptions"],
         "transduce.text.glossary": ["Glossary"],
         "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],
+        "transduce.text.trees": ["Tree"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
         "transduce.transcriber": ["SpokenPart", "Transcriber", "Transcript"],
-        "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
+        "transduce.translator": ["Calibration", "PairScore", "Parser", "Part", "Translation", "Translator"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transduce.data.batch import Batch
 from transduce.nn import kernels
 from transduce.nn.attention import attend
+from transduce.nn.feed_forward import activate
 from transduce.nn.heads import split_heads
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import TILE, Segments, group_segments, max_groups
@@ -162,6 +163,63 @@ def test_add_norm(N: int, D: int, p: float) -> None:
         close(found, wanted, 1e-4)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("N", [1, 37])
+def test_linear_activation(activation: str, bias: bool, N: int) -> None:
+    from transduce.nn.kernels.activation import LinearActivation
+
+    width = 40 if activation in ("geglu", "swiglu") else 20
+    inputs = [draw(N, 12, seed=1), draw(width, 12, seed=2), draw(width, seed=3)]
+    given, plain = leaves(*inputs[: 3 if bias else 2]), leaves(*inputs)
+    y = LinearActivation.apply(*given, *([] if bias else [None]), activation)  # type: ignore[no-untyped-call]
+    offset = plain[2] if bias else None
+    pre = F.linear(plain[0], plain[1], offset)
+    gate, *other = pre.chunk(2, dim=-1) if width == 40 else (pre,)
+    name = {"geglu": "gelu_tanh", "swiglu": "swish"}.get(activation, activation)
+    expected = activate(gate, name) * (other[0] if other else 1)
+    close(y, expected)
+    probe = draw(*y.shape, seed=4)
+    wanted = torch.autograd.grad(expected, plain[: len(given)], probe)
+    for found, want in zip(torch.autograd.grad(y, given, probe), wanted, strict=True):
+        close(found, want, 1e-4)
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("rms", [False, True])
+def test_pre_norm(N: int, D: int, rms: bool) -> None:
+    from transduce.nn.kernels.pre_norm import PreNorm
+
+    inputs = [draw(N, D, seed=1), draw(D, seed=2), draw(D, seed=3)][: 2 if rms else 3]
+    probes = draw(N, D, seed=4), draw(N, D, seed=5)
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y, x = PreNorm.apply(*given, *([None] if rms else []), 1e-5)  # type: ignore[no-untyped-call]
+    assert torch.equal(x, given[0])
+    expected = F.rms_norm(plain[0], (D,), plain[1], 1e-5) if rms else F.layer_norm(plain[0], (D,), *plain[1:])
+    close(y, expected)
+    gradients = torch.autograd.grad((y, x), given, probes)
+    for found, wanted in zip(gradients, torch.autograd.grad((expected, plain[0]), plain, probes), strict=True):
+        close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize("bias", [False, True])
+def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
+    from transduce.nn.kernels.pre_norm import AddResidual
+
+    inputs = [draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3)][: 3 if bias else 2]
+    given, plain = leaves(*inputs), leaves(*inputs)
+    y = AddResidual.apply(*given, *([] if bias else [None]), p)  # type: ignore[no-untyped-call]
+    probe = draw(N, D, seed=4)
+    gradients = torch.autograd.grad(y, given, probe)
+    kept = (gradients[1] != 0) / (1 - p)
+    expected = plain[0] + (plain[1] + (plain[2] if bias else 0)) * kept
+    close(y, expected)
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, probe), strict=True):
+        close(found, wanted, 1e-4)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_embedding(p: float) -> None:
     from transduce.nn.kernels.embed import Embed
@@ -211,7 +269,8 @@ def test_relu_gradient() -> None:
 def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
     from transduce.nn.kernels.cross_entropy import smoothed_terms
 
-    logits = 3 * draw(9, width)[:, :V]
+    padded = 3 * draw(9, width)
+    logits = padded[:, :V]
     labels = torch.randint(1, V, (9,), generator=torch.Generator().manual_seed(1)).to(DEVICE)
     labels[3] = PAD
     (plain,) = leaves(logits)
@@ -221,25 +280,32 @@ def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
     sums, gradient = smoothed_terms(logits, labels, smoothing, PAD)
     close(sums, torch.stack([loss, nll]), 1e-4)
     close(gradient, wanted)
+    assert not padded[:, V:].any()
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 300.0])
-def test_adam(clip_norm: float) -> None:
+@pytest.mark.parametrize(("clip_norm", "decay"), [(0.0, 0.0), (300.0, 0.0), (300.0, 0.5)])
+def test_adam(clip_norm: float, decay: float) -> None:
     from transduce.nn.kernels.adam import FusedAdam
 
     start = [draw(3, 5), draw(4100), draw(7)]
     ours, copies, torchs = leaves(*start), leaves(*start), leaves(*start)
     for copy in copies:
         copy.grad = torch.zeros_like(copy)
-    optimizer, theirs = (torch.optim.Adam(x, betas=(0.9, 0.98), eps=1e-9) for x in (ours, torchs))
+    optimizer, theirs = (
+        torch.optim.AdamW(
+            [{"params": x[1:], "weight_decay": 0.0}, {"params": x[:1]}], betas=(0.9, 0.98), eps=1e-9, weight_decay=decay
+        )
+        for x in (ours, torchs)
+    )
     begin_moments(optimizer)
-    fused = FusedAdam(optimizer, copies)
+    fused = FusedAdam(optimizer, copies, ours)
     for number in range(1, 6):
         for copy, weight in zip(copies, torchs, strict=True):
             weight.grad = 10 * draw(*weight.shape, seed=number)
             assert copy.grad is not None
             copy.grad.copy_(7 * weight.grad)
-        theirs.param_groups[0]["lr"] = 0.01 / number
+        for group in theirs.param_groups:
+            group["lr"] = 0.01 / number
         norm = torch.nn.utils.clip_grad_norm_(torchs, clip_norm or math.inf)
         theirs.step()
         close(fused.step(number, 0.01 / number, 1 / 7, clip_norm), norm, 1e-2)
@@ -258,7 +324,7 @@ def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
     optimizer = torch.optim.Adam(weights)
     begin_moments(optimizer)
     with pytest.raises(AssertionError, match="no other type"):
-        FusedAdam(optimizer, copies)
+        FusedAdam(optimizer, copies, weights)
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 300.0])
@@ -271,7 +337,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
         copy.grad = torch.ones_like(copy)
     optimizer = torch.optim.Adam(weights)
     begin_moments(optimizer)
-    fused = FusedAdam(optimizer, copies)
+    fused = FusedAdam(optimizer, copies, weights)
     assert copies[0].grad is not None
     copies[0].grad[1, 1] = math.nan
     assert fused.step(1, 0.01, 1.0, clip_norm).isnan()

@@ -17,6 +17,7 @@ SETTING = {
     "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
+    "shakespeare": ["characters", "context", "steps", "threads"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU

@@ -128,7 +128,7 @@ def test_a_bad_device_for_translating_is_one_line(transduce: Any, trained: Any) 
     assert "device quantum cannot be used" in complaint(outcome)
 
 
-@pytest.mark.parametrize("words", [["--beam", "0"], ["--sample", "--temperature", "0"], ["--max-extra", "-1"]])
+@pytest.mark.parametrize("words", [["--beam", "0"], ["--sample", "--temperature", "-1"], ["--max-extra", "-1"]])
 def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, words: list[str]) -> None:
     outcome = transduce("translate", "-m", "run", *words, stdin="ba\n", cwd=trained.folder)
     assert "must be" in complaint(outcome)

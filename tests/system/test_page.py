@@ -18,6 +18,7 @@ from helpers import small_model
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained
+from transduce.models.registry import build_config, create_model
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
@@ -479,6 +480,31 @@ def test_the_self_contained_page_works_offline(
     assert "prefix" not in state(page)
     assert page.get_by_text("needs the model").count() == 2
     assert state(page)["alpha"] == "2"
+
+
+@pytest.mark.parametrize("architecture", ["recurrent", "convolutional"])
+def test_a_model_without_self_attention_shows_its_cross_attention(
+    open_page: Callable[..., Any], toy_tokenizer: Tokenizer, architecture: str
+) -> None:
+    torch.manual_seed(1)
+    config = build_config(architecture, {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2}, "test")
+    model = create_model(config, toy_tokenizer.vocab_size).eval()
+    translator = Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
+    inspection = inspect_translation(translator, InspectionRequest(text=TEXT))
+    with serve_page(translator) as address:
+        page = open_page(f"{address}#text={TEXT}&stack=encoder&view=rollout")
+        settled(page, translator.tokenizer.decode(inspection.best.tokens))
+        assert page.locator("input[name=stack]").evaluate_all("all => all.map((x) => x.value)") == ["cross"]
+        assert page.locator("input[name=view]").evaluate_all("all => all.map((x) => x.value)") == ["1", "mean", "max"]
+        assert page.locator("#positions").count() == 0
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("e")
+        weights_TS = inspection.attention["cross"][-1, 0]
+        choose(page, "layer", len(inspection.attention["cross"]))
+        for row, column in [(0, 1), (3, 2)]:
+            shown = cell_shown(page, row, column, *weights_TS.shape)
+            assert shown == pytest.approx(weights_TS[row, column].item(), abs=0.0075)
+        assert page.locator(".power:not([disabled])").count() == 0
 
 
 @pytest.mark.parametrize(

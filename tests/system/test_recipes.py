@@ -70,7 +70,7 @@ exit "$code"
 """
 
 
-def run_script(script: Path, transduce: Any) -> int:
+def run_script(script: Path, transduce: Any, *arguments: str) -> int:
     """Run a shell script, with the command line of the tests for its `transduce`; returns its exit code."""
     folder = script.parents[2]
     for name in ("asked", "answered"):
@@ -80,7 +80,7 @@ def run_script(script: Path, transduce: Any) -> int:
     (folder / "bin" / "transduce").chmod(0o755)
     path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     asked = os.open(folder / "asked", os.O_RDWR)
-    with subprocess.Popen(["sh", script], cwd=folder, env={**os.environ, "PATH": path}) as process:
+    with subprocess.Popen(["sh", script, *arguments], cwd=folder, env={**os.environ, "PATH": path}) as process:
         while process.poll() is None:
             if select.select([asked], [], [], 0.1)[0]:
                 words = os.read(asked, 4096).decode().split("\0")[:-1]
@@ -120,3 +120,26 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path
         "model.safetensors",
         "tokenizer.model",
     }
+
+
+def test_parsers_are_made_by_one_command(transduce: Any, tmp_path: Path, toy_pairs: Any) -> None:
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    for path in (tmp_path / "recipes" / "parsing").glob("*.toml"):
+        path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, count in (("train", 40), ("dev", 4), ("test", 5)):
+        for corpus in ("craft", "gum"):
+            path = tmp_path / "data" / "trees" / f"{corpus}.{name}.txt.xz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [f"(S (NP (NN {source.replace(' ', '-')})) (VP (VB {target[:2]})))" for source, target in toy_pairs]
+            path.write_bytes(lzma.compress("\n".join(rows[:count]).encode()))
+    plain = tmp_path / "data" / "europarl" / "train.en-de.part1.tsv.xz"
+    plain.parent.mkdir()
+    plain.write_bytes(lzma.compress("".join(f"{source}\t{target}\n" for source, target in toy_pairs).encode()))
+
+    script = tmp_path / "recipes" / "parsing" / "make.sh"
+    assert run_script(script, transduce, "data/trees", "runs", "cpu", "large", "semi") == 0
+    assert len((tmp_path / "runs" / "plain.txt").read_text().splitlines()) > 5
+    assert all(line.startswith("(TOP ") for line in (tmp_path / "runs" / "silver.txt").read_text().splitlines())
+    for model in ("large", "semi"):
+        for corpus in ("craft", "gum"):
+            assert len((tmp_path / "runs" / f"{model}.{corpus}.parsed.txt").read_text().splitlines()) == 5

@@ -258,7 +258,7 @@ def test_the_first_sentence_is_sent_before_the_last_is_finished(translator: Tran
             "nbest must be at most beam unless sample is set, but nbest is 3 and beam is 2",
         ),
         ({"text": "babo", "beam": "4"}, "beam: Input should be a valid integer"),
-        ({"text": "babo", "temperature": 0}, "temperature must be between 0.001 and 1000"),
+        ({"text": "babo", "temperature": -1}, "temperature must be between 0 and 1000"),
         ({"text": "babo", "max_length": 1001}, "max_length must be at most 1000"),
         ({"text": "babo", "prefix": "babo " * 1000}, "the prefix has more than the 256 tokens"),
     ],
@@ -541,6 +541,16 @@ def test_a_command_line_error_is_one_line(transduce: Any, trained: Any, tmp_path
         assert outcome.err.startswith("transduce: ")
         assert message in outcome.err
         assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_an_environment_variable_without_keys_does_not_open_the_server(
+    transduce: Any, trained: Any, value: str
+) -> None:
+    before = f"import os; os.environ['TRANSDUCE_API_KEYS'] = {value!r}"
+    outcome = transduce("serve", "-m", "run", "--port", "0", before=before, cwd=trained.folder)
+    message = "transduce: TRANSDUCE_API_KEYS contains no API key; unset it to serve without keys\n"
+    assert (outcome.code, outcome.err) == (2, message)
 
 
 def test_without_the_extra_the_error_names_the_package_to_install(trained: Any) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import statistics
@@ -206,6 +207,78 @@ def test_the_connection_of_a_slow_client_is_closed(address: str) -> None:
     assert status(in_time) == 200
 
 
+def not_reading(address: str, buffer: int = 4096) -> socket.socket:
+    """A connection that has requested more than fits into all buffers, and reads nothing."""
+    host, port = address.removeprefix("http://").split(":")
+    connection = socket.socket()
+    connection.settimeout(TIMEOUT)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    connection.connect((host, int(port)))
+    connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 800)
+    return connection
+
+
+def test_a_client_that_does_not_read_is_disconnected(translator: Translator) -> None:
+    with serve_in_thread([("toy", translator)], send_seconds=0.5) as (address, app):
+        with not_reading(address) as connection:
+            wait_until(lambda: app.state.in_flight == 1)
+            wait_until(lambda: app.state.in_flight == 0)
+            received = 0
+            try:
+                while more := connection.recv(1 << 20):
+                    received += len(more)
+            except ConnectionResetError:
+                pass
+        assert received < 800 * len(httpx.get(f"{address}/openapi.json").content)
+
+
+def test_a_client_that_reads_slowly_gets_everything(translator: Translator) -> None:
+    with serve_in_thread([("toy", translator)], send_seconds=1) as (address, _):
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        size = len(send_raw(address, request)) - len("connection: close\r\n")
+        received = 0
+        with not_reading(address, buffer=1 << 16) as connection:
+            while received < 800 * size:
+                more = connection.recv(1 << 16)
+                assert more, received
+                received += len(more)
+                if received < 5_000_000:  # longer than the timeout
+                    time.sleep(0.03)
+
+
+def test_a_client_that_does_not_read_does_not_prevent_shutdown(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    arguments = ["-m", f"toy={trained.run}", "--limit", "send_seconds=1"]
+    with (
+        ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server,
+        not_reading(server.address),
+    ):
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(TIMEOUT) == 0
+        assert "Traceback" not in server.stderr
+
+
+def test_too_many_connections_are_one_line_and_later_ones_are_accepted(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    descriptors = 100
+    options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))}
+    arguments = ["-m", f"toy={trained.run}"]
+    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment, **options) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        connections = [socket.create_connection((host, int(port))) for _ in range(2 * descriptors)]
+        wait_until(lambda: "no connections are accepted" in server.stderr)
+        time.sleep(2)
+        for connection in connections:
+            connection.close()
+        response = httpx.post(f"{server.address}/v1/translate", json={"text": "babo"}, timeout=TIMEOUT)
+        assert response.status_code == 200
+        lines = [line for line in server.stderr.splitlines() if "no connections are accepted" in line]
+        assert lines[0].endswith("no connections are accepted until others end: Too many open files")
+        assert len(lines) <= 2  # perhaps again while the connections are closed
+        assert "Traceback" not in server.stderr
+
+
 # Clients that disconnect
 
 
@@ -245,7 +318,10 @@ def wait_until(condition: Any) -> None:
 # Shutdown
 
 
-def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_accepted_requests_are_finished_before_shutdown(
+    transduce: Any, trained: Any, tmp_path: Path, name: str
+) -> None:
     arguments = ["-m", f"toy={trained.run}", "--limit", "seconds=600", "--limit", "characters=1000000"]
     text = "\n".join(["babo dego gibo dedu gigo"] * LINES)
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
@@ -259,7 +335,7 @@ def test_accepted_requests_are_finished_before_shutdown(transduce: Any, trained:
             ]
             wait_until(lambda: server.metric("transduce_running_sentences") > 0)
             wait_until(lambda: server.metric("transduce_waiting_requests") == 6)
-            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.Signals[name])
             wait_until(lambda: httpx.get(f"{server.address}/ready").status_code == 503)
             rejected = httpx.post(f"{server.address}/v1/translate", json={"text": "babo"})
             assert (rejected.status_code, rejected.json()) == (503, {"error": "the server is shutting down"})

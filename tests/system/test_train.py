@@ -248,6 +248,15 @@ def test_bpe_dropout_never_exceeds_the_positions_of_the_model(transduce: Any, tr
     assert outcome.code == 0, outcome.err
 
 
+def test_runs_with_bpe_dropout_are_equal_bit_for_bit(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    models = []
+    for name in ("one", "two"):
+        outcome = transduce(*trained.words, *sets(steps=8, bpe_dropout=0.3), "--out", name, cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+        models.append(content(tmp_path / name / "model"))
+    assert models[0] == models[1]
+
+
 # Profile
 
 

@@ -1,5 +1,6 @@
 """`transduce translate` on files: streams, resumes, and picks an engine."""
 
+import fcntl
 import gzip
 import json
 import shutil
@@ -49,6 +50,32 @@ def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, tra
     assert outcome.code == 2
     assert "out.txt has more lines than there are to translate" in outcome.err.splitlines()[-1]
     assert (tmp_path / "out.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize("command", ["translate", "backtranslate"])
+def test_a_file_that_another_process_writes_is_not_touched(
+    transduce: Any, trained: Any, tmp_path: Path, command: str, resume: list[str]
+) -> None:
+    (tmp_path / "in.txt").write_text("babo\ndego\n")
+    before = "babo\tbabo\nincompl" if resume or command == "translate" else ""
+    (tmp_path / "out.tsv").write_text(before)
+    with (tmp_path / "out.tsv").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        words = [command, "-m", trained.run, "in.txt", "-o", "out.tsv", *resume]
+        outcome = transduce(*words, cwd=tmp_path)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        "transduce: out.tsv is being written by another process; wait, or name another file"
+    )
+    assert (tmp_path / "out.tsv").read_text() == before
+
+
+@pytest.mark.parametrize("out", ["/dev/null", "/dev/stdout"])
+def test_a_device_can_be_written_by_several_processes(transduce: Any, trained: Any, tmp_path: Path, out: str) -> None:
+    with Path("/dev/null").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert transduce("translate", "-m", trained.run, "babo", "-o", out, cwd=tmp_path).code == 0
 
 
 def test_resume_needs_input_files(transduce: Any, trained: Any) -> None:

@@ -25,8 +25,8 @@ def write_spm(path: Path, pairs: Pairs, **options: Any) -> Path:
     model = io.BytesIO()
     texts = [text for pair in pairs for text in pair]
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts), model_writer=model, model_type="bpe", vocab_size=300,
-        hard_vocab_limit=False, minloglevel=2, **options,
+        sentence_iterator=iter(texts), model_writer=model, vocab_size=300, hard_vocab_limit=False, minloglevel=2,
+        **{"model_type": "bpe", **options},
     )  # fmt: skip
     path.write_bytes(model.getvalue())
     return path
@@ -61,6 +61,7 @@ def test_an_existing_vocabulary_is_used(transduce: Any, trained: Any, toy_pairs:
         ),
         ({**OURS, "byte_fallback": False}, [], "it has no byte pieces"),
         (OURS, ["tokenizer.vocab_size=400"], "tokenizer.vocab_size has no effect beside tokenizer.path; leave it out"),
+        (OURS | {"model_type": "unigram"}, ["train.bpe_dropout=0.1"], "needs a vocabulary of type BPE"),
         (None, [], "spm.model: no such file"),
     ],
 )

@@ -233,7 +233,7 @@ def test_sampling_returns_nbest_outputs(translator: Translator) -> None:
     assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
 
 
-@pytest.mark.parametrize("options", [{"beam": 0}, {"nbest": 5}, {"nbest": 0}, {"temperature": 0.0}, {"top_p": 0.0}])
+@pytest.mark.parametrize("options", [{"beam": 0}, {"nbest": 5}, {"nbest": 0}, {"temperature": -1.0}, {"top_p": 0.0}])
 def test_search_options_out_of_range_are_refused(translator: Translator, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         translator.translate("ba", **options)

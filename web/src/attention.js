@@ -8,7 +8,7 @@ import { Choice, Figure, percent, samePosition, shorten } from "./components.js"
 import { live } from "./data.js";
 import { dark, highlight, inspection, layer, narrow, off, onLeave, shownLayer, shownView, specialTokens, stack, tooltip, view } from "./state.js";
 import { isSpecial, label, tokenAt } from "./tokens.js";
-import { COMBINED, headBytes, sizes, STACKS, weights } from "./weights.js";
+import { COMBINED, combinedViews, countLayers, headBytes, sizes, STACKS, weights } from "./weights.js";
 
 const MIN_WEIGHT = 0.03; // smaller weights are not drawn as lines
 
@@ -31,11 +31,11 @@ export function Attention() {
     <p class="lead">${STACKS[stack.value].description} ${combined ? `This view shows ${COMBINED[shownView.value]}.` : ""}</p>
     <div class="controls">
       <${Choice} name="stack" label="Attention" chosen=${stack.value} onChoose=${(name) => (stack.value = name)}
-        options=${Object.entries(STACKS).map(([name, { title }]) => [name, title])} />
+        options=${Object.entries(STACKS).filter(([name]) => countLayers(shown, name)).map(([name, { title }]) => [name, title])} />
       <${Choice} name="layer" label="Layer" chosen=${shownLayer.value} onChoose=${(n) => (layer.value = n)}
         options=${oneTo(layers).map((n) => [n, n])} />
       <${Choice} name="view" label="Head" chosen=${shownView.value} onChoose=${(n) => (view.value = n)}
-        options=${[...oneTo(heads).map((n) => [n, n, headColour(n - 1)]), ...Object.keys(COMBINED).map((name) => [name, name])]} />
+        options=${[...oneTo(heads).map((n) => [n, n, headColour(n - 1)]), ...combinedViews(shown).map((name) => [name, name])]} />
       <label class="switch"><input type="checkbox" checked=${specialTokens.value} onChange=${(event) => (specialTokens.value = event.target.checked)} />
         special tokens</label>
     </div>
@@ -222,7 +222,7 @@ function Tile({ layer: l, head: h }) {
     </button>
     <div class="tile-foot">
       <span>${l}.${h}</span>
-      <button type="button" role="switch" class="power" aria-checked=${!isOff} disabled=${!live} data-head=${name}
+      <button type="button" role="switch" class="power" aria-checked=${!isOff} disabled=${!live || !countLayers(shown, "decoder")} data-head=${name}
         aria-label="Layer ${l}, head ${h}" onClick=${toggle}>${isOff ? "off" : "on"}</button>
     </div>
   </div>`;

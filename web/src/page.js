@@ -21,7 +21,8 @@ function Page() {
     </header>
     <main aria-busy=${latest.value !== inspection.value}>
       <${Translation} />
-      ${inspection.value ? html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} /><${Positions} />` : html`<${Welcome} />`}
+      ${inspection.value ? html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} />
+        ${inspection.value.positions.count > 0 && html`<${Positions} />`}` : html`<${Welcome} />`}
     </main>
     <footer>
       ${inspection.value && html`<p>${modelFacts(inspection.value.model)}</p>`}

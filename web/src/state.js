@@ -1,7 +1,7 @@
 // The state of the page as signals, stored in the URL so that a view can be shared.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { COMBINED, STACKS } from "./weights.js";
+import { COMBINED, combinedViews, countLayers, STACKS } from "./weights.js";
 
 export const text = signal("");
 export const to = signal(""); // target language; empty: the first one
@@ -48,12 +48,16 @@ export const dark = computed(() => (theme.value === "auto" ? systemDark.value : 
 export const shownAlpha = computed(() => alpha.value ?? inspection.value?.alpha ?? 0.6);
 export const shownStep = computed(() => Math.min(step.value, (inspection.value?.target.length ?? 1) - 1));
 export const shownLayer = computed(() => {
-  const layers = inspection.value?.model[STACKS[stack.value].layers] ?? 1;
+  const layers = inspection.value ? countLayers(inspection.value, stack.value) : 1;
   return Math.max(1, Math.min(layer.value ?? Math.ceil(0.8 * layers), layers));
 });
 export const shownView = computed(() => {
   const heads = inspection.value?.model.num_heads ?? 1;
-  return view.value in COMBINED || view.value <= heads ? view.value : "max";
+  const known = inspection.value ? combinedViews(inspection.value) : Object.keys(COMBINED);
+  return known.includes(view.value) || view.value <= heads ? view.value : "max";
+});
+effect(() => {
+  if (inspection.value && !countLayers(inspection.value, stack.value)) stack.value = "cross";
 });
 
 export function clearHighlight() {

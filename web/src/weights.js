@@ -1,11 +1,11 @@
 // Attention weights as the page shows them: one head, or all heads of a layer combined into one matrix.
 
 export const STACKS = {
-  encoder: { title: "Encoder", layers: "encoder_layers", rows: "source", columns: "source",
+  encoder: { title: "Encoder", rows: "source", columns: "source",
     description: "Each source token attends to all source tokens." },
-  decoder: { title: "Decoder", layers: "decoder_layers", rows: "target", columns: "target",
+  decoder: { title: "Decoder", rows: "target", columns: "target",
     description: "Each decoder step attends to the target tokens before it." },
-  cross: { title: "Cross", layers: "decoder_layers", rows: "target", columns: "source",
+  cross: { title: "Cross", rows: "target", columns: "source",
     description: "Each decoder step, which writes one token, attends to the source tokens." },
 };
 
@@ -15,10 +15,17 @@ export const COMBINED = {
   rollout: "the attention rollout: the product of the mean attention of all layers up to this one, with residual connections",
 };
 
+/** The number of layers with this attention; recurrent and convolutional models have cross-attention only. */
+export const countLayers = (inspection, stack) => inspection.tables[stack].shape[0];
+
+/** The combined views of a model; a rollout needs self-attention. */
+export const combinedViews = (inspection) =>
+  Object.keys(COMBINED).filter((name) => name !== "rollout" || countLayers(inspection, "decoder") > 0);
+
 export function sizes(inspection, stack) {
-  const { layers, rows, columns } = STACKS[stack];
+  const { rows, columns } = STACKS[stack];
   return {
-    layers: inspection.model[layers],
+    layers: countLayers(inspection, stack),
     heads: inspection.model.num_heads,
     rows: inspection[rows].length,
     columns: inspection[columns].length,

@@ -42,7 +42,7 @@ def backtranslate(
     sources.
     """
     from transduce.back_translation import back_translate, read_text, require_text, skip_written
-    from transduce.cli.translate import complete_lines
+    from transduce.cli.outputs import line_output
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.text.files import COMPRESSIONS
@@ -59,19 +59,19 @@ def backtranslate(
     require_text(text)
     report = ReadReport()
     lines = read_text(text, report)
-    done = complete_lines(out) if resume else 0
-    if done:
-        done = skip_written(lines, out)
-        log(f"{out} has {count_pairs(done)} already; continuing after the last")
     translator = Translator.load(model, device=device, engine=engine, threads=threads, **options)
     source = from_ or (language_of_name(text[0]) if translator.directions else None)
     to = translator.target(to, source)
-    log(f"engine {describe_engine(translator)}")
-    with out.open("a", encoding="utf-8") as file, Progress(text, done, typed=False) as progress:
-        for pair in back_translate(translator, lines, report, to):
-            file.write(row(*pair))
-            if progress.line_done():
-                file.flush()
+    with line_output(out, resume=resume) as (file, done):
+        if done:
+            done = skip_written(lines, out)
+            log(f"{out} has {count_pairs(done)} already; continuing after the last")
+        log(f"engine {describe_engine(translator)}")
+        with Progress(text, done, typed=False) as progress:
+            for pair in back_translate(translator, lines, report, to):
+                file.write(row(*pair))
+                if progress.line_done():
+                    file.flush()
     for line in report.lines():
         log(line)
     log(f"{out}: {count_pairs(done + report.pairs)}; train with --set data.back_translated={out}")

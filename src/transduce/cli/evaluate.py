@@ -43,7 +43,9 @@ def evaluate(
         list[Path] | None,
         typer.Option(help="Reference translations, line by line; repeat it for several of each line."),
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl; for a parser, trees.")
+    ] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
     tokenize: Annotated[
@@ -63,12 +65,13 @@ def evaluate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU).
+    """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
 
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
     """
     from transduce.cli.direction import evaluated_direction
+    from transduce.cli.evaluate_trees import evaluate_trees
     from transduce.errors import ConfigError
     from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
     from transduce.evaluation.scores import compare, score
@@ -88,7 +91,14 @@ def evaluate(
             "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
             "(--test has both sides)"
         )
-    directions = [evaluated_direction(read_card(folder)["facts"], test, from_, to, reverse) for folder in folders]
+    cards = [read_card(folder) for folder in folders]
+    if any(card["facts"].get("task") == "parse" for card in cards):
+        if not test or src or ref or hyp:
+            raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
+        if out and len(folders) != 1:
+            raise ConfigError(f"--out is for the trees of one model, not of {len(folders)}")
+        return evaluate_trees(folders, test, out, device, threads, as_json, **options)
+    directions = [evaluated_direction(card["facts"], test, from_, to, reverse) for card in cards]
     if len({direction.reverse for direction in directions}) > 1:
         raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")
     if len(targets := {direction.target for direction in directions} - {None}) > 1:

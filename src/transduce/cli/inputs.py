@@ -1,4 +1,4 @@
-"""The input of `transduce translate`: files, or text given as an argument."""
+"""The input of `transduce translate` and `parse`: files, or text given as an argument."""
 
 import os
 import shlex
@@ -14,15 +14,15 @@ Input = Path | str
 STANDARD_INPUT = Path("-")
 
 
-def as_input(word: str) -> Input:
+def as_input(word: str, command: str = "translate") -> Input:
     """A file if it exists; text if it has spaces, or neither a slash nor a suffix; otherwise an error (a typo)."""
     path = Path(word)
     if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises if a text is too long for a file name
         return path
     if any(map(str.isspace, word)) or not ("/" in word or path.suffix.strip(".")):
-        return _require_utf8(word)
-    hint = f"echo {shlex.quote(word)} | transduce translate"
-    raise DataError(f"{word}: no such file; if it is text to translate, pipe it in: {hint}")
+        return require_utf8(word)
+    hint = f"echo {shlex.quote(word)} | transduce {command}"
+    raise DataError(f"{word}: no such file; if it is text to {command}, pipe it in: {hint}")
 
 
 def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
@@ -34,7 +34,8 @@ def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
             yield one
 
 
-def _require_utf8(text: str) -> str:
+def require_utf8(text: str) -> str:
+    """The text; an error if it has bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -15,11 +15,14 @@ from transduce.cli.calibrate import calibrate
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
+from transduce.cli.generate import generate
 from transduce.cli.import_model import import_model
 from transduce.cli.info import info
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
+from transduce.cli.paper import paper
+from transduce.cli.parse import parse
 from transduce.cli.rerank import rerank
 from transduce.cli.score import score
 from transduce.cli.serve import serve
@@ -53,16 +56,17 @@ def about(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train and run Transformer translation models."""
+    """Train and run Transformer translation models and language models."""
 
 
 for command in (
-    train, translate, transcribe, inspect, evaluate, score, rerank, calibrate, backtranslate, info, average, shrink,
-    serve, demo, cache,
+    train, translate, generate, transcribe, parse, inspect, evaluate, score, rerank, calibrate, backtranslate, info,
+    average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.command("import", cls=Command)(import_model)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def main() -> None:

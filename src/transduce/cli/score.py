@@ -16,6 +16,10 @@ _WINDOW = 4096
 
 
 def score(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Text to score with a language model, line by line; .jsonl: by its documents."),
+    ] = None,
     model: ModelsOption = None,
     src: Annotated[Path | None, typer.Option(help="Source text.")] = None,
     tgt: Annotated[Path | None, typer.Option(help="Translations, line by line.")] = None,
@@ -29,20 +33,50 @@ def score(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write one JSON object per pair: texts, tokens and their log-probabilities.")
     ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Language model: each file is one text, not one for each line.")
+    ] = False,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            help="Language model: a text longer than the context is read in windows that begin every N tokens.",
+            min=1,
+            metavar="N",
+            show_default="half of the context",
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the log-probability of given translations, one line for each pair.
+    """Print the log-probability of given translations, one line for each pair, or of texts with a language model.
 
-    It is the natural logarithm, summed over the tokens of the translation and the end marker. The total and the
-    perplexity go to stderr.
+    It is the natural logarithm, summed over the tokens of the translation and the end marker; of a text, over its
+    tokens. The total and the perplexity go to stderr.
     """
     from transduce.cli.direction import evaluated_direction
+    from transduce.cli.score_text import score_texts
+    from transduce.errors import ConfigError
     from transduce.models.card import find_model, read_card
     from transduce.text.pairs import count_pairs
     from transduce.translator import Translator
 
     facts = read_card(find_model(model[0] if model else None))["facts"]
+    of_pairs = {"--src": src, "--tgt": tgt, "--test": test, "--to": to, "--from": from_, "--reverse": reverse}
+    of_texts = {"FILES": files, "--document": document or None, "--stride": stride}
+    is_language_model = facts.get("task") == "language_model"
+    for name in (name for name, value in (of_pairs if is_language_model else of_texts).items() if value is not None):
+        kinds = (
+            ("translation models", "language model") if is_language_model else ("language models", "translation model")
+        )
+        raise ConfigError(f"{name} is for {kinds[0]}, but the model is a {kinds[1]}")
+    if is_language_model:
+        if model is None or len(model) > 1:
+            raise ConfigError("a language model is scored by itself; name one with -m")
+        score_texts(
+            model[0], files or [], document=document, stride=stride, per_token=per_token, jsonl=jsonl, device=device,
+            threads=threads,
+        )  # fmt: skip
+        return
     direction = evaluated_direction(facts, test, from_, to, reverse)
     pairs = _read(src, tgt, test, test is not None and direction.reverse)
     if described := direction.describe(test):

@@ -38,32 +38,41 @@ def serve(
 ) -> None:
     """Serve models over HTTP.
 
-    The server has LibreTranslate's interface, its own under /v1, and the page of `transduce inspect`.
+    The server has LibreTranslate's interface, its own under /v1, and the page of `transduce inspect`; for language
+    models, it has OpenAI's /v1/completions.
     """
     from transduce.config import apply_sets, build
     from transduce.errors import ConfigError
 
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
-    from transduce.models.card import find_model
+    from transduce.generator import Generator
+    from transduce.models.card import find_model, read_card
     from transduce.serve.api_keys import ApiKeys
     from transduce.serve.app import make_app
     from transduce.serve.limits import Limits
-    from transduce.serve.served_models import ServedModels, parse_model_option
+    from transduce.serve.served_models import ServedModels, parse_model_option, require_different
     from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
     from transduce.translator import Translator
 
     limits = build(Limits, apply_sets({}, limit or []), "--limit")
     known = ApiKeys.read(keys)
     named = [parse_model_option(argument) for argument in model or [str(find_model(None))]]
-    models = ServedModels(
-        [(name, Translator.load(folder, device=device, engine=engine, threads=threads)) for name, folder in named]
-    )
+    require_different([name for name, _ in named])
+    generators, translators = {}, []
+    for name, folder in named:
+        if read_card(find_model(folder))["facts"].get("task") == "language_model":
+            generators[name] = Generator.load(folder, device=device, threads=threads)
+        else:
+            translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
+    models = ServedModels(translators)
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
-        described = ", ".join(_describe(model.name, model.translator.directions) for model in models.models)
+        described = ", ".join(
+            [*(_describe(model.name, model.translator.directions) for model in models.models), *generators]
+        )
         line = f"transduce: serving {described} on http://{url_host(address)}:{at}"
-        app = make_app(models, limits, known, allowed_hosts(listening, host))
+        app = make_app(models, limits, known, allowed_hosts(listening, host), generators)
         serve_on(listening, app, lambda: print(line, file=sys.stderr, flush=True))
 
 

@@ -10,14 +10,31 @@ from transduce.cli.options import SetOption
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A TOML file with settings.", metavar="RECIPE")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file with settings; with --task, training text is possible too.", metavar="RECIPE"),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What the model learns: translate, or parse from trees.", show_default="as in the recipe"),
+    ] = None,
     src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
     tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
     train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(help="Instead: running text for a language model, .txt or .jsonl; may be repeated."),
+    ] = None,
     valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
-    valid: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    valid: Annotated[
+        list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
+    style: Annotated[
+        str | None,
+        typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
+    ] = None,
     start_from: Annotated[
         str | None,
         typer.Option(
@@ -32,7 +49,7 @@ def train(
     set_: SetOption = None,
     profile: Annotated[bool, typer.Option("--profile", help="Profile a few steps and write to OUT/profile.")] = False,
 ) -> None:
-    """Train a model from sentence pairs.
+    """Train a model from sentence pairs or, with --text, a language model from running text.
 
     Files may be compressed: .gz, .xz or .zst. The folder of the run holds checkpoints, metrics, report.html and, when
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
@@ -42,6 +59,8 @@ def train(
     with ended_by_signals():
         from transduce.training.api import train as run
 
+    if task and recipe and recipe.suffix != ".toml":
+        train, recipe = [recipe, *(train or [])], None
     if out is None:
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
@@ -49,13 +68,16 @@ def train(
     outcome = run(
         out,
         recipe=recipe,
+        task=task,
         src=src or (),
         tgt=tgt or (),
         train=train or (),
+        text=text or (),
         valid_src=valid_src or (),
         valid_tgt=valid_tgt or (),
         valid=valid or (),
         preset=preset,
+        style=style,
         start_from=start_from,
         sets=set_ or (),
         profile=profile,

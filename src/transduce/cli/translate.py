@@ -88,6 +88,7 @@ def translate(
     option that is not given has the value stored with the model, usually the default shown here.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.cli.outputs import line_output
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
@@ -131,13 +132,13 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
-    done = complete_lines(out) if resume and out else 0
-    if done:
-        log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
     with ExitStack() as stack:
         file: TextIO = sys.stdout
+        done = 0
         if out:
-            file = stack.enter_context(out.open("a" if resume else "w", encoding="utf-8"))
+            file, done = stack.enter_context(line_output(out, resume=resume))
+        if done:
+            log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
         progress = stack.enter_context(Progress(inputs, done, typed))
         lines = lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
@@ -193,16 +194,3 @@ def _record(
         ],
     }
     return json.dumps(record, ensure_ascii=False)
-
-
-def complete_lines(path: Path) -> int:
-    """Number of complete lines of a file; an incomplete last line is removed."""
-    if not path.exists():
-        return 0
-    with path.open("r+b") as file:
-        lines = end = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                lines, end = lines + 1, end + len(line)
-        file.truncate(end)
-    return lines

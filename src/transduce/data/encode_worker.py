@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.data.directions import CorpusPart
+from transduce.data.document_shards import write_document_shards
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
 from transduce.text.languages import mark
@@ -25,8 +26,11 @@ SHARD_PAIRS = 50_000
 
 def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> list[int]:
     """Write this worker's shards; returns the number of examples of each part of the corpus that fit."""
-    tokenizer = Tokenizer.load(folder / "tokenizer.model")
     reader = READERS[job["reader"]]
+    if reader.pieces:
+        corpus = [files for part in job["parts"] for files in part["train"]]
+        return [write_document_shards(folder, worker, workers, reader.pieces(corpus, ReadReport()))]
+    tokenizer = Tokenizer.load(folder / "tokenizer.model")
     examples = _marked_examples(job)
     written = [0] * len(job["parts"])
     for number, shard in enumerate(iter(lambda: list(islice(examples, SHARD_PAIRS)), [])):

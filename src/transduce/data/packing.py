@@ -54,17 +54,19 @@ def without_labels(batch: PackedBatch) -> PackedBatch:
     return replace(batch, labels_L=np.full_like(batch.labels_L, PAD), count=0)
 
 
-def fill(batch: PackedBatch, tokens: int, max_sequences: int, longest: int) -> PackedBatch:
+def fill(
+    batch: PackedBatch, tokens: int, max_sequences: int, longest: int, max_filler_segments: int | None = None
+) -> PackedBatch:
     """The batch in buffers of fixed size, so that every batch has the same shapes.
 
     Every stream grows to `tokens` tokens and to the same number of segments, and labels and positions grow to `tokens`.
     The filler is cut into segments of at most `longest` tokens, so that every token belongs to a segment; unused
-    segments are empty.
+    segments are empty. `max_filler_segments` is the number of them that a batch of `max_sequences` may need.
     """
     tokens_left = {name: tokens - len(stream.ids_N) for name, stream in batch.streams.items()}
     assert min(tokens_left.values()) >= 0
     assert all(len(stream.offsets_B1) - 1 <= max_sequences for stream in batch.streams.values())
-    segments = max_sequences + -(-tokens // longest)
+    segments = max_sequences + (-(-tokens // longest) if max_filler_segments is None else max_filler_segments)
     filler_segments = max(-(-left // longest) for left in tokens_left.values())
 
     def filled(stream: PackedStream, left: int) -> PackedStream:

@@ -7,12 +7,15 @@ together by approximate sequence length"), whose order is shuffled. The pool of 
 the batches before it, and no pair is ever left over.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from transduce.config import require
+from transduce.data.packing import Example
 from transduce.data.shards import TokenShards
 
 Ints = npt.NDArray[np.int64]
@@ -23,6 +26,48 @@ FEWEST_POOLS = 8
 """Minimum number of pools: with only a few, batches would hold the same pairs in every epoch."""
 SHORTEST_MEAN = 4
 """A batch has at most batch_tokens / 4 pairs, which bounds the number of its segments."""
+
+
+class Plan(Protocol):
+    """Which examples make up which batch: a pure function of corpus, seed and batch number."""
+
+    shards: TokenShards
+    batch_tokens: int
+    """Upper bound on the tokens of a batch in each stream."""
+    seed: int
+    growth: float
+    """Expected factor by which the variation of examples makes them longer."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Number of batches in one pass over the corpus."""
+
+    def batch(self, number: int) -> Ints:
+        """The numbers of the examples in batch `number`, counted from the start of training."""
+
+    def examples(self, number: int) -> Sequence[Example]:
+        """The examples of batch `number`."""
+
+    def tokens(self, example: Example) -> list[int]:
+        """The number of tokens of an example in each stream of a packed batch."""
+
+    @property
+    def longest(self) -> int:
+        """Upper bound on the length of a segment, for batches of fixed shape."""
+
+    def part_shape(self, split: int, processes: int, *, varied: bool) -> "PartShape":
+        """Bounds on the parts of batches that are shared by processes, each of which splits its share."""
+
+
+class PartShape(NamedTuple):
+    """Bounds on a part of a batch; if all batches have the same shape, it is filled up to them."""
+
+    tokens: int
+    """Tokens of each stream."""
+    sequences: int
+    """Sequences of each stream."""
+    filler_segments: int | None = None
+    """Segments of filler beside all sequences; None: as many as filler of all tokens needs."""
 
 
 class BatchPlan:
@@ -76,6 +121,26 @@ class BatchPlan:
         """The numbers of the pairs in batch `number`, counted from the start of training."""
         pool, index = divmod(number, self.batches_per_pool)
         return self._pool(pool)[index]
+
+    def examples(self, number: int) -> Sequence[Example]:
+        """See `Plan`."""
+        return self.shards.pairs(self.batch(number))
+
+    def tokens(self, example: Example) -> list[int]:
+        """See `Plan`: every stream adds a marker."""
+        return [len(ids) + 1 for ids in example]
+
+    @property
+    def longest(self) -> int:
+        """See `Plan`."""
+        return int(self.shards.index["max_length"]) + 1
+
+    def part_shape(self, split: int, processes: int, *, varied: bool) -> PartShape:
+        """See `Plan`."""
+        total, parts = self.batch_tokens, split * processes
+        longest = self.shards.index["max_length" if varied else "longest"]
+        tokens = total if parts == 1 else min(total, total // parts + longest + 1)
+        return PartShape(tokens, sequences=-(-self.max_pairs // processes))
 
     def _compute_pool(self, pool: int) -> list[Ints]:
         epoch, index = divmod(pool, self.pools)

@@ -17,6 +17,7 @@ from typing import Any
 from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.directions import CorpusPart, DirectionConfig, part_repetitions
+from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, write_document_index
 from transduce.data.encode_worker import SHARD_PAIRS
 from transduce.data.shards import TokenShards, write_index
 from transduce.disk import digest, flush_folder
@@ -25,7 +26,7 @@ from transduce.text.languages import Direction, is_language_code, parse_directio
 from transduce.text.pairs import Corpus, ReadReport, count_pairs, entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
-from transduce.text.symbols import BACK_TRANSLATED, language_tag
+from transduce.text.symbols import BACK_TRANSLATED, SPACE_MARK, language_tag
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
 FORMAT = 4
@@ -58,7 +59,8 @@ class DataConfig:
     """More training pairs, each a back-translation and its original, as `transduce backtranslate` writes them. A
     reserved symbol begins their sources (tagged back-translation); data.reverse does not apply to them."""
     max_length: int = 256
-    """Pairs with more tokens than this on either side are left out and counted."""
+    """Pairs with more tokens than this on either side are left out and counted. Of a language model: the context, in
+    tokens, that it is trained with."""
     directions: dict[str, DirectionConfig] = field(default_factory=dict)
     """Instead of train, valid and reverse: a section for each direction of a multilingual model, e.g. en-de."""
     temperature: float = 1.0
@@ -153,12 +155,15 @@ def prepare(
     `reader` is a key of `READERS`, which tells what an example is. `check_valid` is called with the validation examples
     before the training text is read, which may take long.
     """
-    require(bool(data.all_train), "no training text: give --src and --tgt, --train, or data.train in the recipe")
+    require(
+        bool(data.all_train), "no training text: give --src and --tgt, --train, --text, or data.train in the recipe"
+    )
     sources = _digests(data)
     vocabulary = _with_tags(vocabulary, data.target_tags)
     _require_symbol(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
+    vocabulary = _with_symbols(vocabulary, READERS[reader].symbols(data.all_train))
     folder = cache_folder() / _key(data, vocabulary, sources, reader)
     if folder.exists():
         log(f"data: {folder} (prepared before)")
@@ -167,8 +172,12 @@ def prepare(
     shards = TokenShards(folder)
     for line in shards.index["report"]:
         log(f"data: {line}")
-    lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
-    log(f"data: {len(shards):,} pairs, {lengths} tokens a pair, a vocabulary of {shards.index['vocab_size']:,}")
+    if documents := shards.index.get("documents"):
+        size = f"{count_pairs(documents, 'document')}, {shards.index['tokens'][0]:,} tokens"
+    else:
+        lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
+        size = f"{len(shards):,} pairs, {lengths} tokens a pair"
+    log(f"data: {size}, a vocabulary of {shards.index['vocab_size']:,}")
     tokenizer = Tokenizer.load(folder / "tokenizer.model")
     return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
 
@@ -181,6 +190,20 @@ def _with_tags(vocabulary: TokenizerConfig | Tokenizer, tags: list[str]) -> Toke
         raise ConfigError(
             f"the vocabulary of the model that training starts from has no tag for {', '.join(missing)}; start from a "
             "model with these target languages, or train a new one"
+        )
+    return vocabulary
+
+
+def _with_symbols(vocabulary: TokenizerConfig | Tokenizer, symbols: list[str]) -> TokenizerConfig | Tokenizer:
+    """The settings of the vocabulary with the symbols that the reader requires; a finished one must have them."""
+    if isinstance(vocabulary, TokenizerConfig):
+        new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
+        return replace(vocabulary, symbols=(*vocabulary.symbols, *new)) if new else vocabulary
+    known = set(vocabulary.pieces(range(vocabulary.vocab_size)))
+    if missing := [symbol.removeprefix(SPACE_MARK) for symbol in symbols if symbol not in known]:
+        raise ConfigError(
+            f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples "
+            "that need it, or train a new model"
         )
     return vocabulary
 
@@ -219,7 +242,8 @@ def _key(data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, sources: dic
     tokenizer: Any = (
         hashlib.sha256(vocabulary.model).hexdigest() if isinstance(vocabulary, Tokenizer) else asdict(vocabulary)
     )
-    settings = [FORMAT, data.reverse, data.max_length, tokenizer, *([] if reader == "pairs" else [reader])]
+    longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
+    settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     if any(part.back_translated for part in data.parts):
@@ -252,29 +276,9 @@ def _prepare_into(
     _sweep(folder.parent)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
-        report = ReadReport()
         log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
-        if isinstance(vocabulary, Tokenizer):
-            tokenizer = vocabulary
-            _sample(data, 0, report, reader)
-        else:
-            sample = _sample(data, vocabulary.sample_pairs, report, reader)
-            log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
-            tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
-        tokenizer.save(work / "tokenizer.model")
-        log(f"data: encoding {report.pairs:,} pairs")
-        kept = _encode(work, data, reader, report.pairs)
-        too_long = report.pairs - sum(kept)
-        lines = report.lines()
-        if too_long:
-            lines.append(f"left out {count_pairs(too_long)} above {data.max_length} tokens (data.max_length)")
-        if too_long == report.pairs:
-            raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
-        facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
-        repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
-        if data.directions or len(kept) > 1:
-            lines += _describe_parts(data, kept, repeats)
-        write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
+        prepare_into = _prepare_documents if READERS[reader].pieces else _prepare_pairs
+        prepare_into(work, data, vocabulary, log, reader)
         if changed := [name for name, now in _digests(data).items() if now != sources[name]]:
             raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
         flush_folder(work)
@@ -288,6 +292,54 @@ def _prepare_into(
         raise DataError(f"{cache}: {error}") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _prepare_pairs(
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str
+) -> None:
+    """Learn the vocabulary, encode all pairs and write the index."""
+    report = ReadReport()
+    if isinstance(vocabulary, Tokenizer):
+        tokenizer = vocabulary
+        _sample(data, 0, report, reader)
+    else:
+        sample = _sample(data, vocabulary.sample_pairs, report, reader)
+        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample):,} pairs")
+        tokenizer = Tokenizer.train((text for example in sample for text in example), vocabulary)
+    tokenizer.save(work / "tokenizer.model")
+    log(f"data: encoding {report.pairs:,} pairs")
+    kept = _encode(work, data, reader, -(-report.pairs // SHARD_PAIRS))
+    too_long = report.pairs - sum(kept)
+    lines = report.lines()
+    if too_long:
+        lines.append(f"left out {count_pairs(too_long)} above {data.max_length} tokens (data.max_length)")
+    if too_long == report.pairs:
+        raise DataError(f"every pair has more than {data.max_length} tokens; raise data.max_length")
+    facts = {"vocab_size": tokenizer.vocab_size, "max_length": data.max_length, "report": lines}
+    repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
+    if data.directions or len(kept) > 1:
+        lines += _describe_parts(data, kept, repeats)
+    write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
+
+
+def _prepare_documents(
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | Tokenizer, log: Callable[[str], None], reader: str
+) -> None:
+    """Learn the vocabulary, encode all documents and write the index."""
+    report, pieces = ReadReport(), READERS[reader].pieces
+    assert pieces
+    wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
+    sample = DocumentSample(pieces(data.all_train, report), wanted)
+    if isinstance(vocabulary, Tokenizer):
+        tokenizer = vocabulary
+    else:
+        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample.lines):,} lines")
+        alphabet = sample.alphabet if vocabulary.type == "char" else ()
+        tokenizer = Tokenizer.train_on_documents(sample.lines, vocabulary, alphabet)
+    tokenizer.save(work / "tokenizer.model")
+    log(f"data: encoding {sample.characters:,} characters")
+    _encode(work, data, reader, -(-sample.characters // SHARD_CHARACTERS))
+    write_document_index(work, {"vocab_size": tokenizer.vocab_size, "report": report.lines()})
 
 
 def _sweep(cache: Path) -> None:
@@ -334,10 +386,10 @@ def _name(part: CorpusPart) -> str:
     return " ".join(filter(None, [part.name, "old text" if part.is_replay else "" if part.name else "new text"]))
 
 
-def _encode(folder: Path, data: DataConfig, reader: str, examples: int) -> list[int]:
+def _encode(folder: Path, data: DataConfig, reader: str, shards: int) -> list[int]:
     """Write the shards with one process for each core; returns the number of examples of each part that fit."""
     job = encode_job(data, reader)
-    workers = min(os.cpu_count() or 1, -(-examples // SHARD_PAIRS))
+    workers = min(os.cpu_count() or 1, shards)
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # With -P and no empty path, nothing is imported from the current folder.

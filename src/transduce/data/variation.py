@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import count
+from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,10 +21,12 @@ import numpy as np
 
 from transduce.data.augment import AugmentConfig, augment, choose
 from transduce.data.packing import Example
-from transduce.data.plan import BatchPlan
+from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
+from transduce.text.symbols import SPACE_MARK
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.trees import bracket_labels, respell
 
 _MOST_WORKERS = 12
 
@@ -35,6 +38,8 @@ class Variation:
     tokenizer: Tokenizer
     bpe_dropout: float = 0.0
     augment: AugmentConfig = field(default_factory=AugmentConfig)
+    linearized: bool = False
+    """Targets are linearized trees, whose words keep the pieces of the source."""
 
     @property
     def enabled(self) -> bool:
@@ -53,9 +58,9 @@ class Variation:
         ]
         return 1.03 * max(new / old for old, new in zip(*lengths, strict=True))
 
-    def examples(self, plan: BatchPlan, number: int) -> Sequence[Example]:
+    def examples(self, plan: Plan, number: int) -> Sequence[Example]:
         """The examples of batch `number`; one for which the batch has no room when it is longer stays as it is."""
-        examples = plan.shards.pairs(plan.batch(number))
+        examples = plan.examples(number)
         if not self.enabled:
             return examples
         room = [plan.batch_tokens - sum(len(ids) + 1 for ids in stream) for stream in zip(*examples, strict=True)]
@@ -86,17 +91,32 @@ class Variation:
         result = list(examples)
         for row in rows:
             result[row] = tuple(next(encoded) for _ in examples[row])
+            if self.linearized:
+                source, tree = result[row]
+                result[row] = (source, respell(source, tree, self._brackets, self._word_starts))
         return result
 
+    @cached_property
+    def _brackets(self) -> frozenset[int]:
+        return frozenset(chain.from_iterable(bracket_labels(self._pieces).values()))
 
-def seed_of(plan: BatchPlan, number: int) -> int:
+    @cached_property
+    def _word_starts(self) -> frozenset[int]:
+        return frozenset(number for number, piece in enumerate(self._pieces) if piece.startswith(SPACE_MARK))
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        return self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+
+
+def seed_of(plan: Plan, number: int) -> int:
     """The random seed of batch `number`."""
     return plan.seed + 1_000_003 * number
 
 
 @contextmanager
 def computed_ahead(
-    variation: Variation, plan: BatchPlan, start: int, workers: int | None = None
+    variation: Variation, plan: Plan, start: int, workers: int | None = None
 ) -> Iterator[Callable[[int], Sequence[Example]]]:
     """Give a function for the examples of the batches `start`, `start` + 1, ..., which worker processes compute.
 
@@ -111,6 +131,7 @@ def computed_ahead(
         "plan": {"batch_tokens": plan.batch_tokens, "seed": plan.seed, "growth": plan.growth},
         "bpe_dropout": variation.bpe_dropout,
         "augment": asdict(variation.augment),
+        "linearized": variation.linearized,
         "start": start,
         "of": workers,
     }
@@ -150,7 +171,9 @@ def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
     tokenizer = Tokenizer.load(shards.folder / "tokenizer.model")
-    variation = Variation(tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]))
+    variation = Variation(
+        tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"]
+    )
     plan = BatchPlan(shards, **settings["plan"])
     for number in count(settings["start"] + settings["worker"], settings["of"]):
         for stream in zip(*variation.examples(plan, number), strict=True):

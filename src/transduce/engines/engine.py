@@ -50,6 +50,8 @@ class Engine(Protocol):
     """A model prepared for search."""
 
     name: str
+    several_sessions: bool
+    """Whether several sessions may be in progress at the same time, in one thread."""
 
     @property
     def description(self) -> str:
@@ -60,11 +62,14 @@ class Engine(Protocol):
         """Source tokens times rows per sentence that are processed at once; None is as many as fit in memory."""
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig) -> str | None:
-        """The reason why this engine cannot run this model with these options; None if it can."""
+    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+        """The reason why this engine cannot run this model with these options; None if it can.
+
+        A `constrained` search holds its outputs to a grammar (search/constraint.py).
+        """
 
     def start_session(self, config: SearchConfig) -> Session:
-        """Start a session of jobs that share these options; one session at a time."""
+        """Start a session of jobs that share these options."""
 
 
 def style_limits(config: EncoderDecoderConfig) -> str | None:
@@ -85,8 +90,10 @@ def paper_limits(config: EncoderDecoderConfig) -> str | None:
     return "no rotary positions" if config.positions == "rotary" else style_limits(config)
 
 
-def fast_engine_limits(model: Model, options: SearchConfig) -> str | None:
+def fast_engine_limits(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
     """The result of `supports` of the fast engines, which run the encoder-decoder with greedy and beam search."""
+    if constrained:
+        return "no search that is held to a grammar"
     if isinstance(model, Ensemble):
         return "no ensembles"
     if not isinstance(model, EncoderDecoder):

@@ -1,4 +1,4 @@
-"""The reference engine: `search` with the model itself, one batch at a time, in the precision of its weights."""
+"""The reference engine: the searches of `search/` with the model itself, in the precision of its weights."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from transduce.data.batch import Stream
 from transduce.engines.engine import Job, output_limit
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
-from transduce.search.decoder import Decoder, Hypothesis
+from transduce.search.constraint import MakeConstraint
+from transduce.search.decoder import Decoder, Hypothesis, SearchSteps
 from transduce.search.options import SearchConfig
-from transduce.search.search import search
+from transduce.search.search import search_steps
 from transduce.text.tokenizer import EOS
 
 
@@ -20,6 +21,7 @@ class PlainEngine:
     """Runs every generating model on every device that torch supports."""
 
     name = "plain"
+    several_sessions = True
 
     def __init__(self, model: Model, batch_tokens: int = 4096) -> None:
         self.model = model
@@ -33,30 +35,38 @@ class PlainEngine:
         return f"plain ({self.model.device.type}, {dtype})"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig) -> str | None:
+    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`: every option, for models that generate."""
         return None if isinstance(model, Decoder) else f"{model.config.architecture} models do not generate text"
 
-    def start_session(self, config: SearchConfig) -> "PlainSession":
-        """See `Engine`."""
-        return PlainSession(self, config)
+    def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
+        """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""
+        return PlainSession(self, config, constrain)
 
 
 class PlainSession:
-    """Each step searches one batch from the first token to the last."""
+    """Searches one batch after the other; each step adds a token to every hypothesis of the batch."""
 
-    def __init__(self, engine: PlainEngine, config: SearchConfig) -> None:
-        self._engine, self._config = engine, config
+    def __init__(self, engine: PlainEngine, config: SearchConfig, constrain: MakeConstraint | None = None) -> None:
+        self._engine, self._config, self._constrain = engine, config, constrain
         self._waiting: deque[tuple[int, Job]] = deque()
+        self._batch: list[tuple[int, Job]] = []
+        """The jobs that are being searched."""
+        self._steps: SearchSteps | None = None
+        self._dropped: set[int] = set()
+        """Keys of jobs of the batch whose results are not wanted."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """See `Session`."""
         self._waiting.extend(jobs)
 
     def drop(self, keys: Sequence[int]) -> None:
-        """See `Session`."""
-        dropped = set(keys)
-        self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
+        """See `Session`; a batch is abandoned when all its jobs are dropped."""
+        self._dropped |= set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in self._dropped)
+        if all(key in self._dropped for key, _ in self._batch):
+            self._end_batch()
+        self._dropped &= {key for key, _ in self._batch}
 
     @property
     def waiting(self) -> int:
@@ -66,11 +76,32 @@ class PlainSession:
     @property
     def busy(self) -> bool:
         """See `Session`."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._batch)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """See `Session`; a batch that does not fit in memory is split."""
-        return self._translate(self._next_batch())
+        """See `Session`; of a batch that does not fit in memory, the first half is tried again."""
+        if self._steps is None:
+            self._batch = self._next_batch()
+            self._steps = self._search([job for _, job in self._batch])
+        try:
+            next(self._steps)
+            return []
+        except StopIteration as end:
+            keys = [key for key, _ in self._batch]
+            results = zip(keys, end.value, strict=True)
+            finished = [(key, hypotheses) for key, hypotheses in results if key not in self._dropped]
+        except torch.OutOfMemoryError:
+            if len(self._batch) == 1:
+                raise
+            finished = []
+            self._waiting.extendleft(reversed([item for item in self._batch if item[0] not in self._dropped]))
+            self._engine.batch_tokens //= 2
+        self._end_batch()
+        return finished
+
+    def _end_batch(self) -> None:
+        self._batch, self._steps = [], None
+        self._dropped.clear()
 
     def _next_batch(self) -> list[tuple[int, Job]]:
         rows = self._config.nbest if self._config.sample else self._config.beam
@@ -81,28 +112,18 @@ class PlainSession:
             tokens_left -= (len(batch[-1][1].tokens) + 1) * rows
         return batch
 
-    def _translate(self, batch: list[tuple[int, Job]]) -> list[tuple[int, list[Hypothesis]]]:
-        try:
-            return self._search(batch)
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                raise
-        # The tensors of the failed attempt are freed only here: inside the handler, the traceback holds them.
-        middle = len(batch) // 2
-        self._engine.batch_tokens //= 2
-        return self._translate(batch[:middle]) + self._translate(batch[middle:])
-
-    def _search(self, batch: list[tuple[int, Job]]) -> list[tuple[int, list[Hypothesis]]]:
-        model, jobs = self._engine.model, [job for _, job in batch]
+    def _search(self, jobs: list[Job]) -> SearchSteps:
+        model = self._engine.model
         assert isinstance(model, Decoder)
         # The seed of sampling depends on the first job's key, so that batches draw different random numbers.
-        config = replace(self._config, seed=(self._config.seed + 1_000_003 * batch[0][0]) % 2**31)
-        results = search(
+        config = replace(self._config, seed=(self._config.seed + 1_000_003 * self._batch[0][0]) % 2**31)
+        constraint = self._constrain([job.tokens for job in jobs], model.device) if self._constrain else None
+        return search_steps(
             model,
             Stream(*pack_tokens([[*job.tokens, EOS] for job in jobs], model.device)),
-            [output_limit(job, config, model.longest) for job in jobs],
+            constraint.limits if constraint else [output_limit(job, config, model.longest) for job in jobs],
             config,
             [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
             model.device,
+            constraint,
         )
-        return [(key, hypotheses) for (key, _), hypotheses in zip(batch, results, strict=True)]

@@ -11,15 +11,17 @@ from transduce.config import require
 from transduce.data.batch import Batch, Stream
 from transduce.engines.engine import Job, output_limit
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.inspect.heads import STACKS, Stack, count_layers, module_name, parse_heads
+from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens
 from transduce.inspect.tree import Node, build_tree
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.ensemble import Ensemble
+from transduce.models.model import Model
 from transduce.nn.ablate import without_heads
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
-from transduce.search.decoder import NEVER_GENERATED, Hypothesis
+from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
@@ -69,14 +71,16 @@ class Inspection:
     target: list[int]
     """Token id that each decoder step wrote, with the end marker."""
     attention: dict[Stack, Tensor]
-    """Attention weights (layer, head, query position, key position); the decoder's keys are BOS and earlier tokens."""
+    """Attention weights (layer, head, query position, key position); the decoder's keys are BOS and earlier tokens.
+
+    Models other than the encoder-decoder have cross-attention only; the others then have no layers."""
     tree: list[Node]
     layers: list[Predictions]
     """Predictions of each decoder layer; those of the last are the model's own."""
     log_sum_TX: Tensor
     """Normalisers for other temperatures, see `logit_lens`."""
     positions_TD: Tensor
-    """The model's positional encoding."""
+    """The model's positional encoding; no rows if it has none that is shown."""
     ablation: Ablation | None
     """None if no heads are switched off."""
     search_seconds: float
@@ -91,7 +95,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     source = _source(translator, request.text, request.to)
     full_model = inspected_model(translator)
     _check_prefix(request.prefix, full_model)
-    off = parse_heads(request.off, full_model.config)
+    off = _heads(request.off, full_model)
     model = without_heads(full_model, [(head.module, head.head) for head in off])
 
     steps: list[Extensions] = []
@@ -100,9 +104,8 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     search_seconds = time.perf_counter() - search_start
 
     target = [*best.tokens, EOS]
-    with observe_attention(model) as attention, observe_layers(model.decoder) as layers:
-        model(Batch.of(translator.device, src=[source], tgt=[[BOS, *best.tokens]]))
-    predictions, log_sum_TX = logit_lens(model, layers, target)
+    attention, hiddens_LMD, positions_TD = _observe(model, source, [BOS, *best.tokens])
+    predictions, log_sum_TX = logit_lens(model, hiddens_LMD, target)
     ablation = _ablation(full_model, model, source, config, request.prefix) if off else None
     return Inspection(
         request=request,
@@ -110,36 +113,67 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
         best=best,
         source=source,
         target=target,
-        attention={
-            stack: torch.cat([attention[module_name(stack, n)] for n in range(count_layers(model.config, stack))])
-            for stack in STACKS
-        },
+        attention=attention,
         tree=build_tree(steps),
         layers=predictions,
         log_sum_TX=log_sum_TX,
-        positions_TD=_position_table(model)[: max(len(source), len(target), MIN_POSITIONS)],
+        positions_TD=positions_TD,
         ablation=ablation,
         search_seconds=search_seconds,
         other_seconds=time.perf_counter() - start - search_seconds,
     )
 
 
-def inspected_model(translator: Translator) -> EncoderDecoder:
-    """The model of a translator; only the encoder-decoder can be inspected."""
-    if not isinstance(translator.model, EncoderDecoder):
-        raise ModelError(f"models of the architecture {translator.model.config.architecture} cannot be inspected")
-    if translator.model.embedding.positions is None:
-        raise ModelError("models without positional encodings that are added to embeddings cannot be inspected")
-    return translator.model
+def inspected_model(translator: Translator) -> Model:
+    """The model of a translator; only models with cross-attention can be inspected."""
+    model = translator.model
+    if model.alignment_attention is None or isinstance(model, Ensemble):
+        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
+    return model
 
 
-def _position_table(model: EncoderDecoder) -> Tensor:
-    assert model.embedding.positions is not None
-    return model.embedding.positions.table_TD
+def _heads(names: list[str], model: Model) -> list[Head]:
+    """The heads to switch off, which only the Transformer has."""
+    if isinstance(model, EncoderDecoder):
+        return parse_heads(names, model.config)
+    if names:
+        raise ConfigError(f"models of the architecture {model.config.architecture} have no heads to switch off")
+    return []
+
+
+def _observe(model: Model, source: list[int], inputs: list[int]) -> tuple[dict[Stack, Tensor], list[Tensor], Tensor]:
+    """Attention weights, the hidden vectors of each decoder layer and the positional encoding of a forward pass."""
+    batch = Batch.of(model.device, src=[source], tgt=[inputs])
+    if isinstance(model, EncoderDecoder):
+        with observe_attention(model) as recorded, observe_layers(model.decoder) as layers:
+            model(batch)
+        attention = {
+            stack: torch.cat([recorded[module_name(stack, n)] for n in range(count_layers(model.config, stack))])
+            for stack in STACKS
+        }
+        return (
+            attention,
+            [model.decoder_norm(x_MD) for x_MD in layers],
+            _position_table(model, len(source), len(inputs)),
+        )
+    with observe_attention(model) as recorded:
+        hidden_MD = model(batch)
+    cross_LHTS, none = torch.cat(list(recorded.values())), hidden_MD.new_empty
+    S, T = len(source), len(inputs)
+    attention = {"encoder": none(0, 1, S, S), "decoder": none(0, 1, T, T), "cross": cross_LHTS}
+    return attention, [hidden_MD], none(0, model.config.d_model)
+
+
+def _position_table(model: EncoderDecoder, *lengths: int) -> Tensor:
+    """The positional encoding that is added to embeddings; empty if there is none."""
+    positions = model.embedding.positions
+    if positions is None:
+        return model.output_weight_VD.new_empty(0, model.config.d_model)
+    return positions.table_TD[: max(*lengths, MIN_POSITIONS)]
 
 
 def _search(
-    model: EncoderDecoder,
+    model: Model,
     source: list[int],
     config: SearchConfig,
     prefix: Sequence[int],
@@ -148,6 +182,7 @@ def _search(
     """The best hypothesis. The search continues until `beam` hypotheses are finished, so that they can be compared."""
     job = Job(source[:-1], list(prefix))
     device = model.device
+    assert isinstance(model, Decoder)
     (hypotheses,) = beam_search(
         model,
         Stream(*pack_tokens([source], device)),
@@ -166,9 +201,7 @@ def _search(
     return hypotheses[0]
 
 
-def _ablation(
-    full: EncoderDecoder, ablated: EncoderDecoder, source: list[int], config: SearchConfig, prefix: Sequence[int]
-) -> Ablation:
+def _ablation(full: Model, ablated: Model, source: list[int], config: SearchConfig, prefix: Sequence[int]) -> Ablation:
     best = _search(full, source, config, prefix)
     return Ablation(best, _search(ablated, source, replace(config, beam=1), [*best.tokens, EOS]))
 
@@ -201,7 +234,7 @@ def _source(translator: Translator, text: str, to: str | None) -> list[int]:
     return [*tokens, EOS]
 
 
-def _check_prefix(prefix: list[int], model: EncoderDecoder) -> None:
+def _check_prefix(prefix: list[int], model: Model) -> None:
     longest = 2 * MAX_TOKENS if model.longest is None else min(model.longest, 2 * MAX_TOKENS)
     if len(prefix) > longest:
         raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")

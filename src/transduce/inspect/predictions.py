@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
 
 TOP_TOKENS = 10
 """Number of most probable tokens kept for each position."""
@@ -25,18 +25,16 @@ class Predictions:
     """Log-probability of the token that was written."""
 
 
-def logit_lens(
-    model: EncoderDecoder, layers_LMD: Sequence[Tensor], written: Sequence[int]
-) -> tuple[list[Predictions], Tensor]:
+def logit_lens(model: Model, hiddens_LMD: Sequence[Tensor], written: Sequence[int]) -> tuple[list[Predictions], Tensor]:
     """The predictions of each decoder layer as if it were the last one, and log_sum_TX for other temperatures.
 
-    The output of each layer goes through the final norm (if the model is pre-norm) and the output projection; those of
-    the last layer are the model's own predictions. log_sum_TX is log Σ p^(1/τ) over the vocabulary, for each τ in
+    The hidden vectors of each layer go through the output projection; those of the last layer are the model's own
+    predictions. log_sum_TX is log Σ p^(1/τ) over the vocabulary, for each τ in
     TEMPERATURES and the model's own probabilities p: with temperature τ, log p becomes (log p) / τ minus this.
     """
     layers = []
-    for x_MD in layers_LMD:
-        log_prob_TV = model.logits(model.decoder_norm(x_MD)).float().log_softmax(-1)
+    for hidden_MD in hiddens_LMD:
+        log_prob_TV = model.logits(hidden_MD).float().log_softmax(-1)
         log_prob_TC, token_TC = log_prob_TV.topk(min(TOP_TOKENS, log_prob_TV.shape[1]))
         written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
         layers.append(Predictions(token_TC, log_prob_TC, log_prob_TV.gather(1, written_T1)[:, 0]))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transduce.config import to_table
 from transduce.inspect.inspection import Ablation, Inspection, inspected_model
 from transduce.inspect.predictions import TEMPERATURES, Predictions
 from transduce.inspect.tree import Node
@@ -48,11 +49,13 @@ def _weight_bytes(weights: Tensor) -> Tensor:
 def _position_bytes(table_TD: Tensor) -> Tensor:
     """Scale -m to m, the largest magnitude, to 1 to 255."""
     table_TD = table_TD.float().cpu()
-    return (128 + 127 * table_TD / table_TD.abs().max().clamp(min=1e-9)).round().to(torch.uint8)
+    largest = table_TD.abs().max().clamp(min=1e-9) if table_TD.numel() else 1.0
+    return (128 + 127 * table_TD / largest).round().to(torch.uint8)
 
 
 def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
     model, tokenizer = inspected_model(translator), translator.tokenizer
+    settings = to_table(model.config)
     lens = [_predictions(layer, LENS_TOKENS) for layer in inspection.layers]
     following = _predictions(inspection.layers[-1], None)
     return {
@@ -77,10 +80,10 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "ablation": _ablation(inspection.ablation, tokenizer) if inspection.ablation else None,
         "model": {
             "d_model": model.config.d_model,
-            "num_heads": model.config.num_heads,
-            "encoder_layers": model.config.encoder_layers,
-            "decoder_layers": model.config.decoder_layers,
-            "positions": model.config.positions,
+            "num_heads": inspection.attention["cross"].shape[1],
+            "encoder_layers": settings["encoder_layers"],
+            "decoder_layers": settings["decoder_layers"],
+            "positions": settings.get("positions"),
             "vocab_size": model.vocab_size,
             "parameters": model.parameters_count,
         },

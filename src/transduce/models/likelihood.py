@@ -1,7 +1,8 @@
 """Log-probabilities of given outputs, by one forward pass over packed batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ _BATCH_TOKENS = 4096
 _LOGITS = 1 << 24
 """Logits in memory at the same time."""
 
+T = TypeVar("T")
 Pairs = Sequence[tuple[list[int], list[int]]]
 """Source and target tokens, without markers."""
 
@@ -43,6 +45,56 @@ def token_log_probs(model: Model, pairs: Pairs) -> list[list[float]]:
         for number, own in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
             results[number] = own.tolist()
     return results
+
+
+@torch.inference_mode()
+def text_log_probs(
+    model: Model, texts: Sequence[Sequence[int]], context: int, stride: int | None = None
+) -> list[list[float]]:
+    """The log-probability of each token of texts, by a language model that reads at most `context` tokens at once.
+
+    A longer text is read in windows that begin every `stride` tokens (default: half of the context). Each token is
+    scored in the first window that has it, so `context` - `stride` tokens or more are before it, unless the text has
+    fewer.
+    """
+    stride = stride or max(1, context // 2)
+    results = [[0.0] * len(text) for text in texts]
+    windows = [
+        (number, first, start, end)
+        for number, text in enumerate(texts)
+        for first, start, end in _windows(len(text), context, stride)
+    ]
+    for chosen in _in_batches(windows, [end - first for _, first, _, end in windows]):
+        inputs = [
+            [*([BOS] if first == 0 else []), *texts[number][max(0, first - 1) : end - 1]]
+            for number, first, _, end in chosen
+        ]
+        starts = np.cumsum([0, *map(len, inputs)])
+        places = [
+            np.arange(start - first, end - first) + offset
+            for (_, first, start, end), offset in zip(chosen, starts, strict=False)
+        ]
+        labels = [token for number, _, start, end in chosen for token in texts[number][start:end]]
+        batch = replace(
+            Batch.of(model.device, text=inputs), positions_L=torch.from_numpy(np.concatenate(places)).to(model.device)
+        )
+        chunks = _logits(model, model(batch), torch.tensor(labels, device=model.device))
+        log_prob_L = torch.cat([_predictions(*chunk)[0] for chunk in chunks])
+        for (number, _, start, end), own in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
+            results[number][start:end] = own.tolist()
+    return results
+
+
+def _windows(tokens: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """The first input of each window of a text, and the range of tokens that are scored in it.
+
+    Input n of a text is the token before token n; input 0 is BOS.
+    """
+    first = scored = 0
+    while scored < tokens:
+        end = min(first + context, tokens)
+        yield first, scored, end
+        first, scored = first + stride, end
 
 
 @torch.inference_mode()
@@ -96,14 +148,19 @@ def _highest(weights_BHTS: Tensor) -> Tensor:
 
 def _batches(pairs: Pairs) -> Iterator[list[int]]:
     """Indices of pairs of similar length."""
-    batch: list[int] = []
+    numbers = sorted(range(len(pairs)), key=lambda n: [len(side) for side in reversed(pairs[n])])
+    return _in_batches(numbers, [max(map(len, pairs[number])) + 1 for number in numbers])
+
+
+def _in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """Consecutive items with at most _BATCH_TOKENS tokens together, at least one."""
+    batch: list[T] = []
     tokens = 0
-    for number in sorted(range(len(pairs)), key=lambda n: [len(side) for side in reversed(pairs[n])]):
-        longer = max(map(len, pairs[number])) + 1
-        if batch and tokens + longer > _BATCH_TOKENS:
+    for item, size in zip(items, sizes, strict=True):
+        if batch and tokens + size > _BATCH_TOKENS:
             yield batch
             batch, tokens = [], 0
-        batch.append(number)
-        tokens += longer
+        batch.append(item)
+        tokens += size
     if batch:
         yield batch

@@ -75,6 +75,11 @@ class Model(nn.Module, ABC):
         return None
 
     @property
+    def captures(self) -> bool:
+        """Whether training on a GPU records the model as a CUDA graph, for which all batches have the same shapes."""
+        return True
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return self.output_weight_VD.device

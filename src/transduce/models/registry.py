@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 from transduce.config import build, suggestion
 from transduce.errors import ConfigError
+from transduce.models.convolutional import ConvolutionalConfig, ConvolutionalModel
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnly, EncoderOnlyConfig
 from transduce.models.model import Model, ModelConfig
+from transduce.models.recurrent import RecurrentConfig, RecurrentModel
 
 
 class Architecture(NamedTuple):
@@ -22,6 +24,8 @@ MODELS: dict[str, Architecture] = {
     "encoder_decoder": Architecture(EncoderDecoderConfig, EncoderDecoder),
     "decoder_only": Architecture(DecoderOnlyConfig, DecoderOnly),
     "encoder_only": Architecture(EncoderOnlyConfig, EncoderOnly),
+    "recurrent": Architecture(RecurrentConfig, RecurrentModel),
+    "convolutional": Architecture(ConvolutionalConfig, ConvolutionalModel),
 }
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.nn import kernels
 from transduce.nn.linear import projections
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
@@ -29,6 +30,11 @@ class FeedForward(nn.Module):
         """(N, D) to (N, D); with `bias=False`, b2 is left to the caller (`layers.Residual`)."""
         if self.activation == "relu":
             return self.outer(self.inner(x_ND, relu=True), bias=bias)
+        if kernels.fit(x_ND) and self.inner.weight.dtype == x_ND.dtype:
+            from transduce.nn.kernels.activation import LinearActivation
+
+            y_NF = LinearActivation.apply(x_ND, self.inner.weight, self.inner.bias, self.activation)  # type: ignore[no-untyped-call]
+            return self.outer(y_NF, bias=bias)
         x_NF = self.inner(x_ND)
         if self.activation in _GATED:
             gate_NF, x_NF = x_NF.chunk(2, dim=-1)

@@ -71,12 +71,22 @@ class Residual(nn.Module):
         """
         x_ND, shortcut_ND = x
         if self.norm_first:
-            y_ND = shortcut_ND + self.dropout(sublayer(self.norm(x_ND)))
+            y_ND = self._norm_first(x_ND, sublayer, bias_D)
         elif kernels.fit(x_ND) and isinstance(self.norm, nn.LayerNorm) and bias_D is not None:
             return self._fused(shortcut_ND, sublayer(x_ND, bias=False), bias_D)
         else:
             y_ND = self.norm(shortcut_ND + self.dropout(sublayer(x_ND)))
         return y_ND, y_ND
+
+    def _norm_first(self, x_ND: Tensor, sublayer: Sublayer, bias_D: Tensor | None) -> Tensor:
+        if not kernels.fit(x_ND):
+            return x_ND + self.dropout(sublayer(self.norm(x_ND)))
+        from transduce.nn.kernels.pre_norm import AddResidual, PreNorm
+
+        shift_D = self.norm.bias if isinstance(self.norm, nn.LayerNorm) else None
+        normed_ND, shortcut_ND = PreNorm.apply(x_ND, self.norm.weight, shift_D, self.norm.eps)  # type: ignore[no-untyped-call]
+        p = self.dropout.p if self.training else 0.0
+        return AddResidual.apply(shortcut_ND, sublayer(normed_ND, bias=False), bias_D, p)  # type: ignore[no-untyped-call]
 
     def _fused(self, shortcut_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor) -> Branches:
         from transduce.nn.kernels.add_norm import AddNorm

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from transduce.nn.layers import Branches
-from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
+
+
+@runtime_checkable
+class HasWeights(Protocol):
+    """A module with attention; `weights` takes the arguments of its forward pass."""
+
+    def weights(self, *args: Any) -> Tensor:
+        """The attention weights (B, H, T, S) of a forward pass, zero outside the segments."""
 
 
 @contextmanager
@@ -15,17 +22,14 @@ def observe_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Forward passes inside fill the dictionary: module name to attention weights (B, H, T, S)."""
     recorded: dict[str, Tensor] = {}
 
-    def register(name: str, module: SelfAttention | CrossAttention) -> Any:
-        def hook(_: nn.Module, args: tuple[Any, ...], __: Tensor) -> None:
-            recorded[name] = module.weights(*args)
+    def register(name: str, module: nn.Module) -> Any:
+        def hook(attention: nn.Module, args: tuple[Any, ...], _: Any) -> None:
+            if isinstance(attention, HasWeights):
+                recorded[name] = attention.weights(*args)
 
         return module.register_forward_hook(hook)
 
-    handles = [
-        register(name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, SelfAttention | CrossAttention)
-    ]
+    handles = [register(name, module) for name, module in model.named_modules()]
     try:
         yield recorded
     finally:

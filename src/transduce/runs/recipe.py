@@ -1,7 +1,7 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from transduce.models.registry import config_class
 from transduce.runs.start_from import add_symbols, inherited_settings, require_inherited, with_directions
 from transduce.search.options import SearchConfig
 from transduce.tasks.registry import TASKS
+from transduce.text.readers import READERS
 from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
@@ -42,6 +43,13 @@ class TrainConfig:
     """Highest learning rate, reached after warmup; if not given, it follows from width and warmup as in the paper."""
     learning_rate_scale: float = 1.0
     """Factor on the learning rate of the paper's schedule, which depends on step and width."""
+    schedule: Literal["paper", "cosine"] = "paper"
+    """Learning rate after warmup: falls with the inverse root of the step, as in the paper, or as half a cosine until
+    the last step (train.steps)."""
+    final_learning_rate: float = 0.0
+    """Learning rate of the last step, with the schedule cosine."""
+    weight_decay: float = 0.0
+    """Weight decay of all matrices, decoupled from the gradients (AdamW); 0 is the paper's Adam."""
     cooldown: int = 0
     """Number of last steps in which the learning rate decays linearly to zero; 0 keeps the paper's schedule."""
     beta1: float = 0.9
@@ -107,8 +115,11 @@ class TrainConfig:
             self.learning_rate is None or self.learning_rate_scale == 1.0,
             "learning_rate and learning_rate_scale exclude each other; give one of them",
         )
-        for name in ("clip_norm", "r_drop"):
+        for name in ("clip_norm", "r_drop", "final_learning_rate", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
+        cosine = self.schedule == "cosine"
+        require(cosine or not self.final_learning_rate, "final_learning_rate needs schedule = cosine")
+        require(not cosine or not self.cooldown, "cooldown needs schedule = paper; a cosine falls by itself")
         require(0 <= self.seed < 2**31, "seed must be at least 0 and below 2^31")
 
 
@@ -129,8 +140,16 @@ class Recipe:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
-        pairs = TASKS[self.task].reader == "pairs"
+        task = TASKS[self.task]
+        pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
+        if READERS[task.reader].pieces:
+            own = ("directions", "replay", "back_translated", "reverse", "by_sentence")
+            names = [f"data.{name}" for name in own if getattr(self.data, name)]
+            names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
+            require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")
+        refusal = task().refusal(self.model)
+        require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
         require(can_validate, "train.patience counts validations: give validation text with --valid")
 
@@ -148,19 +167,29 @@ _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
 def load_recipe(
-    path: Path | None, preset: str | None, flags: Table, sets: list[str], out: Path | None = None
+    path: Path | None,
+    preset: str | None,
+    flags: Table,
+    sets: list[str],
+    out: Path | None = None,
+    style: str | None = None,
 ) -> Recipe:
-    """The recipe of a preset, a file, flags and assignments; each overrides the previous ones.
+    """The recipe of a preset, a style, a file, flags and assignments; each overrides the previous ones.
 
     For a run in `out` that starts from a model, sizes and vocabulary of that model replace those of the preset.
     """
     table = read_toml(path) if path else {}
     base = read_preset(preset or table.pop("preset", DEFAULT_PRESET))
-    table.pop("preset", None)
+    style = style or table.pop("style", None)
+    for name in ("preset", "style"):
+        table.pop(name, None)
     given = apply_sets(merge(table, flags), sets)
-    architecture = given.get("model", {}).get("architecture", ModelConfig.architecture)
+    task = TASKS.get(str(given.get("task")))
+    defaults = merge(task.defaults if task else {}, read_style(style) if style else {})
+    architecture = merge(defaults, given).get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
-        del base["model"]  # the sizes of another architecture
+        base["model"] = _sizes_for(architecture, base["model"])
+    base = merge(merge(base, defaults), {"model": {"architecture": architecture}})
     start = given["train"].get("start_from") if isinstance(given.get("train"), dict) else None
     inherited = inherited_settings(start, out) if out and isinstance(start, str) else {}
     if inherited:
@@ -169,7 +198,9 @@ def load_recipe(
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)
-    build(Recipe, merge(base, table), str(path or preset))  # errors in the file name the file, others the settings
+    of_task = {"task": given["task"]} if "task" in given else {}
+    # Errors in the file name the file, others the settings.
+    build(Recipe, merge(base, {**table, **of_task}), str(path or preset))
     recipe = build(Recipe, merge(base, given), "settings")
     without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
     if without_effect:
@@ -181,11 +212,26 @@ def load_recipe(
 
 
 def read_preset(name: str) -> Table:
-    """The settings of a preset."""
-    folder = resources.files("transduce") / "presets"
+    """The settings of a preset: sizes of a model and how to train it."""
+    return _read_included("preset", name)
+
+
+def read_style(name: str) -> Table:
+    """The settings of a style: what a member of the family changes of the paper's model."""
+    return _read_included("style", name)
+
+
+def _sizes_for(architecture: str, preset: Table) -> Table:
+    """The sizes of a preset for another architecture, as far as it has them."""
+    names = {field.name for field in fields(config_class({"architecture": architecture}))}
+    return {name: value for name, value in {**preset, "layers": preset.get("decoder_layers")}.items() if name in names}
+
+
+def _read_included(kind: str, name: str) -> Table:
+    folder = resources.files("transduce") / f"{kind}s"
     names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
     if not isinstance(name, str) or name not in names:
-        raise ConfigError(f"no preset {name}{suggestion(str(name), names)}; use {', '.join(names)}")
+        raise ConfigError(f"no {kind} {name}{suggestion(str(name), names)}; use {', '.join(names)}")
     with resources.as_file(folder / f"{name}.toml") as path:
         return read_toml(path)
 

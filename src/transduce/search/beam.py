@@ -7,12 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transduce.search.constraint import Constraint
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
     Hypothesis,
+    SearchSteps,
     block_repeated_ngrams,
     forbid_end,
+    last_result,
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
@@ -57,8 +60,13 @@ class Extensions:
     """The extensions that become the new rows, in order; of the others, those with the end marker are finished."""
 
 
+def beam_search(decoder: Decoder, source: Any, limits: Sequence[int], **options: Any) -> list[list[Hypothesis]]:
+    """All steps of `beam_search_steps` at once."""
+    return last_result(beam_search_steps(decoder, source, limits, **options))
+
+
 @torch.inference_mode()
-def beam_search(
+def beam_search_steps(
     decoder: Decoder,
     source: Any,
     limits: Sequence[int],
@@ -69,15 +77,16 @@ def beam_search(
     min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraint: Constraint | None = None,
     device: torch.device | str = "cpu",
     on_step: Callable[[Extensions], object] | None = None,
-) -> list[list[Hypothesis]]:
-    """The `nbest` best hypotheses of each sentence, best first.
+) -> SearchSteps:
+    """Search for the `nbest` best hypotheses of each sentence, best first; yields after every step.
 
     The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. It has at least `min_length`
     tokens, those of the prefix included, unless its limit is lower; 0 is the paper's search. A sentence is done when
     none of its alive hypotheses can still overtake the finished ones, so stopping early never changes the result.
-    `on_step` is called after every step.
+    A `constraint` applies in addition to all of these. `on_step` is called after every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -99,6 +108,9 @@ def beam_search(
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
         _mask_forbidden(log_prob_BWV, t, beams, prefixes, min_length, no_repeat)
+        if constraint:
+            allowed_BWV = constraint.allowed(beams.sentence_B, beams.alive_BWT[:, :, :t], log_prob_BWV.shape[2])
+            log_prob_BWV.masked_fill_(~allowed_BWV, -torch.inf)
         row_BW = _advance(beams, log_prob_BWV, t, alpha, on_step)
 
         done = _is_final(beams, t, alpha, nbest)
@@ -113,6 +125,7 @@ def beam_search(
             beams.keep(remaining, remaining_B)
         state = decoder.reorder(state, row_BW)
         token_R = beams.alive_BWT[:, :, t].flatten()
+        yield
     return results
 
 

@@ -1,5 +1,6 @@
 """The `Decoder` contract between search and a model, and the parts that all searches share."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -38,6 +39,19 @@ class Hypothesis:
     """Log-probability: the sum over the tokens and the end marker."""
     score: float
     """Ranking score: log_prob divided by the length penalty."""
+
+
+SearchSteps = Generator[None, None, list[list[Hypothesis]]]
+"""A search that can be interrupted after every step; it returns the hypotheses of each sentence, best first."""
+
+
+def last_result(steps: SearchSteps) -> list[list[Hypothesis]]:
+    """Take all steps of a search."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def block_repeated_ngrams(log_prob_RV: Tensor, generated_RT: Tensor, t: int, n: int) -> None:

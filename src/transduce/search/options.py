@@ -51,11 +51,20 @@ class SearchConfig:
     nbest: int = _option(1, "Number of outputs for each input.", at_least=1, at_most=1024)
     sample: bool = _option(False, "Sample outputs at random instead of searching for the best.")
     temperature: float = _option(
-        1.0, "Temperature for sampling; lower values favour likely tokens.", at_least=0.001, at_most=1000
+        1.0,
+        "Temperature for sampling; lower values favour likely tokens, and 0 takes the most likely one.",
+        at_least=0,
+        at_most=1000,
     )
     top_k: int = _option(0, "Sample from this many most likely tokens only; 0 disables.", at_least=0)
     top_p: float = _option(
         1.0, "Sample from the smallest set of most likely tokens with this total probability only.", above=0, at_most=1
+    )
+    min_p: float = _option(
+        0.0,
+        "Sample only from tokens with at least this share of the probability of the most likely one; 0 disables.",
+        at_least=0,
+        at_most=1,
     )
     seed: int = _option(1, "Random seed for sampling.", at_least=0, at_most=2**31 - 1)
 
@@ -85,4 +94,20 @@ class SearchOptions(TypedDict, total=False):
     temperature: float
     top_k: int
     top_p: float
+    min_p: float
     seed: int
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of SearchConfig that apply to language models, as keyword arguments."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    no_repeat: int
+    seed: int
+
+
+SAMPLING_OPTIONS = tuple(SamplingOptions.__annotations__)
+"""Their names."""

@@ -1,17 +1,22 @@
 """Greedy search and sampling: each step appends one token to each output."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from transduce.search.constraint import Constraint
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
     Hypothesis,
+    SearchSteps,
     block_repeated_ngrams,
     forbid_end,
+    last_result,
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
@@ -25,8 +30,16 @@ def greedy_choice(log_prob_RV: Tensor) -> Tensor:
     return log_prob_RV.argmax(-1)
 
 
-def sampler(temperature: float, top_k: int, top_p: float, seed: int, device: torch.device | str) -> Choose:
-    """Sampling at a temperature, from the `top_k` most likely tokens (0: all) and of those from the `top_p` nucleus."""
+def sampler(
+    temperature: float, top_k: int, top_p: float, seed: int, device: torch.device | str, min_p: float = 0.0
+) -> Choose:
+    """Sampling at a temperature, from the `top_k` most likely tokens (0: all) and of those from the `top_p` nucleus.
+
+    Of these, tokens with less than `min_p` times the probability of the most likely one are left out. At temperature 0
+    the most likely token is taken.
+    """
+    if temperature == 0:
+        return greedy_choice
     generator = torch.Generator(device).manual_seed(seed)
 
     def choose(log_prob_RV: Tensor) -> Tensor:
@@ -41,35 +54,59 @@ def sampler(temperature: float, top_k: int, top_p: float, seed: int, device: tor
                 1, order_RV, (before_RV >= top_p) & (before_RV > 0)
             )
             scores_RV = scores_RV.masked_fill(outside_RV, -torch.inf)
+        if min_p > 0:
+            least_R1 = scores_RV.amax(-1, keepdim=True) + math.log(min_p)
+            scores_RV = scores_RV.masked_fill(scores_RV < least_R1, -torch.inf)
         return torch.multinomial(scores_RV.softmax(-1), 1, generator=generator)[:, 0]
 
     return choose
 
 
+@dataclass
+class RollOutStep:
+    """The tokens that one step has appended to the outputs of the unfinished sentences, W outputs for each."""
+
+    sentences: list[int]
+    """Index of each sentence in the input."""
+    token_BW: Tensor
+    """The new token of each output; EOS if it was finished before."""
+    log_prob_BW: Tensor
+    """Its log-probability; 0 if the output was finished before."""
+    generated_BWT: Tensor
+    """All tokens so far; after them EOS."""
+    total_log_prob_BW: Tensor
+    """Log-probability of all tokens so far."""
+    finished_BW: Tensor
+    """Whether the output is finished. Whoever reads the steps may set more of them, in place, to end outputs."""
+
+
 @torch.inference_mode()
-def roll_out(
+def roll_out_steps(
     decoder: Decoder,
     source: Any,
     limits: Sequence[int],
     choose: Choose,
     *,
-    alpha: float,
     rows: int = 1,
     min_length: int = 0,
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
+    constraint: Constraint | None = None,
+    first: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
-) -> list[list[Hypothesis]]:
-    """Generate `rows` outputs for each sentence, best first; the other parameters are as in `beam_search`."""
+) -> Iterator[RollOutStep]:
+    """Generate `rows` outputs for each sentence, step by step; see `roll_out`.
+
+    `first` is the first token that the decoder processes for each sentence; by default BOS.
+    """
     sentences = list(range(len(limits)))  # unfinished; the tensors below have W outputs for each of them
     limit_B1 = torch.tensor(limits, device=device)[:, None]
     generated_BWT = torch.full((len(limits), rows, max(limits) + 1), EOS, device=device)
-    log_prob_BW = torch.zeros(len(limits), rows, device=device)
+    total_BW = torch.zeros(len(limits), rows, device=device)
     finished_BW = torch.zeros(len(limits), rows, dtype=torch.bool, device=device)
-    results: list[list[Hypothesis]] = [[] for _ in limits]
     row_BW = torch.arange(len(limits), device=device)[:, None].expand(-1, rows)
     state = decoder.reorder(decoder.start(source), row_BW)
-    token_BW = torch.full_like(row_BW, BOS)
+    token_BW = torch.tensor(first or [BOS] * len(limits), device=device)[:, None].expand(-1, rows)
 
     for t in range(max(limits) + 1):
         logits_RV, state = decoder.step(token_BW.flatten(), state)
@@ -79,28 +116,52 @@ def roll_out(
             block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
         if t < min_length:
             forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
+        if constraint:
+            fits_BWV = constraint.allowed(sentences, generated_BWT[:, :, :t], allowed_RV.shape[1])
+            # A finished output may be followed by nothing; it must still have one token to choose from.
+            fits_BWV[:, :, EOS] |= finished_BW
+            allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
         token_BW = choose(allowed_RV).view(len(sentences), rows)
         if prefixes:
             _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
         token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
         generated_BWT[:, :, t] = token_BW
-        step_log_prob_BW = log_prob_RV.gather(1, token_BW.view(-1, 1)).view_as(token_BW)
-        log_prob_BW = log_prob_BW + step_log_prob_BW.masked_fill(finished_BW, 0.0)
+        log_prob_BW = log_prob_RV.gather(1, token_BW.view(-1, 1)).view_as(token_BW).masked_fill(finished_BW, 0.0)
         finished_BW = finished_BW | (token_BW == EOS)
+        total_BW = total_BW + log_prob_BW
+        yield RollOutStep(sentences, token_BW, log_prob_BW, generated_BWT, total_BW, finished_BW)
 
         done = finished_BW.all(dim=1).tolist()
         if any(done):
-            for index in (i for i, is_done in enumerate(done) if is_done):
-                results[sentences[index]] = _ranked(generated_BWT[index], log_prob_BW[index], alpha)
             remaining = [i for i, is_done in enumerate(done) if not is_done]
             if not remaining:
                 break
             remaining_B = torch.tensor(remaining, device=device)
             state = decoder.reorder(state, remaining_B[:, None] * rows + torch.arange(rows, device=device))
             sentences = [sentences[i] for i in remaining]
-            limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW = (
-                x.index_select(0, remaining_B) for x in (limit_B1, generated_BWT, log_prob_BW, finished_BW, token_BW)
+            limit_B1, generated_BWT, total_BW, finished_BW, token_BW = (
+                x.index_select(0, remaining_B) for x in (limit_B1, generated_BWT, total_BW, finished_BW, token_BW)
             )
+
+
+def roll_out(
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
+) -> list[list[Hypothesis]]:
+    """All steps of `roll_out_search` at once."""
+    return last_result(roll_out_search(decoder, source, limits, choose, alpha=alpha, **options))
+
+
+def roll_out_search(
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
+) -> SearchSteps:
+    """Rank the outputs of `roll_out_steps` for each sentence, best first; the options are those of `roll_out_steps`."""
+    results: list[list[Hypothesis]] = [[] for _ in limits]
+    for step in roll_out_steps(decoder, source, limits, choose, **options):
+        for index, is_done in enumerate(step.finished_BW.all(dim=1).tolist()):
+            if is_done:
+                ranked = _ranked(step.generated_BWT[index], step.total_log_prob_BW[index], alpha)
+                results[step.sentences[index]] = ranked
+        yield
     return results
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from transduce.search.beam import beam_search
-from transduce.search.decoder import Decoder, Hypothesis
+from transduce.search.beam import beam_search_steps
+from transduce.search.constraint import Constraint
+from transduce.search.decoder import Decoder, Hypothesis, SearchSteps, last_result
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import greedy_choice, roll_out, sampler
+from transduce.search.sampling import greedy_choice, roll_out_search, sampler
 
 
 def search(
@@ -18,15 +19,29 @@ def search(
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
+    constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
+    return last_result(search_steps(decoder, source, limits, config, prefixes, device, constraint))
+
+
+def search_steps(
+    decoder: Decoder,
+    source: Any,
+    limits: Sequence[int],
+    config: SearchConfig,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    device: torch.device | str = "cpu",
+    constraint: Constraint | None = None,
+) -> SearchSteps:
+    """The same, one token of each hypothesis at a time."""
     common: dict[str, Any] = {
         "alpha": config.length_penalty, "min_length": config.min_length, "no_repeat": config.no_repeat,
-        "prefixes": prefixes, "device": device,
+        "prefixes": prefixes, "device": device, "constraint": constraint,
     }  # fmt: skip
     if config.sample:
-        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device)
-        return roll_out(decoder, source, limits, choose, rows=config.nbest, **common)
+        choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device, config.min_p)
+        return roll_out_search(decoder, source, limits, choose, rows=config.nbest, **common)
     if config.beam == 1:
-        return roll_out(decoder, source, limits, greedy_choice, **common)
-    return beam_search(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)
+        return roll_out_search(decoder, source, limits, greedy_choice, **common)
+    return beam_search_steps(decoder, source, limits, beam=config.beam, nbest=config.nbest, **common)

@@ -22,7 +22,11 @@ class ApiKeys:
     def read(cls, path: Path | None) -> "ApiKeys":
         """Read keys separated by white space from a file, or without a file from the environment variable."""
         if path is None:
-            return cls(os.environ.get(ENVIRONMENT_VARIABLE, "").split())
+            value = os.environ.get(ENVIRONMENT_VARIABLE)
+            keys = (value or "").split()
+            if value is not None and not keys:
+                raise ConfigError(f"{ENVIRONMENT_VARIABLE} contains no API key; unset it to serve without keys")
+            return cls(keys)
         require_file(path, _MAX_BYTES, "a file of API keys may have")
         try:
             keys = path.read_text(encoding="utf-8").split()

@@ -1,6 +1,6 @@
 """The server's ASGI application."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,9 +10,12 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from transduce import __version__
+from transduce.generator import Generator
 from transduce.inspect.routes import inspect_routes
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.completions import completion_routes
 from transduce.serve.errors import HttpError
+from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import Metrics
@@ -27,17 +30,26 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def make_app(
-    models: ServedModels, limits: Limits, keys: ApiKeys, hosts: Collection[str] | None = None
+    models: ServedModels,
+    limits: Limits,
+    keys: ApiKeys,
+    hosts: Collection[str] | None = None,
+    generators: Mapping[str, Generator] | None = None,
 ) -> AdmissionMiddleware:
-    """Build the application; without API keys, it only answers requests to `hosts`."""
+    """Build the application; without API keys, it only answers requests to `hosts`.
+
+    `generators` are language models by their names; either these or the translation models may be missing.
+    """
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
+    generation = GenerationQueue(limits.queue)
     state = ServerState()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         scheduler.close()
+        generation.close()
 
     # FastAPI's documentation pages would load scripts from other servers; the description itself is /openapi.json.
     app = FastAPI(
@@ -49,11 +61,14 @@ def make_app(
         redoc_url=None,
     )
     service = TranslationService(scheduler, limits)
-    app.include_router(libretranslate_routes(service, models, keys))
-    app.include_router(v1_routes(service, models, keys))
+    if models.models:
+        app.include_router(libretranslate_routes(service, models, keys))
+        app.include_router(v1_routes(service, models, keys))
+    if generators:
+        app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)
     _add_error_handlers(app)
-    if not keys:  # the page cannot send a key
+    if models.models and not keys:  # the page cannot send a key
         app.include_router(inspect_routes(models.models[0].translator))
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 

@@ -1,8 +1,9 @@
-"""The request queue of one engine, with continuous batching.
+"""A request queue of one engine, with continuous batching.
 
-Whenever the token budget has room, the engine's session takes one job of each waiting request in turn. Requests with
+Whenever the token budget has room, the queue's session takes one job of each waiting request in turn. Requests with
 other search options need another session: while they wait, the current session starts at most one budget of jobs and
-then runs until it is empty.
+then runs until it is empty. An engine has a second queue for small requests, which therefore do not wait for a session
+of large ones.
 """
 
 from collections import deque
@@ -17,7 +18,11 @@ from transduce.serve.scheduled_request import JobHypotheses, ScheduledRequest
 _TOKEN_BUDGET = 131_072
 """Token budget (source tokens times rows of the beam) of an engine that does not limit its batch."""
 _PLAIN_TOKEN_BUDGET = 512
-"""Upper bound for `plain`: its step is an entire batch, during which all other engines wait."""
+"""Upper bound for `plain`, whose steps take longer: all other queues wait for a step."""
+_SMALL_SHARE = 32
+"""A request is small if it needs at most 1 / _SMALL_SHARE of the budget."""
+_OLDEST_EVERY = 4
+"""Of this many sessions of small requests, one is for the oldest request; the others are for the cheapest one."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,11 @@ class EngineStep:
 
 
 class EngineQueue:
-    """Waiting and running requests of one engine. Every call requires the scheduler's lock."""
+    """Waiting and running requests of one engine, either small or large ones. Calls require the scheduler's lock."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._budget = engine.batch_tokens or _TOKEN_BUDGET
-        if engine.name == "plain":
-            self._budget = min(self._budget, _PLAIN_TOKEN_BUDGET)
+    def __init__(self, engine: Engine, *, small: bool = False) -> None:
+        self._engine, self._small, self._sessions = engine, small, 0
+        self._budget = _budget(engine)
         self.used_seconds = 0.0
         """Time of the scheduler's thread used so far; the queue with the least is next."""
         self._waiting: dict[Hashable, deque[ScheduledRequest]] = {}
@@ -91,8 +94,9 @@ class EngineQueue:
     def next_step(self) -> EngineStep:
         """Fill the session, or a new one, from its group: one job of each request in turn."""
         if self._session is None:
-            self._group, waiting = next(iter(self._waiting.items()))
-            self._session, self._session_cost = self._engine.start_session(waiting[0].config), 0
+            self._group = self._next_group()
+            self._session, self._session_cost = self._engine.start_session(self._waiting[self._group][0].config), 0
+            self._sessions += 1
         requests = self._waiting.pop(self._group, deque())
         added: list[tuple[int, Job]] = []
         while requests and not (self._waiting and self._session_cost >= self._budget):
@@ -113,6 +117,12 @@ class EngineQueue:
             self._waiting[self._group] = requests  # behind the other groups
         dropped, self._dropped = self._dropped, []
         return EngineStep(self._session, added, dropped)
+
+    def _next_group(self) -> Hashable:
+        """The group that has waited longest or, of small requests, usually that of the cheapest request."""
+        if self._small and self._sessions % _OLDEST_EVERY:
+            return min(self._waiting, key=lambda group: min(map(total_cost, self._waiting[group])))
+        return next(iter(self._waiting))
 
     def finish(self, results: list[tuple[int, list[Hypothesis]]]) -> dict[ScheduledRequest, JobHypotheses]:
         """Group finished jobs by request; those of requests dropped in the meantime are left out."""
@@ -155,3 +165,18 @@ class EngineQueue:
     def _end_session(self) -> None:
         self._session = None
         self._dropped.clear()  # keys are valid only within one session
+
+
+def is_small(request: ScheduledRequest, engine: Engine) -> bool:
+    """Whether a request needs so little of the budget that it is done in a few steps."""
+    return engine.several_sessions and total_cost(request) * _SMALL_SHARE <= _budget(engine)
+
+
+def total_cost(request: ScheduledRequest) -> int:
+    """The tokens of the budget that all jobs of a request need."""
+    return sum(map(request.cost, request.jobs))
+
+
+def _budget(engine: Engine) -> int:
+    budget = engine.batch_tokens or _TOKEN_BUDGET
+    return min(budget, _PLAIN_TOKEN_BUDGET) if engine.name == "plain" else budget

@@ -1,7 +1,7 @@
-"""LibreTranslate's HTTP interface, for existing clients: POST /translate, GET /languages."""
+"""LibreTranslate's HTTP interface, for existing clients: /translate, /languages, /detect and /frontend/settings."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
@@ -32,6 +32,8 @@ _URLENCODED = "application/x-www-form-urlencoded"
 _FORMS = (_URLENCODED, "multipart/form-data")
 _MAX_FIELDS = 1000
 
+Form = TypeVar("Form", bound=BaseModel)
+
 
 class TranslateRequest(BaseModel):
     """A request in LibreTranslate's format; unknown fields are ignored."""
@@ -54,6 +56,14 @@ class DetectedLanguage(BaseModel):
     confidence: float = 0.0
 
 
+class DetectRequest(BaseModel):
+    """A request for the language of a text; unknown fields are ignored."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"q": "A man sleeps on a green sofa."}})
+    q: str | list[str] = Field(description="A text or a list of texts.")
+    api_key: str | None = None
+
+
 class TranslateResponse(BaseModel):
     """The translations; every field is a list if `q` is a list."""
 
@@ -71,8 +81,28 @@ class Language(BaseModel):
     targets: list[str]
 
 
+class LanguageName(BaseModel):
+    """A language."""
+
+    code: str
+    name: str
+
+
+class FrontendSettings(BaseModel):
+    """What LibreTranslate tells the pages and apps that use it."""
+
+    apiKeys: bool = Field(description="Whether there are API keys.")
+    keyRequired: bool = Field(description="Whether an API key is required.")
+    charLimit: int = Field(description="Maximum number of characters of a request.")
+    frontendTimeout: int = 500
+    filesTranslation: bool = False
+    suggestions: bool = False
+    supportedFilesFormat: list[str] = []
+    language: dict[Literal["source", "target"], LanguageName] = Field(description="The first direction.")
+
+
 def libretranslate_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
-    """LibreTranslate's routes /translate and /languages."""
+    """LibreTranslate's routes."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -83,7 +113,7 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
     )
     async def translate(request: Request) -> TranslateResponse:
         """Translate one text or several, as plain text or HTML."""
-        body = await _read(request)
+        body = await _read(TranslateRequest, request)
         keys.check(body.api_key, bearer_token(request))
         model = models.by_languages(body.source, body.target)
         sources = [body.q] if isinstance(body.q, str) else body.q
@@ -120,32 +150,64 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         )
 
     @router.get("/languages")
+    @router.post("/languages")  # as libretranslatepy 2.1.1 does
     async def languages() -> list[Language]:
         """The languages of all models; a source language that neither a model nor its name tells is `auto`."""
-        targets: dict[str, list[str]] = {}
-        for model in models.models:
-            for source, target in model.target_names():
-                targets.setdefault(source, []).append(target)
-        return [
-            Language(code=code, name=language_name(code), targets=list(dict.fromkeys(codes)))
-            for code, codes in targets.items()
-        ]
+        return _languages(models)
+
+    @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON, *_FORMS))
+    async def detect(request: Request) -> list[DetectedLanguage]:
+        """The source languages of all models. No language is detected, so the confidence is 0."""
+        body = await _read(DetectRequest, request)
+        keys.check(body.api_key, bearer_token(request))
+        return [DetectedLanguage(language=language.code) for language in _languages(models)]
+
+    @router.get("/frontend/settings")
+    async def frontend_settings() -> FrontendSettings:
+        """Limits and the default languages, for pages and apps."""
+        first = _languages(models)[0]
+        names = {code: LanguageName(code=code, name=language_name(code)) for code in (first.code, first.targets[0])}
+        return FrontendSettings(
+            apiKeys=bool(keys),
+            keyRequired=bool(keys),
+            charLimit=service.limits.characters,
+            language={"source": names[first.code], "target": names[first.targets[0]]},
+        )
 
     return router
 
 
-async def _read(request: Request) -> TranslateRequest:
+def _languages(models: ServedModels) -> list[Language]:
+    targets: dict[str, list[str]] = {}
+    for model in models.models:
+        for source, target in model.target_names():
+            targets.setdefault(source, []).append(target)
+    return [
+        Language(code=code, name=language_name(code), targets=list(dict.fromkeys(codes)))
+        for code, codes in targets.items()
+    ]
+
+
+async def _read(schema: type[Form], request: Request) -> Form:
+    """Read the fields of a request: JSON, or a form and the query string, which is where deep-translator puts them."""
     kind = content_type(request)
     if kind == JSON:
-        return await read_json(TranslateRequest, request)
-    if kind not in _FORMS:
+        return await read_json(schema, request)
+    in_url = _parse_fields(request.url.query)
+    if kind == _URLENCODED:
+        pairs = await _urlencoded(request)
+    elif kind in _FORMS:
+        pairs = await _multipart(request)
+    elif in_url and not await request.body():
+        pairs = []
+    else:
         raise HttpError(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
-    pairs = await _urlencoded(request) if kind == _URLENCODED else await _multipart(request)
+    pairs = [*in_url, *pairs]
     fields: dict[str, Any] = dict(pairs)
     if len(texts := [value for name, value in pairs if name == "q"]) > 1:
         fields["q"] = texts
     try:
-        return TranslateRequest.model_validate(fields)
+        return schema.model_validate(fields)
     except ValidationError as error:
         raise HttpError(400, validation_message(error)) from None
 
@@ -153,7 +215,13 @@ async def _read(request: Request) -> TranslateRequest:
 async def _urlencoded(request: Request) -> list[tuple[str, Any]]:
     """The fields of a URL-encoded form. `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1."""
     try:
-        text = (await request.body()).decode()
+        return _parse_fields((await request.body()).decode())
+    except UnicodeDecodeError:
+        raise HttpError(400, "the form is not UTF-8") from None
+
+
+def _parse_fields(text: str) -> list[tuple[str, Any]]:
+    try:
         return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS))
     except ValueError:
         raise HttpError(400, f"the form is not UTF-8, or has more than {_MAX_FIELDS:,} fields") from None

@@ -31,6 +31,8 @@ class Limits:
     """Timeout of a request, from its acceptance to its last translation."""
     receive_seconds: float = 10.0
     """Timeout for receiving the headers of a request, and again for its body."""
+    send_seconds: float = 30.0
+    """A client that reads nothing of its response for this long is disconnected."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

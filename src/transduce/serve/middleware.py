@@ -16,7 +16,11 @@ from transduce.serve.metrics import Metrics
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.translation_service import ClientDisconnectedError
 
-KNOWN_PATHS = ("/translate", "/v1/translate", "/languages", "/health", "/ready", "/metrics", "/openapi.json")
+KNOWN_PATHS = (
+    "/translate", "/v1/translate", "/v1/completions", "/v1/models", "/languages", "/detect", "/frontend/settings",
+    "/health", "/ready", "/metrics",
+    "/openapi.json",
+)  # fmt: skip
 """Paths that metrics and logs name; any other path could contain private data."""
 CLIENT_CLOSED_REQUEST = 499
 """Status in metrics and logs if the client disconnected before the response."""

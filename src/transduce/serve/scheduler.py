@@ -1,7 +1,8 @@
 """The scheduler: one thread that translates the sentences of many requests on one device.
 
-Every engine has a queue (`engine_queue.py`), which adds sentences of waiting requests to the engine's running session.
-Engines share the thread's time equally, because one step of an engine may take as long as a hundred of another's.
+Every engine has two queues (`engine_queue.py`), of small and of large requests, which add sentences of waiting requests
+to their running session. All queues share the thread's time equally, because one step of an engine may take as long as
+a hundred of another's. A small request therefore takes a small multiple of its time alone, whatever else is running.
 """
 
 import logging
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from transduce.engines.engine import Engine
-from transduce.serve.engine_queue import EngineQueue, EngineStep
+from transduce.serve.engine_queue import EngineQueue, EngineStep, is_small
 from transduce.serve.errors import error_location
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduled_request import JobHypotheses, ScheduledRequest
@@ -29,7 +30,8 @@ class Scheduler:
     def __init__(self, max_waiting: int, metrics: Metrics) -> None:
         self._max_waiting, self._metrics = max_waiting, metrics
         self._changed = threading.Condition()
-        self._queues: dict[Engine, EngineQueue] = {}
+        self._queues: dict[tuple[Engine, bool], EngineQueue] = {}
+        """By engine, and whether they hold small requests."""
         self._least_used = 0.0
         """Seconds that the queue chosen last had used when it was chosen."""
         self._reserved = 0
@@ -83,7 +85,8 @@ class Scheduler:
             if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
                 request.first_key = self._next_key
                 self._next_key += len(request.jobs)
-            queue = self._queues.setdefault(engine, EngineQueue(engine))
+            small = is_small(request, engine)
+            queue = self._queues.setdefault((engine, small), EngineQueue(engine, small=small))
             if not queue.busy:
                 queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
             queue.enqueue(request)

@@ -59,13 +59,17 @@ def parse_model_option(value: str) -> tuple[str, Path]:
     return path.resolve().name, path
 
 
+def require_different(names: Sequence[str]) -> None:
+    """Raise an error if two models have the same name."""
+    if duplicates := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"two models are named {duplicates.pop()}; give them different names: -m NAME=FOLDER")
+
+
 class ServedModels:
-    """All models of a server; the first is the default."""
+    """All translation models of a server; the first is the default."""
 
     def __init__(self, translators: Sequence[tuple[str, Translator]]) -> None:
-        names = [name for name, _ in translators]
-        if duplicates := {name for name in names if names.count(name) > 1}:
-            raise ConfigError(f"two models are named {duplicates.pop()}; give them different names: -m NAME=FOLDER")
+        require_different([name for name, _ in translators])
         self.models = [
             ServedModel(name, translator, translator.directions or [parse_languages(name)])
             for name, translator in translators

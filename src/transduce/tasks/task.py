@@ -1,17 +1,23 @@
 """The `Task` contract: examples, loss and validation of a kind of training."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
+from transduce.config import Table
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch
-from transduce.models.model import Model
+from transduce.data.plan import BatchPlan, Plan
+from transduce.data.shards import TokenShards
+from transduce.errors import DataError
+from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.search.options import SearchConfig
+from transduce.text.languages import mark
+from transduce.text.symbols import escape
 
 if TYPE_CHECKING:
     from transduce.tasks.validation import Validation
@@ -29,13 +35,16 @@ class Scoring:
     """Tokenizer of BLEU, one of sacreBLEU's; auto selects it by the language."""
     language: str | None = None
     """Language of the references, an ISO 639-1 code, if it is known."""
+    samples: int = 5
+    """Number of outputs that the report shows."""
 
 
 @dataclass(frozen=True)
 class ValidationScore:
     """The score of a model on the validation data; higher is better."""
 
-    value: float
+    value: float | None
+    """None if the validation loss is the only criterion."""
     samples: list[dict[str, str]] = field(default_factory=list)
     """Outputs for the report: source, reference, output."""
     more: dict[str, float] = field(default_factory=dict)
@@ -51,16 +60,53 @@ class Task(ABC):
 
     reader: ClassVar[str] = "pairs"
     """Name of the reader that turns files into tuples of texts (text/readers.py)."""
+    markers: ClassVar[int] = 1
+    """Number of markers that each stream of a packed example has in addition to its tokens."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
+    figures: ClassVar[Mapping[str, str]] = {"bleu": "BLEU", "chrf": "chrF"}
+    """Names of figures in the report, by their keys in the metrics of a run."""
+    samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Translations", ("source", "translation", "reference"))
+    """Heading of the samples in the report, and of the columns: what is given, the output, the reference."""
+    defaults: ClassVar[Table] = {}
+    """Settings of a recipe, by section, unless it gives others."""
 
     @abstractmethod
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """The batch of these examples, a pure function of them and the seed; each stream adds at most one marker."""
+        """The batch of these examples, a pure function of them and the seed; a stream adds at most `markers` tokens."""
 
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""
         return smoothed_cross_entropy(hidden_LD, batch.labels_L, model.output_weight_VD, smoothing)
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """The reason why models with these settings cannot be trained for this task; None if they can."""
+        return None
+
+    def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
+        """Which examples make up which batch; `growth` and `max_length` are of variation and of [data]."""
+        return BatchPlan(shards, batch_tokens, seed, growth)
+
+    def validation_examples(self, validation: "Validation", log: Callable[[str], None]) -> list[Example]:
+        """The examples whose loss is measured, those of similar lengths side by side."""
+        longest, tokenizer = validation.data.max_length, validation.tokenizer
+        marked = [
+            (mark(first, target), *map(escape, others))
+            for (first, *others), target in zip(validation.texts, validation.targets, strict=True)
+        ]
+        streams = [tokenizer.encode_all(texts, marked=True) for texts in zip(*marked, strict=True)]
+        examples: list[Example] = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
+        examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
+        if validation.texts and not examples:
+            raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
+        if too_long := len(validation.texts) - len(examples):
+            pairs = "pair" if too_long == 1 else "pairs"
+            log(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
+        return examples
+
+    def more_figures(self, nll: float, validation: "Validation") -> dict[str, float]:
+        """Further figures of the validation data, given its summed negative log-likelihood, by their keys."""
+        return {}
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
         """Raise an error now, before anything long, if `score` could not score these examples; returns a description.

@@ -10,7 +10,7 @@ from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.evaluation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.evaluation.scores import bleu, chrf
 from transduce.models.alignment import cross_attention
-from transduce.models.model import Model
+from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.validation import Validation
@@ -29,6 +29,12 @@ class Translate(Task):
     """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """See `Task`: other models read a single text."""
+        if config.architecture not in ("decoder_only", "encoder_only"):
+            return None
+        return f"the task translate needs a model of pairs, not of the architecture {config.architecture}"
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
         """See `Task`: streams `src` (ends with EOS) and `tgt` (begins with BOS), and the target with EOS as labels."""

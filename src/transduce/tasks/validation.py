@@ -16,11 +16,8 @@ from transduce.data.packing import Example
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.signals import Interrupted, StopRequest
-from transduce.errors import DataError
 from transduce.models.model import Model
 from transduce.tasks.task import Scoring, Task
-from transduce.text.languages import mark
-from transduce.text.symbols import escape
 
 _BATCH_TOKENS = 4096
 
@@ -51,25 +48,14 @@ class Validation:
         self.digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop
-        longest = data.max_length
-        marked = [
-            (mark(first, target), *map(escape, others))
-            for (first, *others), target in zip(self.texts, self.targets, strict=True)
-        ]
-        streams = [self.tokenizer.encode_all(texts, marked=True) for texts in zip(*marked, strict=True)]
-        self._examples = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
-        self._examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
-        if self.texts and not self._examples:
-            raise DataError(f"every validation pair has more than {longest} tokens; raise data.max_length")
-        if too_long := len(self.texts) - len(self._examples):
-            pairs = "pair" if too_long == 1 else "pairs"
-            log(f"validation data: the loss leaves out {too_long:,} {pairs} above {longest} tokens (data.max_length)")
+        self._examples = task.validation_examples(self, log)
 
-    def loss(self, model: Model, smoothing: float) -> tuple[float, float]:
-        """Smoothed loss and perplexity per label."""
+    def measure(self, model: Model, smoothing: float) -> dict[str, float]:
+        """Smoothed loss and perplexity per label, and the task's own figures."""
         own_sums = self.interruptible(lambda: self._sums(model, smoothing))
         loss_sum, nll_sum, count = self.processes.total(*own_sums)
-        return loss_sum / count, math.exp(min(nll_sum / count, 50))
+        figures = {"loss": loss_sum / count, "perplexity": math.exp(min(nll_sum / count, 50))}
+        return figures | self._task.more_figures(nll_sum, self)
 
     def interruptible(self, work: Callable[[], T]) -> T:
         """Do this process's share of the work; raises `Interrupted` in all processes if one received a signal."""

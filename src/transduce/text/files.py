@@ -1,10 +1,13 @@
 """Text files, plain or compressed, read line by line; no input crashes the reader or shifts a line number."""
 
+import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
@@ -47,33 +50,59 @@ def create_binary(path: Path, compression: str) -> BinaryIO:
     return path.open("wb")
 
 
-def raw_lines(path: Path) -> Iterator[bytes | None]:
-    """Yield every line without its line ending; None for one above MAX_LINE_BYTES, which is never held in memory.
+def raw_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    """Yield every line without its line ending; None for one above the maximum, which is never held in memory.
 
-    Only a newline ends a line: other Unicode separators are text, or parallel files would become misaligned.
+    The maximum is MAX_LINE_BYTES unless it is given. Only a newline ends a line: other Unicode separators are text, or
+    parallel files would become misaligned.
     """
+    max_bytes = MAX_LINE_BYTES if max_bytes is None else max_bytes
     number = 0
     rest, overlong = b"", False
+    with _reading_errors(path, lambda: number), open_binary(path) as file:
+        for block in _blocks(file):
+            *ended, tail = block.split(b"\n")
+            for piece in ended:
+                line, rest = rest + piece, b""
+                number += 1
+                yield None if overlong or len(line) > max_bytes else line.removesuffix(b"\r")
+                overlong = False
+            rest += tail
+            if len(rest) > max_bytes:
+                rest, overlong = b"", True
+        if rest or overlong:
+            yield None if overlong else rest.removesuffix(b"\r")
+
+
+def text_blocks(path: Path) -> Iterator[str]:
+    """Yield the text of a file in blocks that are never cut inside a character; line endings are kept."""
+    lines = 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _reading_errors(path, lambda: lines), open_binary(path) as file:
+        for raw in chain(_blocks(file), [b""]):
+            try:
+                text = decoder.decode(raw, final=not raw)
+            except UnicodeDecodeError as error:
+                line = lines + error.object[: error.start].count(b"\n") + 1
+                raise DataError(f"{path}, line {line}: not UTF-8; convert the file with iconv") from None
+            if "\0" in text:
+                line = lines + text[: text.index("\0")].count("\n") + 1
+                raise DataError(f"{path}, line {line}: a NUL character; remove it, e.g. with: tr -d '\\000'")
+            lines += text.count("\n")
+            yield text
+
+
+@contextmanager
+def _reading_errors(path: Path, lines: Callable[[], int]) -> Iterator[None]:
+    """Turn errors of reading a file into a `DataError` with the number of lines that were read before."""
     try:
-        with open_binary(path) as file:
-            for block in _blocks(file):
-                *ended, tail = block.split(b"\n")
-                for piece in ended:
-                    line, rest = rest + piece, b""
-                    number += 1
-                    yield None if overlong or len(line) > MAX_LINE_BYTES else line.removesuffix(b"\r")
-                    overlong = False
-                rest += tail
-                if len(rest) > MAX_LINE_BYTES:
-                    rest, overlong = b"", True
-            if rest or overlong:
-                yield None if overlong else rest.removesuffix(b"\r")
+        yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: damaged or cut short after line {number}: {error}") from None
+        raise DataError(f"{path}: damaged or cut short after line {lines()}: {error}") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder, not a file") from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read after line {number}: {error}") from None
+        raise DataError(f"{path}: cannot be read after line {lines()}: {error}") from None
 
 
 def _blocks(file: BufferedReader) -> Iterator[bytes]:

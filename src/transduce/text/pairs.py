@@ -39,6 +39,8 @@ class ReadReport:
     """The number of lines left out, by problem."""
     first: dict[str, str] = field(default_factory=dict)
     """File and line of the first one, by problem."""
+    noun: str = "pair"
+    """What is counted: pairs or documents."""
 
     def note(self, problem: str, file: str, line: int) -> None:
         """Count one line left out."""
@@ -47,6 +49,7 @@ class ReadReport:
 
     def add(self, other: "ReadReport") -> None:
         """Add the counts of another report, of text that was read after this one's."""
+        self.noun = other.noun
         self.pairs += other.pairs
         for problem, count in other.left_out.items():
             self.left_out[problem] = self.left_out.get(problem, 0) + count
@@ -55,14 +58,14 @@ class ReadReport:
     def lines(self) -> list[str]:
         """One line of text for each problem."""
         return [
-            f"left out {count_pairs(count)} {problem} (first: {self.first[problem]})"
+            f"left out {count_pairs(count, self.noun)} {problem} (first: {self.first[problem]})"
             for problem, count in self.left_out.items()
         ]
 
 
-def count_pairs(count: int) -> str:
-    """A number of pairs for messages: "1 pair", "2,000 pairs"."""
-    return f"{count:,} {'pair' if count == 1 else 'pairs'}"
+def count_pairs(count: int, noun: str = "pair") -> str:
+    """A number of pairs, or of other things, for messages: "1 pair", "2,000 pairs"."""
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
 def corpus_of(

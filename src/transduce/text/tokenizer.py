@@ -1,4 +1,4 @@
-"""The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1)."""
+"""The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1), or for the text of documents."""
 
 import io
 import unicodedata
@@ -13,6 +13,8 @@ import sentencepiece
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.text.bpe_dropout import BpeDropout
+from transduce.text.documents import encoding_units
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -24,6 +26,8 @@ _ASCII = "".join(map(chr, range(33, 127)))
 _BASE_TOKENS = 4 + 256 + len(RESERVED) + len(_ASCII) + 1
 """Special tokens, bytes, symbols, ASCII and the space: the tokens of every vocabulary."""
 _LARGE_ALPHABET_COVERAGE = 0.9995
+NEWLINE = "\n"
+"""A token of its own in vocabularies of documents."""
 _USER_DEFINED = 4
 """SentencePiece's type of a piece that is a user-defined symbol."""
 
@@ -34,10 +38,10 @@ class TokenizerConfig:
 
     vocab_size: int = 8000
     """Size of the joint vocabulary; smaller if the text does not have enough pieces. The paper has 37,000 tokens."""
-    type: Literal["bpe", "unigram"] = "bpe"
-    """Algorithm: byte-pair encoding as in the paper, or SentencePiece's unigram model."""
+    type: Literal["bpe", "unigram", "char"] = "bpe"
+    """Algorithm: byte-pair encoding as in the paper, SentencePiece's unigram model, or single characters."""
     sample_pairs: int = 200_000
-    """Maximum number of pairs, sampled from the corpus, that the vocabulary is trained on."""
+    """Maximum number of pairs (of documents: lines), sampled from the corpus, that the vocabulary is trained on."""
     character_coverage: float | Literal["auto"] = "auto"
     """Share of the text's characters that become tokens; the others are written in bytes. auto: all, or 0.9995 for
     large alphabets (Chinese, Japanese). ASCII and the digits of the text's scripts are always tokens."""
@@ -48,10 +52,11 @@ class TokenizerConfig:
     """An existing SentencePiece model to use instead of training one; its special tokens need the ids 0 to 3."""
 
     def __post_init__(self) -> None:
-        least = _BASE_TOKENS + len(self.symbols) + 20
-        require(
-            self.vocab_size >= least, f"vocab_size must be at least {least} (256 bytes, ASCII, symbols, some pieces)"
-        )
+        if self.type == "char":
+            least, reason = 8 + len(self.symbols), "markers, symbols, some characters"
+        else:
+            least, reason = _least(self.symbols), "256 bytes, ASCII, symbols, some pieces"
+        require(self.vocab_size >= least, f"vocab_size must be at least {least} ({reason})")
         require(self.sample_pairs >= 1, "sample_pairs must be at least 1")
         coverage = self.character_coverage
         require(coverage == "auto" or 0.9 <= coverage <= 1, "character_coverage must be between 0.9 and 1, or auto")
@@ -76,13 +81,53 @@ class Tokenizer:
     @classmethod
     def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Train a vocabulary on sentences of both languages."""
-        model = io.BytesIO()
         escaped = [escape(sentence) for sentence in sentences]
+        return cls._train(escaped, config, [*RESERVED, *config.symbols])
+
+    @classmethod
+    def train_on_documents(
+        cls, lines: Iterable[str], config: TokenizerConfig, alphabet: Iterable[str] = ()
+    ) -> "Tokenizer":
+        """Train a vocabulary on lines of documents; the alphabet has characters that may be missing in the lines.
+
+        A line break is a token, and the beginning of a text is encoded like its middle. If the tokens are characters
+        and there is a token for each, the vocabulary has neither bytes nor reserved symbols.
+        """
+        escaped = [escape(line.replace(NEWLINE, "")) for line in lines]
+        symbols = [NEWLINE, *config.symbols]
+        escaped.append(" ".join(sorted(escape(character) for character in alphabet if character != NEWLINE)))
+        known = set().union(*escaped) - {" "}
+        fits = len(known) + len(symbols) + 5 <= config.vocab_size and config.character_coverage in ("auto", 1.0)
+        if config.type == "char" and not fits and config.vocab_size < _least(symbols):
+            raise ConfigError(
+                f"tokenizer.vocab_size is {config.vocab_size}, but the text has {len(known):,} characters; set "
+                f"tokenizer.vocab_size={min(len(known) + len(symbols) + 5, _least(symbols))} or more"
+            )
+        if config.type == "char" and fits:
+            return cls._train(escaped, config, symbols, add_dummy_prefix=False, minimal=True)
+        return cls._train(escaped, config, [*RESERVED, *symbols], add_dummy_prefix=False)
+
+    @classmethod
+    def _train(
+        cls,
+        escaped: list[str],
+        config: TokenizerConfig,
+        symbols: Sequence[str],
+        *,
+        add_dummy_prefix: bool = True,
+        minimal: bool = False,
+    ) -> "Tokenizer":
+        """Train on escaped texts; a `minimal` vocabulary has only the characters of the text, and no bytes."""
+        model = io.BytesIO()
+        least = _least(config.symbols)
+        require(minimal or config.vocab_size >= least, f"tokenizer.vocab_size must be at least {least} for this text")
         alphabet = set().union(*escaped) - {" "}
-        required = {SPACE_MARK, *_ASCII, *_digits(alphabet)}
-        escaped.append(" ".join(sorted(required)))  # SentencePiece requires that each occurs
+        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _digits(alphabet))}
+        escaped = [*escaped, " ".join(sorted(required))]  # SentencePiece requires that each occurs
         coverage = config.character_coverage
-        if coverage == "auto":  # at most half of the pieces are single characters
+        if minimal:
+            coverage = 1.0
+        elif coverage == "auto":  # at most half of the pieces are single characters
             room = (config.vocab_size - _BASE_TOKENS - len(config.symbols)) / 2
             coverage = 1.0 if len(alphabet - required) <= room else _LARGE_ALPHABET_COVERAGE
         try:
@@ -92,13 +137,14 @@ class Tokenizer:
                 model_type=config.type,
                 vocab_size=config.vocab_size,
                 hard_vocab_limit=False,
-                byte_fallback=True,
+                byte_fallback=not minimal,
                 normalization_rule_name="identity",
+                add_dummy_prefix=add_dummy_prefix,
                 remove_extra_whitespaces=False,
                 max_sentence_length=100_000,
                 character_coverage=coverage,
                 required_chars="".join(sorted(required)),  # without the mark, text with few spaces could not be decoded
-                user_defined_symbols=[*RESERVED, *config.symbols],
+                user_defined_symbols=list(symbols),
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -177,12 +223,26 @@ class Tokenizer:
         escaped = list(texts) if marked else [escape(text) for text in texts]
         return cast(list[list[int]], self._pieces.encode(escaped, num_threads=threads))
 
+    def encode_document(self, text: str) -> list[int]:
+        """Encode a text of any length, line by line, without special tokens; decoding restores it exactly."""
+        first, *others = list(encoding_units(text)) or [""]
+        # A vocabulary of sentences adds a space before every text. It is not added after a line break.
+        before, skip = (NEWLINE, len(self.encode(NEWLINE))) if self.adds_prefix else ("", 0)
+        encoded = self.encode_all([first, *(before + unit for unit in others)])
+        return [*encoded[0], *(token for ids in encoded[1:] for token in ids[skip:])]
+
+    @cached_property
+    def adds_prefix(self) -> bool:
+        """Whether a space is added before every text, as in vocabularies of sentences."""
+        return len(self.encode(NEWLINE)) > len(self.encode(2 * NEWLINE)) - len(self.encode(NEWLINE))
+
     def encode_with_dropout(self, marked: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Encode marked texts with BPE-dropout (unigram: sampling); the result is determined by the seed."""
-        # SentencePiece encodes a list in a new thread, whose random generator starts from this seed.
-        sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # 2^32 - 1 would keep the old seed
-        ids = self._pieces.encode(list(marked), num_threads=1, enable_sampling=True, alpha=dropout, nbest_size=-1)
-        return cast(list[list[int]], ids)
+        """Encode marked texts with BPE-dropout; the result is determined by the seed, in every process."""
+        return self._bpe_dropout.encode(self._pieces.normalize(list(marked)), dropout, seed)
+
+    @cached_property
+    def _bpe_dropout(self) -> BpeDropout:
+        return BpeDropout(self.model)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; special tokens and symbols are ignored."""
@@ -210,6 +270,11 @@ class Tokenizer:
         if token in (PAD, UNK, BOS, EOS):
             return b""
         return str(piece).replace(SPACE_MARK, " ").encode()
+
+
+def _least(symbols: Sequence[str]) -> int:
+    """Minimum size of a vocabulary with bytes, reserved symbols and these symbols."""
+    return _BASE_TOKENS + len(symbols) + 20
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transduce.config import Table
+from transduce.config import Table, merge, read_toml, require
 from transduce.distributed.processes import join_processes
 from transduce.runs.recipe import load_recipe
 from transduce.text.pairs import corpus_of
@@ -18,13 +18,16 @@ def train(
     out: str | Path,
     *,
     recipe: str | Path | None = None,
+    task: str | None = None,
     src: Paths = (),
     tgt: Paths = (),
     train: Paths = (),
+    text: Paths = (),
     valid_src: Paths = (),
     valid_tgt: Paths = (),
     valid: Paths = (),
     preset: str | None = None,
+    style: str | None = None,
     start_from: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
@@ -32,9 +35,15 @@ def train(
 ) -> Outcome:
     """Train a model in the folder `out`, or resume the run in it.
 
-    The training text is `src` with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both
-    sides), or the text of the recipe; the same holds for validation text. `settings` maps names of settings to values:
-    {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"].
+    `task` is what the model learns: translate, parse or language_model. The training text is `src` with `tgt` (plain
+    files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in brackets), or the
+    text of the recipe; the same holds for validation text. `text` is running text for a language model: .txt files,
+    each one document, or .jsonl with a field "text"; its validation text is `valid`. `settings` maps names of settings
+    to values: {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line:
+    ["train.steps=2000"].
+
+    `preset` selects the sizes of the model (small by default), `style` the member of the family: paper, gpt2, llama,
+    bert, t5, bart, marian, vit or whisper.
 
     With `start_from`, training starts from the weights, sizes and vocabulary of a run or a model folder, or of the
     bundled model ("bundled"). With `profile`, a few steps are profiled and written to the folder `profile` of the run.
@@ -44,7 +53,12 @@ def train(
     """
     with join_processes() as processes:
         with processes.main_process_first():
-            flags: Table = {}
+            flags: Table = {} if task is None else {"task": task}
+            if _list(text):
+                require(not (_list(src) or _list(tgt) or _list(train)), "text cannot be given beside pairs of texts")
+                train = text
+                if task is None and (recipe is None or "task" not in read_toml(Path(recipe))):
+                    flags["task"] = "language_model"
             for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
                 if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
                     flags.setdefault("data", {})[key] = corpus
@@ -52,8 +66,8 @@ def train(
                 flags["train"] = {"start_from": str(start_from)}
             for name, value in (settings or {}).items():
                 section, _, key = name.partition(".")
-                flags.setdefault(section, {})[key] = value
-            resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets), Path(out))
+                flags = merge(flags, {section: {key: value} if key else value})
+            resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets), Path(out), style)
         display = Display(quiet=not processes.is_main)
         return run_training(resolved, Path(out), display, profile=profile, processes=processes)
 

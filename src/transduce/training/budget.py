@@ -15,6 +15,7 @@ from transduce.runs.recipe import Recipe
 from transduce.tasks.registry import TASKS
 from transduce.text.readers import READERS
 from transduce.training.learner import Learner
+from transduce.training.optimizer import make_optimizer
 from transduce.training.steps import release_memory
 
 _SMALLEST, _ROUND = 1024, 256
@@ -30,16 +31,17 @@ def largest_batch(recipe: Recipe, model: Model, corpus_tokens: int) -> int:
     release_memory()
     used = torch.cuda.memory_allocated(device)
     limit = (torch.cuda.mem_get_info(device)[0] + used) * _MARGIN
-    most = max(_SMALLEST, corpus_tokens // 16)  # a batch as large as the corpus leaves nothing to shuffle
+    smallest = max(_SMALLEST, recipe.data.max_length + 1)
+    most = max(smallest, corpus_tokens // 16)  # a batch as large as the corpus leaves nothing to shuffle
     measured: list[tuple[int, float]] = []
-    tokens = _SMALLEST
+    tokens = smallest
     while tokens <= most and (peak := _peak_memory(recipe, model, tokens)) is not None:
         measured.append((tokens, peak))
         if peak > limit / 4 and len(measured) > 1:  # large enough to extrapolate
             break
         tokens *= 2
     if not measured:
-        raise RunError(f"a batch of {_SMALLEST:,} tokens does not fit in the GPU's memory; choose a smaller model")
+        raise RunError(f"a batch of {smallest:,} tokens does not fit in the GPU's memory; choose a smaller model")
     safe, peak = measured[-1]
     if len(measured) > 1:
         (before, peak_before) = measured[-2]
@@ -64,16 +66,21 @@ def _peak_memory(recipe: Recipe, model: Model, tokens: int) -> float | None:
 
 
 def _trial_step(recipe: Recipe, model: Model, batch: Batch) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    learner = Learner(model, optimizer, TASKS[recipe.task](), recipe.train)
+    learner = Learner(model, make_optimizer(model, recipe.train), TASKS[recipe.task](), recipe.train)
     learner.compute(batch)
     learner.update(1, 0.0, batch.count)
 
 
 def _trial_batch(recipe: Recipe, model: Model, tokens: int) -> Batch:
     """A batch of random tokens in sentences of the maximum length."""
-    length, task = recipe.data.max_length + 1, TASKS[recipe.task]()
+    task = TASKS[recipe.task]()
+    length = recipe.data.max_length + task.markers
     random = np.random.default_rng(0)
-    sentences = [random.integers(4, model.vocab_size, length - 1) for _ in range(max(1, tokens // length))]
+    sentences = [
+        random.integers(4, model.vocab_size, recipe.data.max_length + 1 - task.markers)
+        for _ in range(max(1, tokens // length))
+    ]
     packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
+    if not model.captures:
+        return to_device(packed, model.device)
     return to_device(fill(packed, tokens, tokens // SHORTEST_MEAN, length), model.device, length)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from transduce.runs.checkpoint import Progress
 from transduce.runs.recipe import Recipe
-from transduce.training.schedule import cooldown_factor, learning_rate, scale_of
+from transduce.training.schedule import cooldown_factor, scheduled_rate
 
 _MEASURED_STEPS = 5
 """Number of steps of this process from which the speed is known well enough to plan a cooldown."""
@@ -49,8 +49,7 @@ class Ending:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
-        scale = scale_of(self._config, self._d_model)
-        return learning_rate(step, self._d_model, self._config.warmup, scale) * self._factor(step)
+        return scheduled_rate(step, self._config, self._d_model) * self._factor(step)
 
     def seconds_left(self, seconds: float) -> float | None:
         """Training time left of `train.minutes` after this much; None if there is no limit."""

@@ -35,7 +35,7 @@ class Learner:
         begin_moments(optimizer)
         sharded = is_sharded(model)
         half = use_bfloat16(config.precision, model.device) and not sharded  # FSDP2 has its own mixed precision
-        self.captures = half and model.device.type == "cuda"
+        self.captures = half and model.device.type == "cuda" and model.captures
         """Whether gradients are computed by a CUDA graph, for which all batches must have the same shapes."""
         self.sharing = Sharded(processes) if sharded else Replicated(processes)
         self.precision = Bfloat16Copy(model) if half else Float32(model)
@@ -86,5 +86,5 @@ class Learner:
         if self._fused_adam is None:
             from transduce.nn.kernels.adam import FusedAdam
 
-            self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()))
+            self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()), self._weights)
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)

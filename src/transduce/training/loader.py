@@ -10,7 +10,7 @@ import torch
 
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, fill, without_labels
-from transduce.data.plan import BatchPlan
+from transduce.data.plan import PartShape, Plan
 from transduce.data.variation import Variation, computed_ahead, seed_of
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.tasks.task import Task
@@ -23,7 +23,7 @@ class Loader:
     """Makes any batch of a plan, by its number."""
 
     task: Task
-    plan: BatchPlan
+    plan: Plan
     variation: Variation
     device: torch.device
     fixed_length: int | None = None
@@ -44,17 +44,18 @@ class Loader:
         self.plan.shards.release()
         if self.fixed_length is None:
             return [to_device(part, self.device) for part in parts]
-        max_pairs = -(-self.plan.max_pairs // self.processes.count)
-        filled = [fill(part, self.part_tokens, max_pairs, self.fixed_length) for part in parts]
+        tokens, sequences, filler_segments = self._part_shape
+        filled = [fill(part, tokens, sequences, self.fixed_length, filler_segments) for part in parts]
         return [to_device(part, self.device, self.fixed_length) for part in filled]
 
     @property
     def part_tokens(self) -> int:
         """Upper bound on the tokens of each stream of a part."""
-        longest = self.plan.shards.index["max_length" if self.variation.enabled else "longest"]
-        total = self.plan.batch_tokens
-        parts = self.split * self.processes.count
-        return total if parts == 1 else min(total, total // parts + longest + 1)
+        return self._part_shape.tokens
+
+    @property
+    def _part_shape(self) -> PartShape:
+        return self.plan.part_shape(self.split, self.processes.count, varied=self.variation.enabled)
 
     def ahead(self, start: int) -> Generator[list[Batch]]:
         """An endless iterator over the batches from `start` on; a thread prefetches a few."""
@@ -108,7 +109,7 @@ class Loader:
             return
         first, tokens = 0, [0] * len(examples[0])
         for number, example in enumerate(examples):
-            lengths = [len(ids) + 1 for ids in example]
+            lengths = self.plan.tokens(example)
             tokens = [sum(pair) for pair in zip(tokens, lengths, strict=True)]
             if max(tokens) > self.part_tokens:
                 yield examples[first:number]

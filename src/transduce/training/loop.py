@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import torch
 
-from transduce.data.plan import BatchPlan
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
@@ -27,6 +26,7 @@ from transduce.training.ending import Ending
 from transduce.training.first_steps import FirstSteps
 from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
+from transduce.training.optimizer import make_optimizer
 from transduce.training.profile import StepProfile
 from transduce.training.start import (
     check_scoring,
@@ -107,15 +107,11 @@ def _train(
             recipe = resolve_batch_tokens(recipe, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment)
-        plan = BatchPlan(prepared.train, config.batch_tokens, config.seed, variation.growth(prepared.train))
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")
+        growth, max_length = variation.growth(prepared.train), recipe.data.max_length
+        plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
-        optimizer = torch.optim.Adam(
-            model.parameters(),
-            betas=(config.beta1, config.beta2),
-            eps=config.epsilon,
-            fused=device.type in ("cpu", "cuda"),
-        )
+        optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = resume(run, model, optimizer, prepared, display)
     if processes.is_main:

@@ -51,9 +51,9 @@ class Milestones:
         validation, config = self.validation, self.recipe.train
         model.eval()
         try:
-            loss, perplexity = validation.loss(model, config.label_smoothing)
-            values: dict[str, Any] = {"loss": loss, "perplexity": perplexity}
-            line = f"valid loss {loss:.3f}  ppl {perplexity:.2f}"
+            values: dict[str, Any] = dict(validation.measure(model, config.label_smoothing))
+            line = f"valid loss {values['loss']:.3f}  ppl {values['perplexity']:.2f}"
+            line += "".join(f"  {name.lower()} {values[key]:.3f}" for key, name in self._own_figures(values))
             scored = self.task.score(model, validation, SearchConfig(beam=1))
         except Interrupted:
             self.display.log(f"validation at step {progress.step:,} interrupted")
@@ -68,6 +68,7 @@ class Milestones:
         criterion = next(name for name in (config.criterion, self.task.score_name.lower(), "loss") if name in values)
         # Scores on other data or with another tokenizer are not comparable.
         metric = f"{criterion} of {validation.digest}" + (f" by {tokenizer}" if tokenizer else "")
+        loss = values["loss"]
         progress.compare(metric, -loss if criterion == "loss" else values[criterion], loss)
         values |= {"criterion": criterion, "best_step": progress.best_step}
         if validation.processes.is_main:
@@ -75,18 +76,25 @@ class Milestones:
         self.display.log(f"step {progress.step:,}  {line}")
         self.display.show_samples(values.get("samples", [])[:2])
 
+    def _own_figures(self, values: dict[str, Any]) -> list[tuple[str, str]]:
+        """The keys and names of the task's own figures among these values."""
+        return [(key, name) for key, name in self.task.figures.items() if key in values]
+
     def _scores(self, scored: ValidationScore) -> dict[str, Any]:
         """The scores as they are kept in the metrics of the run."""
-        scores: dict[str, Any] = {self.task.score_name.lower(): scored.value, **scored.more}
+        scores: dict[str, Any] = {name.lower(): value for name, value in self._named(scored).items()}
         scores |= {"files": scored.files} if scored.files else {}
         return scores | ({"tokenizer": scored.tokenizer} if scored.tokenizer else {})
 
     def _describe(self, scored: ValidationScore) -> str:
         """The scores for a line of the log, followed by those of each file."""
-        own = self.task.score_name
-        text = "".join(f"  {name} {value:.1f}" for name, value in {own: scored.value, **scored.more}.items())
+        text = "".join(f"  {name} {value:.1f}" for name, value in self._named(scored).items())
         files = (f"{name} {' / '.join(f'{value:.1f}' for value in of.values())}" for name, of in scored.files.items())
         return f"{text}  ({', '.join(files)})" if scored.files else text
+
+    def _named(self, scored: ValidationScore) -> dict[str, float]:
+        """The score, if there is one, by its name, and the other metrics."""
+        return ({} if scored.value is None else {self.task.score_name: scored.value}) | scored.more
 
     def without_improvement(self, progress: Progress) -> int:
         """Number of validations since the best one."""
@@ -120,10 +128,10 @@ class Milestones:
         scores: dict[str, float] = {}
         kept: dict[str, Any] = {"samples": []}
         if validation.texts:
-            scores["valid_loss"], scores["valid_perplexity"] = validation.loss(model, recipe.train.label_smoothing)
+            measured = validation.measure(model, recipe.train.label_smoothing)
+            scores |= {f"valid_{name}": value for name, value in measured.items()}
             if scored := self.task.score(model, validation, recipe.search):
-                scores |= {f"valid_{self.task.score_name.lower()}": scored.value}
-                scores |= {f"valid_{name}": value for name, value in scored.more.items()}
+                scores |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()}
                 kept = {"files": scored.files} if scored.files else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
         if not validation.processes.is_main:
@@ -156,9 +164,9 @@ class Milestones:
             load_average(model, last)
         else:  # in a short run, the checkpoints may be too different
             load_average(model, last[-1:])
-            of_last, _ = self.validation.loss(model, config.label_smoothing)
+            of_last = self.validation.measure(model, config.label_smoothing)["loss"]
             load_average(model, last)
-            of_mean, _ = self.validation.loss(model, config.label_smoothing)
+            of_mean = self.validation.measure(model, config.label_smoothing)["loss"]
             if of_last < of_mean - _CLEARLY_WORSE:
                 self.display.log(
                     f"the mean of the last {len(last)} checkpoints (valid loss {of_mean:.3f}) is worse than the last "

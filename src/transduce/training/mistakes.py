@@ -6,7 +6,7 @@ from pathlib import Path
 from transduce.config import require
 from transduce.distributed.processes import Processes
 from transduce.runs.recipe import Recipe, TrainConfig
-from transduce.training.schedule import learning_rate, scale_of
+from transduce.training.schedule import scheduled_rate
 
 # Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.
 _RISKY, _HOPELESS = 0.15, 0.5
@@ -38,8 +38,7 @@ def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
 
 def highest_rate(recipe: Recipe) -> float:
     """The highest learning rate of the run, without the cooldown."""
-    config, d_model = recipe.train, recipe.model.d_model
-    return learning_rate(min(config.warmup, config.steps), d_model, config.warmup, scale_of(config, d_model))
+    return scheduled_rate(min(recipe.train.warmup, recipe.train.steps), recipe.train, recipe.model.d_model)
 
 
 def _warnings(recipe: Recipe) -> Iterator[str]:
@@ -59,6 +58,11 @@ def _warnings(recipe: Recipe) -> Iterator[str]:
         yield (
             f"train.steps ({steps:,}) is less than train.warmup ({warmup:,}) and train.cooldown ({cooldown:,}) "
             "together: the learning rate will not reach its maximum"
+        )
+    if config.schedule == "cosine" and (config.minutes or config.patience):
+        yield (
+            "train.minutes and train.patience may end the run before the cosine has fallen; for a complete fall, set "
+            "train.schedule=paper and train.cooldown"
         )
     if _relative(recipe, peak := highest_rate(recipe)) > _RISKY:
         yield f"the learning rate will rise to {peak:.2g}, and training may diverge; {_lower_rate(config)}"

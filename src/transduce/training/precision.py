@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.distributed.sharded import local_shard
 from transduce.models.model import Model
@@ -35,6 +35,9 @@ class Bfloat16Copy(Float32):
         self.worker = copy.deepcopy(model)
         for weight in self.worker.parameters():
             weight.data = weight.data.bfloat16()
+        for module in self.worker.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece of memory
 
     def begin(self) -> None:
         """Clear the copy's gradients, so that each batch writes its own without adding to earlier ones."""

@@ -22,6 +22,7 @@ from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, 
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.runs.start_from import find_start
+from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Scoring, Task
 from transduce.text.languages import direction_of_entry
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -86,7 +87,7 @@ def new_model(recipe: Recipe, run: RunFolder, prepared: Prepared, device: torch.
     """The model with its initial weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
     model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
-    model.reserve(recipe.data.max_length + 1)
+    model.reserve(recipe.data.max_length + TASKS[recipe.task].markers)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)
         weights, wanted = start.model.state_dict(), model.state_dict()
@@ -138,7 +139,9 @@ def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: 
 def scoring_of(recipe: Recipe) -> Scoring:
     """How the model is scored on the validation data."""
     config = recipe.train
-    return Scoring(config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang)
+    return Scoring(
+        config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang, config.samples
+    )
 
 
 def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
@@ -153,7 +156,10 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """Metadata for model folders: how the model was made."""
     tokens, parts = zip(prepared.train.streams, prepared.train.index["tokens"], strict=True), recipe.data.parts
     old = [list(files) for part in parts if part.is_replay for files in part.train]
+    index = prepared.train.index
+    size = {"documents": index["documents"]} if "documents" in index else {"pairs": len(prepared.train)}
     return {
+        **({"task": recipe.task} if recipe.task != Recipe.task else {}),
         **({"directions": [list(pair) for pair in pairs]} if (pairs := recipe.data.language_pairs) else {}),
         "reverse": recipe.data.reverse,
         **({"tagged": True} if recipe.data.directions else {}),
@@ -166,8 +172,8 @@ def facts_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "data": {
             "train": [list(files) for part in parts if not part.is_replay for files in part.all_train],
             **({"replay": old} if old else {}),
-            "pairs": len(prepared.train),
+            **size,
             **{f"{_STREAM_NAMES.get(stream, stream)}_tokens": count for stream, count in tokens},
-            "valid_pairs": len(prepared.valid),
+            f"valid_{next(iter(size))}": len(prepared.valid),
         },
     }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.data.plan import BatchPlan
+from transduce.data.plan import Plan
 from transduce.data.variation import Variation
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.errors import RunError
@@ -32,7 +32,7 @@ class Steps(AbstractContextManager["Steps"]):
         self,
         recipe: Recipe,
         task: Task,
-        plan: BatchPlan,
+        plan: Plan,
         variation: Variation,
         model: Model,
         optimizer: torch.optim.Adam,
@@ -42,7 +42,7 @@ class Steps(AbstractContextManager["Steps"]):
         self.recipe, self.log, self._processes = recipe, log, processes
         self.learner = Learner(model, optimizer, task, recipe.train, processes)
         self.meter = Meter(model.device)
-        fixed_length = recipe.data.max_length + 1 if self.learner.captures else None
+        fixed_length = plan.longest if self.learner.captures else None
         self._loader = Loader(task, plan, variation, model.device, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 

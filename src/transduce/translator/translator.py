@@ -141,6 +141,8 @@ class Translator:
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         at = pick_device(device)
         saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
+        if saved.facts.get("task") == "language_model":
+            raise ModelError(f"{folders[0]} was trained for the task language_model; use it with: transduce generate")
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, saved.model, threads, batch_tokens)
         return cls(

@@ -63,12 +63,11 @@ def test_the_bytes_of_all_tokens_are_those_of_the_text(
     assert joined == b" " + text.encode()  # SentencePiece puts a space before every text
 
 
-@each_type
 @given(texts=st.lists(any_text | tricky_text, min_size=1, max_size=4), seed=st.integers(0, 2**40))
 def test_any_text_is_decoded_exactly_under_dropout(
-    tokenizers: dict[str, Tokenizer], model_type: str, texts: list[str], seed: int
+    tokenizers: dict[str, Tokenizer], texts: list[str], seed: int
 ) -> None:
-    tokenizer = tokenizers[model_type]
+    tokenizer = tokenizers["bpe"]
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_with_dropout([*map(escape, texts)], 0.3, seed)] == texts
 
 
@@ -102,9 +101,8 @@ def test_the_same_text_gives_the_same_vocabulary(tokenizers: dict[str, Tokenizer
     assert train(TEXT, model_type).model == tokenizers[model_type].model
 
 
-@each_type
-def test_dropout_is_a_function_of_its_seed(tokenizers: dict[str, Tokenizer], model_type: str) -> None:
-    tokenizer = tokenizers[model_type]
+def test_dropout_is_a_function_of_its_seed(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bpe"]
     first = tokenizer.encode_with_dropout(TEXT, 0.3, seed=7)
     other = tokenizer.encode_with_dropout(TEXT, 0.3, seed=8)
     assert tokenizer.encode_with_dropout(TEXT, 0.3, seed=7) == first

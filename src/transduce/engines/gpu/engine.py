@@ -32,6 +32,7 @@ class GpuEngine:
     """A float16 copy of the model and its slot batches, each of which is recorded once and reused."""
 
     name = "gpu"
+    several_sessions = False  # sessions with the same sizes would share a slot batch
 
     def __init__(
         self, model: EncoderDecoder, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None
@@ -52,9 +53,9 @@ class GpuEngine:
         return f"gpu ({str(self.model.output_weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig) -> str | None:
+    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        return fast_engine_limits(model, options)
+        return fast_engine_limits(model, options, constrained=constrained)
 
     def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""

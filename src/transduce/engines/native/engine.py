@@ -64,6 +64,7 @@ class NativeEngine:
     """The model with 8-bit integers, on several threads."""
 
     name = "native"
+    several_sessions = True
 
     def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         self.longest, self.library, self.threads = model.longest, library, threads
@@ -78,9 +79,9 @@ class NativeEngine:
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     @staticmethod
-    def supports(model: models.Model, options: SearchConfig) -> str | None:
+    def supports(model: models.Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        if reason := fast_engine_limits(model, options):
+        if reason := fast_engine_limits(model, options, constrained=constrained):
             return reason
         assert isinstance(model, EncoderDecoder)
         return paper_limits(model.config)

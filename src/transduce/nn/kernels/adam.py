@@ -40,8 +40,8 @@ def _square_sum(blocks_C2, addresses_TA, sizes_T, sums_C, HALF: tl.constexpr, BL
 
 @triton.jit
 def _adam(
-    blocks_C2, addresses_TA, sizes_T, factor, rate, root_correction, beta1, beta2, epsilon,
-    HALF: tl.constexpr, BLOCK: tl.constexpr,
+    blocks_C2, addresses_TA, sizes_T, factor, rate, root_correction, beta1, beta2, epsilon, decays_T, uncorrected_rate,
+    DECAYS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     scale = tl.load(factor)
     if scale == 0:  # the gradients are not finite: skip the update
@@ -53,6 +53,8 @@ def _adam(
     mean = beta1 * tl.load(means, mask=index < size, other=0.0) + (1 - beta1) * g
     square = beta2 * tl.load(squares, mask=index < size, other=0.0) + (1 - beta2) * g * g
     weight = tl.load(weights, mask=index < size, other=0.0)
+    if DECAYS:
+        weight *= 1 - uncorrected_rate * tl.load(decays_T + tl.load(blocks_C2 + tl.program_id(0) * 2))
     weight -= rate * mean / (tl.sqrt(square) * root_correction + epsilon)
     tl.store(means, mean, mask=index < size)
     tl.store(squares, square, mask=index < size)
@@ -61,12 +63,18 @@ def _adam(
 
 
 class FusedAdam:
-    """Updates the weights and moments of `optimizer` with the gradients of `halves`, its weights in half precision."""
+    """Updates the weights and moments of `optimizer` with the gradients of `halves`, its weights in half precision.
 
-    def __init__(self, optimizer: torch.optim.Adam, halves: Sequence[Tensor]) -> None:
-        (group,) = optimizer.param_groups
-        weights, device = group["params"], halves[0].device
+    `weights` are the weights of `halves`, in the same order. The groups of the optimizer may differ in their weight
+    decay, which is decoupled from the gradients.
+    """
+
+    def __init__(self, optimizer: torch.optim.Adam, halves: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+        group, device = optimizer.param_groups[0], halves[0].device
         (self._beta1, self._beta2), self._epsilon = group["betas"], group["eps"]
+        decay = {weight: own["weight_decay"] for own in optimizer.param_groups for weight in own["params"]}
+        self._decays = any(decay.values())
+        self._decays_T = torch.tensor([decay[weight] for weight in weights], device=device)
         moments = ([optimizer.state[weight][name] for name in _MOMENTS] for weight in weights)
         addresses = [
             [x.data_ptr() for x in (weight, *pair, _grad(half), half)]
@@ -95,7 +103,7 @@ class FusedAdam:
         correction1, correction2 = 1 - self._beta1**number, 1 - self._beta2**number
         _adam[grid](
             *self._tables, factor, rate / correction1, correction2**-0.5, self._beta1, self._beta2, self._epsilon,
-            **self._sizes,
+            self._decays_T, rate, DECAYS=self._decays, **self._sizes,
         )  # fmt: skip
         return norm
 

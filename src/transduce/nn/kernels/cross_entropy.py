@@ -37,7 +37,7 @@ def _cross_entropy(logits_MV, labels_M, terms_M2, V, stride, smoothing, PAD: tl.
             columns = start + tl.arange(0, BLOCK)
             x = tl.load(logits + columns, mask=columns < stride, other=0.0).to(tl.float32)
             target = tl.where(columns == label, 1 - smoothing, 0.0) + smoothing / V
-            grad = tl.exp(x - normaliser) - target
+            grad = tl.where(columns < V, tl.exp(x - normaliser) - target, 0.0)
             tl.store(logits + columns, grad.to(logits_MV.dtype.element_ty), mask=columns < stride)
         nll = normaliser - label_logit
         loss = (1 - smoothing) * nll + smoothing * (normaliser - logit_sum / V)
@@ -48,7 +48,7 @@ def _cross_entropy(logits_MV, labels_M, terms_M2, V, stride, smoothing, PAD: tl.
 def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: int) -> tuple[Tensor, Tensor]:
     """Sums of loss and negative log-likelihood, and the gradient of the logits, which overwrites them.
 
-    If rows are padded to an aligned width (`stride`), the padding is overwritten too.
+    If rows are padded to an aligned width (`stride`), the padding is overwritten with zeros.
     """
     M, V = logits_MV.shape
     terms_M2 = torch.empty(M, 2, dtype=torch.float32, device=logits_MV.device)

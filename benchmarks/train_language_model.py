@@ -1,0 +1,150 @@
+"""Training throughput of a language model on a GPU: ours and Hugging Face GPT-2, same sizes, interleaved.
+
+    python benchmarks/train_language_model.py [--rounds 5] [--steps 20] [--out results.json]
+
+GPT-2 with 124 million parameters, windows of 1,024 random tokens that are already on the GPU, bfloat16, no dropout.
+Ours is the learner of `transduce train`: gradients by a CUDA graph, then an update with the norm of the gradients. The
+peer is transformers' GPT2LMHeadModel under autocast, compiled by torch.compile, with scaled dot-product attention and
+fused AdamW, without the norm of the gradients.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from setting import SEED, make_parser, print_setting, write_results
+
+from transduce.data.batch import to_device
+from transduce.models.decoder_only import DecoderOnlyConfig
+from transduce.models.registry import create_model
+from transduce.runs.recipe import TrainConfig
+from transduce.tasks.language_model import LanguageModel
+from transduce.training.learner import Learner
+from transduce.training.optimizer import make_optimizer
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+VOCABULARY = 50_257
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=20, help="steps of each system in each round")
+    parser.add_argument("--windows", type=int, default=32, help="windows in a batch")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the peer")
+    parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if DEVICE.type == "cpu" and not options.smoke:
+        parser.error("there is no CUDA GPU; --smoke runs the same steps on the CPU")
+    sizes = {"layers": 12, "d_model": 768, "d_ff": 3072, "num_heads": 12}
+    length, vocabulary = 1024, VOCABULARY
+    if options.smoke:
+        sizes, length, vocabulary = {"layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}, 8, 100
+        options.rounds, options.steps, options.windows = 1, 1, 2
+    setting = print_setting(**sizes, vocabulary=vocabulary, length=length, windows=options.windows, seed=SEED)
+    systems = {"transduce, tokens/s": our_step(sizes, vocabulary, length, options.windows)}
+    if find_spec("transformers") and not options.no_peers:
+        systems["Hugging Face GPT-2, tokens/s"] = peer_step(
+            sizes, vocabulary, length, options.windows, fast=not options.smoke
+        )
+    for step in systems.values():
+        for _ in range(1 if options.smoke else 6):
+            step()
+    if options.profile:
+        profile(systems["transduce, tokens/s"])
+    speeds: dict[str, list[float]] = {name: [] for name in systems}
+    for _ in range(options.rounds):
+        for name, step in systems.items():
+            speeds[name].append(options.windows * length / seconds_per_step(step, options.steps))
+    results = {name: {"median": statistics.median(all_), "all": all_} for name, all_ in speeds.items()}
+    for name, figures in results.items():
+        print(f"{name}: {figures['median']:,.0f} ({min(figures['all']):,.0f} to {max(figures['all']):,.0f})")
+    if len(results) == 2:
+        ours, peer = (figures["median"] for figures in results.values())
+        print(f"ours is faster by: {ours / peer:.2f}")
+    write_results(options.out, setting, results)
+
+
+def seconds_per_step(step: Callable[[], None], steps: int) -> float:
+    """The mean time of a step."""
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    synchronize()
+    return (time.perf_counter() - start) / steps
+
+
+def our_step(sizes: dict[str, int], vocabulary: int, length: int, windows: int) -> Callable[[], None]:
+    """A function that takes one training step with our learner."""
+    torch.manual_seed(SEED)
+    config = DecoderOnlyConfig(
+        **sizes, dropout=0.0, positions="learned", max_positions=length, norm="pre", activation="gelu_tanh",
+        embedding="plain",
+    )  # fmt: skip
+    model = create_model(config, vocabulary).to(DEVICE)
+    task, train = LanguageModel(), TrainConfig(label_smoothing=0.0, precision="auto")
+    learner = Learner(model, make_optimizer(model, train), task, train)
+    ids = np.random.default_rng(SEED).integers(4, vocabulary, size=(windows, length + 1))
+    packed = task.pack([(row,) for row in ids])
+    batch = to_device(packed, DEVICE, length if learner.captures else None)
+    number = 0
+
+    def step() -> None:
+        nonlocal number
+        number += 1
+        learner.compute(batch)
+        learner.update(number, 1e-4, batch.count)
+
+    return step
+
+
+def peer_step(sizes: dict[str, int], vocabulary: int, length: int, windows: int, *, fast: bool) -> Callable[[], None]:
+    """A function that takes one training step with transformers' GPT-2; compiled, if `fast`."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(SEED)
+    config = GPT2Config(
+        vocab_size=vocabulary, n_positions=length, n_embd=sizes["d_model"], n_layer=sizes["layers"],
+        n_head=sizes["num_heads"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa",
+        use_cache=False,
+    )  # fmt: skip
+    peer: Any = GPT2LMHeadModel(config).to(DEVICE).train()
+    optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, fused=DEVICE.type == "cuda")
+    ids = torch.randint(4, vocabulary, (windows, length), device=DEVICE)
+    forward = torch.compile(peer) if fast else peer
+
+    def step() -> None:
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            loss = forward(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def profile(step: Callable[[], None]) -> None:
+    """Print the kernels of some steps, slowest first."""
+    with torch.profiler.profile() as profiler:
+        for _ in range(5):
+            step()
+        synchronize()
+    print(profiler.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=70))
+
+
+def synchronize() -> None:
+    """Wait for the GPU, if there is one."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""`transduce evaluate` for models that parse: labelled bracketing F1."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from transduce.cli.messages import log
+from transduce.errors import ConfigError
+from transduce.search.options import SearchOptions
+
+
+def evaluate_trees(
+    models: Sequence[Path],
+    test: Path,
+    out: Path | None,
+    device: str,
+    threads: int | None,
+    as_json: bool,
+    **options: Unpack[SearchOptions],
+) -> None:
+    """Parse the words of the trees of a file with each model, and print the scores."""
+    from transduce.evaluation.brackets import score_trees
+    from transduce.text.pairs import ReadReport
+    from transduce.text.trees import read_corpus
+    from transduce.translator import Parser
+
+    report = ReadReport()
+    references = list(read_corpus([(str(test),)], report))
+    if report.left_out:
+        raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
+    results = []
+    for path in models:
+        parser = Parser.load(path, device=device, threads=threads, **options)
+        log(f"{path}: {len(references):,} trees, engine {parser.engine.description}")
+        trees = parser.parse([tree.words for tree in references])
+        if out:
+            out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
+        score = score_trees(trees, references)
+        whole = sum(tree.words == reference.words for tree, reference in zip(trees, references, strict=True))
+        results.append({
+            "model": str(path), "f1": score.f1, "precision": score.precision, "recall": score.recall,
+            "exact": 100 * score.exact / score.sentences, "well_formed": 100 * whole / score.sentences,
+            "sentences": score.sentences,
+        })  # fmt: skip
+    if as_json:
+        print(json.dumps(results, indent=1))
+        return
+    for result in results:
+        if len(results) > 1:
+            print(result["model"])
+        for key, name in (("f1", "F1"), ("precision", "P"), ("recall", "R"), ("exact", "exact")):
+            print(f"{name:<6}{result[key]:6.2f}")
+        print(f"labelled brackets as EVALB counts them with COLLINS.prm; {result['well_formed']:.1f}% well-formed")

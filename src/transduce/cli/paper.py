@@ -1,0 +1,162 @@
+"""`transduce paper`: the claims of "Attention Is All You Need", measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transduce.cli.loading import ended_by_signals
+from transduce.cli.options import Command, DeviceOption, SetOption, ThreadsOption
+from transduce.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+    from transduce.paper.section import Section
+    from transduce.training.loop import Outcome
+
+paper = typer.Typer(help="Check the claims of the paper.", no_args_is_help=True, rich_markup_mode=None)
+
+OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder of paper.html, results.json and all runs.")]
+TrainOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="Training pairs, .tsv or .jsonl; may be repeated. Without them nothing is trained."),
+]
+ValidOption = Annotated[list[Path] | None, typer.Option(help="Validation pairs, on which models are compared.")]
+DEFAULT_OUT = Path("paper")
+
+
+def table1(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: ThreadsOption = None) -> None:
+    """Complexity, sequential operations and path length of layers, and section 3.2.1 on scores of attention."""
+    with ended_by_signals():
+        from transduce.paper.score_functions import measure_scores
+        from transduce.paper.table1 import measure_table1
+    chosen = _device(device, threads)
+    _keep("table1", measure_table1(chosen), out)
+    _keep("scores", measure_scores(chosen), out)
+
+
+def table2(
+    out: OutOption = DEFAULT_OUT,
+    train: TrainOption = None,
+    valid: ValidOption = None,
+    pair: Annotated[str, typer.Option(help="Name of the corpus in the results, e.g. en-de.")] = "en-de",
+    models: Annotated[
+        str | None,
+        typer.Option(help="Models to train, of base, recurrent, convolutional and big.", show_default="all but big"),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Train every model for this time.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Train every model for this number of steps.", min=1)] = None,
+    peak_tflops: Annotated[
+        float | None, typer.Option(help="Peak speed of the GPU, for time × peak.", show_default="by the GPU's name")
+    ] = None,
+    set_: SetOption = None,
+) -> None:
+    """Quality and training cost of the Transformer and its predecessors.
+
+    Models that are finished are kept; a command that was stopped continues where it stopped.
+    """
+    with ended_by_signals():
+        from transduce.paper.section import Results
+        from transduce.paper.table2 import models_named, table2_section, train_table2
+        from transduce.paper.training import Corpus
+    chosen, stopped = models_named(models), None
+    if train:
+        if minutes is None and steps is None:
+            raise ConfigError("give --minutes, --steps or both: how long every model is trained")
+        corpus = Corpus(train, _required(valid))
+        stopped = train_table2(chosen, corpus, pair, minutes=minutes, steps=steps, sets=set_ or (), out=out)
+    peak = 1e12 * peak_tflops if peak_tflops else _peak()
+    _keep("table2", table2_section(Results(out), peak), out)
+    _exit_if_stopped(stopped)
+
+
+def table3(
+    out: OutOption = DEFAULT_OUT,
+    train: TrainOption = None,
+    valid: ValidOption = None,
+    rows: Annotated[str | None, typer.Option(help="Rows to train, e.g. base,A1,C2.", show_default="all")] = None,
+    steps: Annotated[int, typer.Option(help="Number of steps of every row.", min=1)] = 5000,
+    set_: SetOption = None,
+) -> None:
+    """Variations of the base model: parameter counts, and quality after the same training.
+
+    The base model is trained with three seeds. Rows that are finished are kept; a command that was stopped continues
+    where it stopped.
+    """
+    with ended_by_signals():
+        from transduce.paper.section import Results
+        from transduce.paper.table3 import rows_named, table3_section, train_table3
+        from transduce.paper.training import Corpus
+    chosen, stopped = rows_named(rows), None
+    if train:
+        stopped = train_table3(chosen, Corpus(train, _required(valid)), steps, set_ or (), out)
+    _keep("table3", table3_section(Results(out)), out)
+    _exit_if_stopped(stopped)
+
+
+def table4(out: OutOption = DEFAULT_OUT) -> None:
+    """English constituency parsing: the paper's figures, and why they cannot be checked with free data."""
+    with ended_by_signals():
+        from transduce.paper.table4 import table4_section
+    _keep("table4", table4_section(), out)
+
+
+def all_(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: ThreadsOption = None) -> None:
+    """Everything that needs no training: all tables, with the rows that have been trained before."""
+    table1(out, device, threads)
+    table2(out)
+    table3(out)
+    table4(out)
+
+
+commands: dict[str, Callable[..., None]] = {
+    "table1": table1, "table2": table2, "table3": table3, "table4": table4, "all": all_,
+}  # fmt: skip
+for name, command in commands.items():
+    paper.command(name, cls=Command)(command)
+
+
+def _keep(name: str, section: "Section", out: Path) -> None:
+    """Add a section to the results and the page, and print it."""
+    from transduce.paper.page import PAGE, write_page
+    from transduce.paper.section import Results
+    from transduce.paper.text import section_text
+
+    results = Results(out)
+    results.add_section(name, section)
+    write_page(out / PAGE, results.sections)
+    print(section_text(section))
+    print(f"wrote {out / PAGE}\n")
+
+
+def _device(name: str, threads: int | None) -> "torch.device":
+    import torch
+
+    from transduce.nn.device import pick_device
+
+    if threads:
+        torch.set_num_threads(threads)
+    return pick_device(name)
+
+
+def _peak() -> float | None:
+    """The peak speed of this machine's GPU, if it is known."""
+    import torch
+
+    from transduce.paper.table2 import PEAK_FLOPS
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    return next((speed for key, speed in PEAK_FLOPS.items() if key in name), None)
+
+
+def _required(valid: list[Path] | None) -> list[Path]:
+    if not valid:
+        raise ConfigError("models are compared on validation text: give it with --valid")
+    return valid
+
+
+def _exit_if_stopped(outcome: "Outcome | None") -> None:
+    if outcome and outcome.stop_signal is not None:
+        raise typer.Exit(128 + outcome.stop_signal)

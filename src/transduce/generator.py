@@ -1,0 +1,324 @@
+"""The generator: continues texts with a language model, and scores texts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Unpack, overload
+
+import torch
+
+from transduce.config import build
+from transduce.data.batch import Stream
+from transduce.errors import ConfigError, ModelError
+from transduce.models.card import find_model
+from transduce.models.likelihood import text_log_probs
+from transduce.models.model import Model
+from transduce.models.saved import load_model
+from transduce.nn.device import pick_device
+from transduce.nn.segments import Segments
+from transduce.search.decoder import Decoder
+from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
+from transduce.search.sampling import roll_out_steps, sampler
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.streaming import TextStream
+from transduce.text.tokenizer import BOS, EOS
+
+MAX_TOKENS = 256
+_TOGETHER = 32
+"""Number of outputs that are generated in one batch."""
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continuation of a prompt."""
+
+    text: str
+    """The continuation, without the prompt and without a stop string."""
+    tokens: list[str]
+    token_log_probs: list[float]
+    """Log-probability of each token, at temperature 1."""
+    finish_reason: FinishReason
+    """stop: the model has ended the text, or a stop string has been found; length: max_tokens is reached."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The log-probability of a given text."""
+
+    log_prob: float
+    """The sum over the tokens."""
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / max(1, len(self.tokens))
+
+
+@dataclass(frozen=True)
+class GenerationEvent:
+    """One more token of an output."""
+
+    prompt: int
+    output: int
+    """Index of the output among those of the prompt."""
+    text: str
+    """Text that has become certain; it may be empty."""
+    token: int | None
+    """None if the output has ended without another token."""
+    log_prob: float
+    finish_reason: FinishReason | None
+    """None if the output is not finished."""
+
+
+@dataclass
+class _Output:
+    prompt: int
+    number: int
+    ids: list[int]
+    """BOS, the prompt and the tokens so far."""
+    stream: TextStream
+    left: int
+    """Number of tokens that may still be generated."""
+    finished: bool = False
+
+
+class Generator:
+    """A language model, ready to continue and to score texts."""
+
+    def __init__(
+        self, model: Model, tokenizer: AnyTokenizer, *, context: int = 1024, config: SearchConfig | None = None
+    ) -> None:
+        if not isinstance(model, Decoder):
+            raise ModelError(f"{model.config.architecture} models do not generate text")
+        self.model, self.tokenizer = model, tokenizer
+        self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
+        self.context = context if model.longest is None else min(context, model.longest)
+        """Number of tokens that the model reads at once; of a longer text, it reads the end."""
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Unpack[SamplingOptions]
+    ) -> "Generator":
+        """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
+
+        `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
+        """
+        folder = find_model(Path(path))
+        if threads:
+            torch.set_num_threads(threads)
+        saved = load_model(folder, pick_device(device))
+        require_language_model(saved.facts, folder)
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
+        generator = cls(saved.model, saved.tokenizer, context=saved.facts.get("max_length", 1024), config=config)
+        generator.config = generator.with_options(options)
+        return generator
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self,
+        prompts: str,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> list[str]: ...
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> str | list[str]:
+        """Continue one prompt, or each prompt of a list; returns the continuations without the prompts.
+
+        A continuation ends when the model ends the text, before the first of the `stop` strings, or after `max_tokens`
+        tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
+        """
+        given = [prompts] if isinstance(prompts, str) else list(prompts)
+        texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
+        return texts[0] if isinstance(prompts, str) else texts
+
+    def generations(
+        self,
+        prompts: Sequence[str],
+        *,
+        num: int = 1,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> list[list[Generation]]:
+        """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
+        outputs: list[list[_Collected]] = [[_Collected() for _ in range(num)] for _ in prompts]
+        for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
+            outputs[event.prompt][event.output].add(event)
+        return [[collected.generation(self.tokenizer) for collected in own] for own in outputs]
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> Iterator[str]:
+        """Yield the continuation of a prompt as it is generated, in complete characters; see `generate`."""
+        for event in self.events([prompt], max_tokens=max_tokens, stop=stop, **options):
+            if event.text:
+                yield event.text
+
+    def events(
+        self,
+        prompts: Sequence[str],
+        *,
+        num: int = 1,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] = (),
+        **options: Unpack[SamplingOptions],
+    ) -> Iterator[GenerationEvent]:
+        """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
+        config = self.with_options(options)
+        if max_tokens < 1 or num < 1:
+            raise ConfigError(f"{'max_tokens' if max_tokens < 1 else 'num'} must be at least 1")
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        choose = sampler(
+            config.temperature, config.top_k, config.top_p, config.seed, self.model.device, min_p=config.min_p
+        )
+        groups = [
+            [
+                _Output(
+                    prompt,
+                    number,
+                    [BOS, *self.tokenizer.encode_document(text)],
+                    TextStream(self.tokenizer, stops, at_start=not text),
+                    max_tokens,
+                )
+                for number in range(num)
+            ]
+            for prompt, text in enumerate(prompts)
+        ]
+        at_once = max(1, _TOGETHER // num)
+        for start in range(0, len(groups), at_once):
+            together = groups[start : start + at_once]
+            while together:  # until no output is left whose context has become full
+                yield from self._round(together, choose, config)
+                together = [[output] for group in together for output in group if not output.finished]
+
+    def score(self, texts: Sequence[str], *, stride: int | None = None) -> list[TextScore]:
+        """The log-probability of each text.
+
+        A text with more tokens than the context is read in windows that begin every `stride` tokens (default: half of
+        the context); each token is scored in the first window that has it. A small stride gives tokens more context.
+        """
+        if stride is not None and not 1 <= stride <= self.context:
+            raise ConfigError(f"stride must be between 1 and {self.context}, the context of the model")
+        encoded = [self.tokenizer.encode_document(text) for text in texts]
+        return [
+            TextScore(sum(log_probs), self.tokenizer.pieces(ids), log_probs)
+            for ids, log_probs in zip(encoded, text_log_probs(self.model, encoded, self.context, stride), strict=True)
+        ]
+
+    def with_options(self, options: SamplingOptions) -> SearchConfig:
+        """The search options of a generation with these options; raises a ConfigError if one is not allowed."""
+        for name in options:
+            if name not in SAMPLING_OPTIONS:
+                raise ConfigError(f"a language model has no search option {name}; use {', '.join(SAMPLING_OPTIONS)}")
+        return replace(self.config, **options)
+
+    def _round(self, groups: list[list[_Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
+        """Generate until every output is finished or its context is full. The outputs of a group share their ids."""
+        contexts = [self._visible(group[0].ids, group[0].left) for group in groups]
+        rooms = [self.context - len(context) + 1 for context in contexts]
+        steps = roll_out_steps(
+            self.model,
+            self._stream([context[:-1] for context in contexts]),
+            rooms,
+            choose,
+            rows=len(groups[0]),
+            no_repeat=config.no_repeat,
+            first=[context[-1] for context in contexts],
+            device=self.model.device,
+        )
+        for number, step in enumerate(steps, start=1):
+            tokens, log_probs = step.token_BW.tolist(), step.log_prob_BW.tolist()
+            ended = []
+            for row, sentence in enumerate(step.sentences):
+                for column, output in enumerate(groups[sentence]):
+                    if output.finished:
+                        continue
+                    event = _advance(output, tokens[row][column], log_probs[row][column])
+                    if output.finished or number == rooms[sentence]:
+                        ended.append((row, column))
+                    yield event
+            with torch.inference_mode():
+                for row, column in ended:
+                    step.finished_BW[row, column] = True
+
+    def _stream(self, sequences: list[list[int]]) -> Stream:
+        """Packed sequences, some or all of which may be empty."""
+        device = self.model.device
+        ids_N = torch.tensor([token for ids in sequences for token in ids], dtype=torch.int64, device=device)
+        return Stream(ids_N, Segments.of_lengths([len(ids) for ids in sequences], device))
+
+    def _visible(self, ids: list[int], left: int) -> list[int]:
+        """The end of the ids that the model reads; it leaves room for up to half a context of new tokens."""
+        if len(ids) + left - 1 <= self.context:
+            return ids
+        return ids[-max(1, self.context - min(left, self.context // 2)) :]
+
+
+def require_language_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error if the facts of a model tell that it was trained for another task."""
+    task = facts.get("task", "translate")
+    if task != "language_model":
+        raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
+
+
+def _advance(output: _Output, token: int, log_prob: float) -> GenerationEvent:
+    """Add a token to an output."""
+    reason: FinishReason | None = None
+    if token == EOS:
+        text, reason = output.stream.finish(), "stop"
+    else:
+        output.ids.append(token)
+        output.left -= 1
+        text = output.stream.add(token)
+        if output.stream.stopped:
+            reason = "stop"
+        elif output.left == 0:
+            text, reason = text + output.stream.finish(), "length"
+    output.finished = reason is not None
+    return GenerationEvent(output.prompt, output.number, text, None if token == EOS else token, log_prob, reason)
+
+
+@dataclass
+class _Collected:
+    """The events of one output."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    reason: FinishReason = "length"
+
+    def add(self, event: GenerationEvent) -> None:
+        self.texts.append(event.text)
+        if event.token is not None:
+            self.ids.append(event.token)
+            self.log_probs.append(event.log_prob)
+        self.reason = event.finish_reason or self.reason
+
+    def generation(self, tokenizer: AnyTokenizer) -> Generation:
+        return Generation("".join(self.texts), tokenizer.pieces(self.ids), self.log_probs, self.reason)

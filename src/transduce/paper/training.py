@@ -1,0 +1,91 @@
+"""Training rows: ordinary runs in folders, each of which can be stopped and continued."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce.errors import ConfigError
+from transduce.models.card import find_model, read_card
+from transduce.paper.section import Results
+from transduce.training.api import train
+from transduce.training.loop import Outcome
+
+VALIDATION_PAIRS = 3003
+"""Number of pairs that are scored: all of a newstest."""
+_PAPER_WARMUP = 4000
+
+
+def peak_rate(d_model: int) -> float:
+    """The paper's highest learning rate for a width, at the end of its warmup."""
+    return float(f"{(d_model * _PAPER_WARMUP) ** -0.5:.6g}")
+
+
+def short_warmup(steps: int) -> int:
+    """The paper's warmup, or a quarter of a short run."""
+    return min(_PAPER_WARMUP, max(1, steps // 4))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The text of all rows."""
+
+    train: Sequence[Path]
+    valid: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model to train."""
+
+    name: str
+    preset: str
+    settings: Mapping[str, Any]
+
+
+def train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
+    """Train a row, or continue its run, and keep its scores in the results.
+
+    Returns None if the row is finished already. A row that was finished with other settings is refused.
+    """
+    results = Results(out)
+    settings = {"preset": row.preset, **row.settings, **dict(assignment.partition("=")[::2] for assignment in sets)}
+    settings = {name: str(value) for name, value in settings.items()}
+    if before := results.rows(table).get(row.name):
+        if before["settings"] != settings:
+            names = sorted({*before["settings"], *settings})
+            changed = next(name for name in names if before["settings"].get(name) != settings.get(name))
+            raise ConfigError(
+                f"{out}: row {row.name} was trained with {changed}={before['settings'].get(changed)}, not "
+                f"{settings.get(changed)}; give the same settings, or another --out"
+            )
+        return None
+    run = out / table / row.name
+    outcome = train(
+        run,
+        train=list(corpus.train),
+        valid=list(corpus.valid),
+        preset=row.preset,
+        settings=dict(row.settings),
+        sets=sets,
+    )
+    if outcome.finished:
+        card = read_card(find_model(run))
+        kept = {name: card["facts"][name] for name in ("steps", "seconds", "scores", "data")}
+        kept["target_tokens_seen"] = tokens_seen(run / "metrics.jsonl", kept["seconds"])
+        kept |= {"settings": settings, "vocab_size": card["vocab_size"], "architecture": card["architecture"]}
+        results.add_row(table, row.name, {**kept, "model": card["model"]})
+    return outcome
+
+
+def tokens_seen(metrics: Path, seconds: float) -> float:
+    """Number of target tokens that a run was trained on, from its training time and its measured throughput."""
+    lines = metrics.read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, lines) if record["kind"] == "train"]
+    # Steps have about the same number of tokens, so an interval between records takes steps / throughput.
+    before = [0, *(record["step"] for record in records[:-1])]
+    share = sum(
+        (record["step"] - step) / record["tokens_per_second"] for record, step in zip(records, before, strict=True)
+    )
+    return seconds / share * float(records[-1]["step"])

@@ -1,0 +1,96 @@
+"""The generation thread: continues the prompts of several requests, one token of each in turn."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from transduce.generator import GenerationEvent, TextScore
+from transduce.serve.errors import error_location
+from transduce.serve.scheduler import QueueFullError
+
+_ACTIVE = 8
+"""Number of requests that are continued in turn; the others wait."""
+
+Result = GenerationEvent | list[TextScore] | Exception | None
+"""A token, the scores of the prompts, an error, or the end."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class GenerationJob:
+    """The work of one request."""
+
+    results: Iterator[GenerationEvent | list[TextScore]]
+    """Advanced on the thread of the queue only."""
+    deliver: Callable[[Result], object]
+    """Called on the thread of the queue with every result, and after the last one with None."""
+
+
+class GenerationQueue:
+    """Accepts jobs from any thread, and delivers results from its own, which starts with the first job."""
+
+    def __init__(self, max_waiting: int) -> None:
+        self._max_waiting = max_waiting
+        self._changed = threading.Condition()
+        self._active: deque[GenerationJob] = deque()
+        self._waiting: deque[GenerationJob] = deque()
+        self._dropped: set[GenerationJob] = set()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: GenerationJob) -> None:
+        """Add a job; raises `QueueFullError` if too many wait."""
+        with self._changed:
+            if len(self._waiting) >= self._max_waiting:
+                raise QueueFullError
+            self._waiting.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="transduce-generation", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def drop(self, job: GenerationJob) -> None:
+        """Stop working on a job; has no effect if it is finished."""
+        with self._changed:
+            self._dropped.add(job)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Finish all jobs, then end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            result: Result
+            try:
+                result = next(job.results, None)
+            except Exception as error:
+                _log.error("generation failed: %s", error_location(error))
+                result = error
+            job.deliver(result)
+            if result is not None and not isinstance(result, Exception):
+                with self._changed:
+                    self._active.append(job)
+
+    def _next(self) -> GenerationJob | None:
+        """The job whose turn it is; None if the queue is closed and empty."""
+        with self._changed:
+            while True:
+                for jobs in (self._active, self._waiting):
+                    for job in [job for job in jobs if job in self._dropped]:
+                        jobs.remove(job)
+                self._dropped.clear()
+                while self._waiting and len(self._active) < _ACTIVE:
+                    self._active.append(self._waiting.popleft())
+                if self._active:
+                    return self._active.popleft()
+                if self._closing:
+                    return None
+                self._changed.wait()

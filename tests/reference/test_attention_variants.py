@@ -1,0 +1,72 @@
+"""Scores and restrictions of attention against their formulas, one query and key at a time."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transduce.nn.attention import attend, attention_weights
+from transduce.nn.attention_variants import attend_variant, restricted_attention, scores, variant_weights
+from transduce.nn.segments import Segments
+
+LENGTHS = [3, 1, 6, 0, 4]
+H, K = 2, 4
+
+
+def inputs(count: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(sum(LENGTHS), H, K, generator=generator, dtype=torch.float64) for _ in range(count)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_without_options_it_is_the_papers_attention(causal: bool) -> None:
+    (q, k, v), segments = inputs(3), Segments.of_lengths(LENGTHS)
+    found = attend_variant(q, k, v, segments, segments, causal=causal)
+    torch.testing.assert_close(found, attend(q, k, v, segments, segments, causal, "reference"))
+    weights = variant_weights(q, k, segments, segments, causal=causal)
+    torch.testing.assert_close(weights, attention_weights(q, k, segments, segments, causal))
+
+
+@pytest.mark.parametrize("neighbourhood", [None, 1, 2, 3, 100])
+@pytest.mark.parametrize("score", ["scaled", "unscaled", "additive"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_weight_is_its_formula(score: str, causal: bool, neighbourhood: int | None) -> None:
+    (q, k), segments = inputs(2), Segments.of_lengths(LENGTHS)
+    v_HK = torch.randn(H, K, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weights_BHTS = variant_weights(
+        q, k, segments, segments, causal=causal, score=score, v_HK=v_HK, neighbourhood=neighbourhood
+    )
+    start = 0
+    for weights_HTS, length in zip(weights_BHTS, LENGTHS, strict=True):
+        expected = torch.zeros_like(weights_HTS)
+        for h in range(H):
+            for t in range(length):
+                row = {}
+                for s in range(length):
+                    if (causal and s > t) or (neighbourhood is not None and abs(s - t) > neighbourhood // 2):
+                        continue
+                    query, key = q[start + t, h], k[start + s, h]
+                    if score == "additive":
+                        row[s] = sum(v_HK[h, i] * math.tanh(query[i] + key[i]) for i in range(K)).item()
+                    else:
+                        row[s] = (query @ key).item() / (math.sqrt(K) if score == "scaled" else 1)
+                total = sum(math.exp(x) for x in row.values())
+                for s, x in row.items():
+                    expected[h, t, s] = math.exp(x) / total
+        torch.testing.assert_close(weights_HTS, expected)
+        start += length
+
+
+@pytest.mark.parametrize("neighbourhood", [1, 2, 4, 7, 40])
+def test_windows_give_what_the_mask_gives(neighbourhood: int) -> None:
+    q, k, v = (torch.randn(13, 1, K, generator=torch.Generator().manual_seed(n)).double() for n in range(3))
+    segments = Segments.of_lengths([13])
+    expected = attend_variant(q, k, v, segments, segments, neighbourhood=neighbourhood)[:, 0]
+    torch.testing.assert_close(restricted_attention(q[:, 0], k[:, 0], v[:, 0], neighbourhood), expected)
+
+
+def test_scores_have_the_gradients_of_their_formula() -> None:
+    q, k = (torch.randn(1, 1, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    v_HK = torch.randn(1, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *args: scores(args[0], args[1], "additive", args[2]), (q, k, v_HK))

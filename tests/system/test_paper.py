@@ -1,0 +1,134 @@
+"""`transduce paper`: tables through the command line, with tiny models, row by row."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint
+from conftest import CommandLine, as_sets, make_toy_pairs, write_lines
+
+TINY = as_sets(
+    {
+        "model.d_model": 32,
+        "model.encoder_layers": 1,
+        "model.decoder_layers": 1,
+        "tokenizer.vocab_size": 450,
+        "train.batch_tokens": 512,
+        "train.valid_sentences": 4,
+        "train.device": "cpu",
+    }
+)
+TABLE3 = ["paper", "table3", "--out", "out", "--train", "train.tsv", "--valid", "valid.tsv", *TINY]
+TABLE2 = ["paper", "table2", "--out", "out", "--train", "train.tsv", "--valid", "valid.tsv", *TINY]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, pairs in (("train", make_toy_pairs(300, seed=1)), ("valid", make_toy_pairs(20, seed=2))):
+        write_lines(tmp_path / f"{name}.tsv", ["\t".join(pair) for pair in pairs])
+    return tmp_path
+
+
+def results(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
+
+
+def claims(folder: Path, table: str) -> dict[str, dict[str, str]]:
+    return {claim["claim"]: claim for claim in results(folder)["sections"][table]["claims"]}
+
+
+def test_rows_of_table_3_are_trained_once_and_continued(transduce: CommandLine, folder: Path) -> None:
+    outcome = transduce(*TABLE3, "--rows", "base", "--steps", "4", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert results(folder)["rows"]["table3"].keys() == {"base", "base-2", "base-3"}
+    seeds = [row["settings"]["train.seed"] for row in results(folder)["rows"]["table3"].values()]
+    assert seeds == ["1", "2", "3"]
+
+    outcome = transduce(*TABLE3, "--rows", "base,D1,E", "--steps", "4", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert results(folder)["rows"]["table3"].keys() == {"base", "base-2", "base-3", "D1", "E"}
+    assert outcome.err.count("finished: ") == 2  # the base model was kept
+    found = claims(folder, "table3")
+    assert found["Row D1, P_drop = 0.0: perplexity"]["paper"] == "worse (+0.85)"
+    assert found["Row D1, P_drop = 0.0: perplexity"]["verdict"] != "not checked"
+    assert "Row D1, P_drop = 0.0: perplexity" in outcome.out
+    page = (folder / "out" / "paper.html").read_text(encoding="utf-8")
+    assert "Table 3: variations of the base model" in page
+
+    outcome = transduce(*TABLE3, "--rows", "base", "--steps", "5", cwd=folder)
+    assert "row base was trained with train.save_every=2, not 3" in complaint(outcome)
+
+
+def test_a_stopped_row_continues(transduce: CommandLine, folder: Path) -> None:
+    words = [*TABLE3, "--rows", "E", "--steps", "300", "--set", "train.log_every=5"]
+    process = transduce.fresh(*words, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert process.stderr
+    for line in process.stderr:
+        if line.startswith("step 10/"):
+            process.send_signal(signal.SIGTERM)
+            break
+    err = process.stderr.read()
+    assert process.wait(120) == 128 + signal.SIGTERM
+    assert "run the same command to resume" in err
+    assert results(folder)["rows"] == {}
+
+    outcome = transduce(*words, cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert "resuming from out/table3/E/checkpoints/step-" in outcome.err
+    assert results(folder)["rows"]["table3"]["E"]["steps"] == 300
+
+
+def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, folder: Path) -> None:
+    outcome = transduce(*TABLE2, "--steps", "4", "--pair", "toy", "--peak-tflops", "1", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    rows = results(folder)["rows"]["table2"]
+    assert rows.keys() == {f"toy-4-steps-{model}" for model in ("base", "recurrent", "convolutional")}
+    assert {row["architecture"] for row in rows.values()} == {"encoder_decoder", "recurrent", "convolutional"}
+    assert len({row["steps"] for row in rows.values()}) == 1
+    claim = claims(folder, "table2")["Transformer base is better than ConvS2S, toy-4-steps"]
+    assert claim["verdict"] in ("confirmed", "contradicted")
+    table = results(folder)["sections"]["table2"]["tables"][0]
+    assert all(float(row[6]) > 1e6 for row in table["rows"])  # counted FLOPs
+
+    outcome = transduce(*TABLE2, "--minutes", "0.02", "--models", "recurrent", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    (row,) = (row for name, row in results(folder)["rows"]["table2"].items() if "minutes" in name)
+    assert row["settings"]["train.minutes"] == "0.02"
+
+
+def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: Path) -> None:
+    outcome = transduce("paper", "table3", "--out", "out", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "65,110,016 with V = 40,960: confirmed" in outcome.out
+    assert (tmp_path / "out" / "paper.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["table3", "--rows", "F1"], "Table 3 has no row 'F1'"),
+        (["table3", "--train", "train.tsv"], "give it with --valid"),
+        (["table2", "--train", "train.tsv", "--valid", "valid.tsv"], "give --minutes, --steps or both"),
+        (["table2", "--models", "bas"], "did you mean base"),
+        (["table1", "--device", "abacus"], "device abacus cannot be used"),
+        (["table3", "--train", "no.tsv", "--valid", "valid.tsv", "--steps", "4"], "no.tsv: no such file"),
+    ],
+)
+def test_mistakes_are_named(transduce: CommandLine, folder: Path, words: list[str], message: str) -> None:
+    assert message in complaint(transduce("paper", *words, cwd=folder))
+
+
+def test_all_measures_what_needs_no_training(transduce: CommandLine, tmp_path: Path) -> None:
+    faster = (
+        "import transduce.paper.table1 as t; t._LENGTHS = (16, 32); t.measure_table1.__defaults__ = ((16, 32), 0.0)"
+    )
+    outcome = transduce("paper", "all", "--device", "cpu", cwd=tmp_path, before=faster)
+    assert outcome.code == 0, outcome.err
+    page = (tmp_path / "paper" / "paper.html").read_text(encoding="utf-8")
+    for title in ("Table 1:", "Section 3.2.1:", "Table 2:", "Table 3:", "Table 4:"):
+        assert title in page
+        assert title in outcome.out
+    assert "Not measured yet" not in page

@@ -1,0 +1,174 @@
+"""Parsing from the command line: train from trees, parse text, draw trees, evaluate."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint, metrics
+from conftest import TINY, CommandLine, as_sets, write_lines
+
+from transduce import ConfigError, ModelError, Parser, Translator, Tree, train
+from transduce.engines.engine import fast_engine_limits
+from transduce.evaluation.brackets import score_trees
+from transduce.models.saved import load_model
+from transduce.search.options import SearchConfig
+from transduce.text.trees import read_tree, read_trees
+
+NOUNS, VERBS = ("cat", "dog", "bird", "tree"), ("saw", "liked", "chased")
+SETTINGS = TINY | {
+    "train.steps": 180,
+    "train.save_every": 90,
+    "train.bpe_dropout": 0.05,
+    "model.d_model": 48,
+    "tokenizer.vocab_size": 470,
+}
+
+
+def random_sentence(chance: random.Random) -> str:
+    """A tree with function tags, a trace and the root of a treebank."""
+
+    def noun_phrase(depth: int) -> str:
+        simple = f"(NP (DT the) (NN {chance.choice(NOUNS)}))"
+        return f"(NP {simple} (PP-LOC (IN near) {noun_phrase(0)}))" if depth and chance.random() < 0.4 else simple
+
+    subject = noun_phrase(1).replace("(NP", "(NP-SBJ-1", 1)
+    verb = f"(VP (VBD {chance.choice(VERBS)}) {noun_phrase(1)} (NP (-NONE- *T*-1)))"
+    return f"( (S {subject} {verb} (. .)))"
+
+
+def trees(count: int, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    return [random_sentence(chance) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, transduce: CommandLine) -> Path:
+    folder = tmp_path_factory.mktemp("parse")
+    write_lines(folder / "trees.txt", trees(300, 1))
+    write_lines(folder / "valid.txt", trees(20, 2))
+    write_lines(folder / "test.txt", trees(30, 3))
+    words = ["train", "--task", "parse", "trees.txt", "--valid", "valid.txt", "--preset", "tiny", "--out", "run"]
+    outcome = transduce(*words, *as_sets(SETTINGS), cwd=folder)
+    assert outcome.code == 0, outcome.err
+    return folder
+
+
+def test_training_validates_by_f1(folder: Path) -> None:
+    measured = [record for record in metrics(folder / "run") if record["kind"] == "valid"]
+    assert [record["step"] for record in measured] == [90, 180]
+    assert all(record["well_formed"] == 100 for record in measured)
+    assert measured[-1]["f1"] > 10
+    assert measured[-1]["criterion"] == "f1"
+    card = json.loads((folder / "run/model/model.json").read_text(encoding="utf-8"))
+    assert card["facts"]["task"] == "parse"
+    assert (card["facts"]["search"]["beam"], card["facts"]["search"]["length_penalty"]) == (21, 0.3)
+    assert card["facts"]["scores"]["valid_f1"] > 90
+
+
+def test_a_text_is_parsed(folder: Path, transduce: CommandLine) -> None:
+    outcome = transduce("parse", "-m", "run", "The dog (a cat) didn't.", "--beam", "3", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    tree = read_tree(outcome.out)
+    assert tree.words == ["The", "dog", "-LRB-", "a", "cat", "-RRB-", "did", "n't", "."]
+    assert tree.labels() <= {"S", "NP", "VP", "PP"}
+
+
+def test_every_line_has_a_line_of_output(folder: Path, transduce: CommandLine) -> None:
+    text = "the cat saw the dog .\n\nthe bird-like tree\n"
+    outcome = transduce("parse", "-m", "run", "--words", cwd=folder, stdin=text)
+    first, second, third = outcome.out.splitlines()
+    assert read_tree(first).words == ["the", "cat", "saw", "the", "dog", "."]
+    assert second == ""
+    assert read_tree(third).words == ["the", "bird-like", "tree"]
+    assert transduce("parse", "-m", "run", "--words", "-o", "out.txt", cwd=folder, stdin=text).out == ""
+    assert (folder / "out.txt").read_text(encoding="utf-8") == outcome.out
+
+
+def test_trees_are_drawn(folder: Path, transduce: CommandLine) -> None:
+    text = transduce("parse", "-m", "run", "the cat saw the dog .", "--format", "text", cwd=folder).out
+    assert [line.split("─ ")[-1] for line in text.splitlines() if "cat" in line] == ["cat"]
+    svg = transduce("parse", "-m", "run", "the cat saw the dog .", "--format", "svg", cwd=folder).out
+    assert svg.startswith("<svg ")
+    assert ">cat</text>" in svg
+    refused = transduce("parse", "-m", "run", "--format", "svg", cwd=folder, stdin="a\n")
+    assert complaint(refused) == "--format svg draws one sentence; give its text as an argument"
+
+
+def test_a_parser_is_evaluated_by_f1(folder: Path, transduce: CommandLine) -> None:
+    outcome = transduce("evaluate", "-m", "run", "--test", "test.txt", "--json", "-o", "parsed.txt", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    (result,) = json.loads(outcome.out)
+    references = [tree for _, tree in read_trees(folder / "test.txt") if isinstance(tree, Tree)]
+    parsed = [tree for _, tree in read_trees(folder / "parsed.txt") if isinstance(tree, Tree)]
+    assert [tree.words for tree in parsed] == [tree.words for tree in references]
+    assert result["f1"] == pytest.approx(score_trees(parsed, references).f1)
+    assert (result["well_formed"], result["sentences"]) == (100, 30)
+    shown = transduce("evaluate", "-m", "run", "--test", "test.txt", cwd=folder).out.splitlines()
+    assert shown[0] == f"F1    {result['f1']:6.2f}"
+
+
+def test_parsed_text_is_training_text(folder: Path, transduce: CommandLine) -> None:
+    """The semi-supervised recipe: parse text, then train on gold and parsed trees."""
+    write_lines(folder / "plain.txt", ["the cat chased the bird near the tree."] * 3)
+    assert transduce("parse", "-m", "run", "plain.txt", "-o", "silver.txt", "--beam", "1", cwd=folder).code == 0
+    words = ["train", "--task", "parse", "--train", "trees.txt", "--train", "silver.txt", "--out", "semi"]
+    outcome = transduce(*words, "--preset", "tiny", *as_sets(SETTINGS | {"train.steps": 2}), cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert "data: 303 pairs" in outcome.err
+
+
+def test_python_has_the_same(folder: Path) -> None:
+    parser = Parser.load(folder / "run", device="cpu", beam=2)
+    tree = parser.parse("the cat saw the dog.")
+    assert isinstance(tree, Tree)
+    assert tree.words == ["the", "cat", "saw", "the", "dog", "."]
+    assert parser.parse([["the", "cat", "saw", "the", "dog", "."], ""]) == [tree, Tree("TOP", ())]
+    assert parser.labels == ["NP", "PP", "S", "VP"]
+
+
+def test_fast_engines_do_not_support_the_grammar(folder: Path) -> None:
+    model = load_model(folder / "run/model").model
+    reason = fast_engine_limits(model, SearchConfig(), constrained=True)
+    assert reason == "no search that is held to a grammar"
+    assert fast_engine_limits(model, SearchConfig()) is None
+
+
+def test_a_translator_is_no_parser(trained: Any, transduce: CommandLine) -> None:
+    with pytest.raises(ModelError, match="trained for the task translate, not to parse"):
+        Parser.load(trained.run)
+    refused = transduce("parse", "-m", "run", "a", cwd=trained.folder)
+    assert "trained for the task translate, not to parse; train a parser with --task parse" in complaint(refused)
+    translator = Translator.load(trained.run, engine="plain", device="cpu")
+    with pytest.raises(ModelError, match="no brackets"):
+        Parser(translator.model, translator.tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["parse", "a b"], "there is no bundled parser; name a model with -m"),
+        (["evaluate", "-m", "run", "--src", "test.txt", "--ref", "test.txt"], "a parser is evaluated with trees"),
+        (
+            ["evaluate", "-m", "run", "--test", "bad.txt"],
+            "bad.txt cannot be a test set: left out 1 pair with an unclosed bracket (first: bad.txt, line 1)",
+        ),
+        (["train", "--task", "parse", "none.txt", "--out", "x"], "none.txt: no such file"),
+        (
+            ["train", "--task", "parse", "no_tree.txt", "--out", "x"],
+            "no_tree.txt: no usable tree; left out 1 pair with",
+        ),
+        (["train", "--task", "pars", "trees.txt", "--out", "x"], "no task pars (did you mean parse?)"),
+    ],
+)
+def test_mistakes_are_named(folder: Path, transduce: CommandLine, words: list[str], message: str) -> None:
+    write_lines(folder / "bad.txt", ["(S (NN a)", "(S (NN b))"])
+    write_lines(folder / "no_tree.txt", ["(S (NN a)"])
+    assert message in complaint(transduce(*words, cwd=folder))
+
+
+def test_a_vocabulary_without_the_labels_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = write_lines(tmp_path / "other.txt", ["(S (QP (CD 1)) (VP (VB go)))"] * 5)
+    with pytest.raises(ConfigError, match=r"has no symbol \(QP, \)QP; leave out"):
+        train(tmp_path / "run", task="parse", train=other, start_from=folder / "run", settings={"train.device": "cpu"})

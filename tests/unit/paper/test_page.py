@@ -1,0 +1,58 @@
+"""Results on disk, and the page and the text that are made from them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from transduce.errors import RunError
+from transduce.paper.page import write_page
+from transduce.paper.section import Chart, Claim, Results, Section, Table
+from transduce.paper.table4 import table4_section
+from transduce.paper.text import section_text
+
+SECTION = Section(
+    title="Table 1: <b>",
+    measured_on="a machine",
+    claims=[Claim("a & b", "1", "2", "confirmed"), Claim("c", "3", "4", "within noise")],
+    tables=[Table("numbers", ["x", "y"], [["1", "2"], ["10", "200"]]), Table("nothing", ["x"], [])],
+    charts=[Chart("times", "n", "seconds", {"one": [(16, 0.001), (64, 0.1)], "zero": [(16, 0.0)]})],
+    notes=["a note"],
+)
+
+
+def test_results_are_kept(tmp_path: Path) -> None:
+    Results(tmp_path / "out").add_section("table1", SECTION)
+    Results(tmp_path / "out").add_row("table3", "base", {"steps": 3})
+    again = Results(tmp_path / "out")
+    assert again.rows("table3") == {"base": {"steps": 3}}
+    kept = again.sections["table1"]
+    assert kept.claims == SECTION.claims
+    assert section_text(kept) == section_text(SECTION)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"sections": {}}'])
+def test_other_files_are_not_taken_for_results(tmp_path: Path, content: str) -> None:
+    (tmp_path / "results.json").write_text(content, encoding="utf-8")
+    with pytest.raises(RunError, match="not the results of transduce paper"):
+        Results(tmp_path)
+
+
+def test_the_page_is_self_contained_and_escapes_text(tmp_path: Path) -> None:
+    write_page(tmp_path / "paper.html", {"table1": SECTION, "table4": table4_section()})
+    page = (tmp_path / "paper.html").read_text(encoding="utf-8")
+    assert "Table 1: &lt;b&gt;" in page
+    assert "a &amp; b" in page
+    assert not re.search(r"(src|href)=|https?:|@import|url\(", page)
+    assert 'class="verdict within-noise">within noise' in page
+    assert page.count("<polyline") == 2
+    assert page.count("<circle") == 2  # a point at zero has no logarithm
+    assert 'id="table2">table2</h2><p class="soft">Not measured yet.' in page
+    assert "nothing" not in page
+
+
+def test_the_text_lists_claims_and_tables() -> None:
+    text = section_text(SECTION)
+    assert "+ a & b\n    paper: 1; here: 2: confirmed" in text
+    assert "\nx     y\n1     2\n10  200\n" in text
+    assert text.endswith("1 confirmed, 1 within noise\n")
