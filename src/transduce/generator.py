@@ -22,8 +22,9 @@ from transduce.nn.segments import Segments
 from transduce.search.decoder import Decoder
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.streaming import TextStream
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
+from transduce.text.tokenizer import BOS, EOS
 
 MAX_TOKENS = 256
 _TOGETHER = 32
@@ -92,7 +93,7 @@ class Generator:
     """A language model, ready to continue and to score texts."""
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, *, context: int = 1024, config: SearchConfig | None = None
+        self, model: Model, tokenizer: AnyTokenizer, *, context: int = 1024, config: SearchConfig | None = None
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -346,5 +347,5 @@ class _Collected:
             self.log_probs.append(event.log_prob)
         self.reason = event.finish_reason or self.reason
 
-    def generation(self, tokenizer: Tokenizer) -> Generation:
+    def generation(self, tokenizer: AnyTokenizer) -> Generation:
         return Generation("".join(self.texts), tokenizer.pieces(self.ids), self.log_probs, self.reason)
