@@ -14,10 +14,10 @@ import torch
 from mixed_text import MIXED
 from torch import Tensor
 from torch.nn import functional as F
-from transduce.data.sound import RATE, SILENCE, read_sound
 
 from transduce.data.batch import Batch, Stream
 from transduce.interop.import_model import import_model
+from transduce.media.sound import RATE, SILENCE, read_sound
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
 from transduce.nn.segments import Segments
