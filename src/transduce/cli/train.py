@@ -16,14 +16,19 @@ def train(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="What the model learns: translate, or parse from trees.", show_default="as in the recipe"),
+        typer.Option(
+            help="What the model learns: translate, language_model, parse, masked, denoise, classify or transcribe.",
+            show_default="as in the recipe",
+        ),
     ] = None,
     src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
     tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
     train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
     text: Annotated[
         list[Path] | None,
-        typer.Option(help="Instead: running text for a language model, .txt or .jsonl; may be repeated."),
+        typer.Option(
+            help="Instead: running text, .txt or .jsonl, for a language model (or masked, denoise); may be repeated."
+        ),
     ] = None,
     valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
     valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,

@@ -38,7 +38,8 @@ class TrainConfig:
     patience: int | None = None
     """End the run after this many validations in a row without a better score; a cooldown then begins first."""
     batch_tokens: int | Literal["auto"] = 25_000
-    """Upper bound on the source tokens and the target tokens of a batch; auto is the most that fits in GPU memory."""
+    """Upper bound on the source tokens and the target tokens of a batch; auto is the most that fits in GPU memory. Of
+    images, pixels are counted, and of recordings samples."""
     accumulate: int = 1
     """Gradient accumulation: number of batches per update."""
     warmup: int = 4000

@@ -35,12 +35,12 @@ def train(
 ) -> Outcome:
     """Train a model in the folder `out`, or resume the run in it.
 
-    `task` is what the model learns: translate, parse or language_model. The training text is `src` with `tgt` (plain
-    files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in brackets), or the
-    text of the recipe; the same holds for validation text. `text` is running text for a language model: .txt files,
-    each one document, or .jsonl with a field "text"; its validation text is `valid`. `settings` maps names of settings
-    to values: {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line:
-    ["train.steps=2000"].
+    `task` is what the model learns, by default translate (see `tasks/registry.py`). The training text is `src` with
+    `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in
+    brackets; for classify, texts with labels, or images), or the text of the recipe; the same holds for validation
+    text. `text` is running text for a language model: .txt files, each one document, or .jsonl with a field "text"; its
+    validation text is `valid`. For masked and denoise, every line of it is a text. `settings` maps names of settings to
+    values: {"train.steps": 2000, "model.norm": "pre"}; `sets` has the form of the command line: ["train.steps=2000"].
 
     `preset` selects the sizes of the model (small by default), `style` the member of the family: paper, gpt2, llama,
     bert, t5, bart, marian, vit or whisper.

@@ -117,7 +117,9 @@ def advance(
         for _ in tl.static_range(C):
             log_prob, at = tl.max(value, 0, return_indices=True)
             row_and_part = tl.sum(tl.where(choice == at // PART, chosen, 0), 0)
-            best_token, parent_row = row_and_part % X2 * PART + at % PART, row_and_part // X2
+            # If all scores are NaN, any index may be the highest; the next step must still find the token's embedding.
+            best_token = tl.minimum(row_and_part % X2 * PART + at % PART, vocab_size - 1)
+            parent_row = row_and_part // X2
             value = tl.where(index == at, float("-inf"), value)
             if best_token == EOS:
                 score = log_prob / _penalty(t + 1.0, alpha)
