@@ -563,6 +563,9 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
     assert refused("original").startswith("original: ")
     (folder / "config.json").write_text(json.dumps(settings | {"n_embd": 10**6, "n_layer": 1}))
     assert refused("original").startswith("original: ")
+    for name, value in (("n_positions", "many"), ("n_layer", 10**9), ("n_layer", 1.5), ("n_head", 0), ("n_head", 5)):
+        (folder / "config.json").write_text(json.dumps(settings | {name: value}))
+        assert refused("original").startswith("original: ")
     (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 77}))
     assert refused("original") == "original: config.json: the model has no end marker (eos_token_id)"
     size = settings["vocab_size"]
