@@ -23,8 +23,9 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
 from transduce.nn.segments import Segments
 from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.tokenizer import BOS
+from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 from transduce.transcriber import Transcriber
+from transduce.translator import Translator
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")
@@ -200,6 +201,93 @@ def test_marian_translates(transduce: Any, tmp_path: Path) -> None:
     assert transduce("translate", "-m", "ours", "a b c", cwd=tmp_path).code == 0  # with beam search
     outcome = transduce("translate", "-m", "ours", "--engine", "native", "a b c", cwd=tmp_path)
     assert complaint(outcome) == "engine native has no models with model.activation = swish; use auto or plain"
+
+
+def t5(folder: Path) -> tuple[Any, Any]:
+    """With the SentencePiece model only."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(MIXED), model_prefix=str(folder / "spiece"), vocab_size=300, hard_vocab_limit=False,
+        minloglevel=2, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+    )  # fmt: skip
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    config = transformers.T5Config(
+        vocab_size=model.get_piece_size() + 110, d_model=32, d_kv=6, d_ff=48, num_layers=2, num_heads=4,
+        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, feed_forward_proj="gated-gelu",
+    )  # fmt: skip
+    return transformers.T5ForConditionalGeneration(config), model.encode
+
+
+def bart(folder: Path) -> tuple[Any, Any]:
+    """With `vocab.json` and `merges.txt`; every source begins with <s>."""
+    tokenizer = byte_level(["<s>", "<pad>", "</s>", "<unk>"])
+    content = json.loads(tokenizer.to_str())["model"]
+    vocabulary = tokenizer.get_vocab()
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    (folder / "merges.txt").write_text("\n".join(" ".join(pair) for pair in content["merges"]), encoding="utf-8")
+    begin, pad, end = (vocabulary[token] for token in ("<s>", "<pad>", "</s>"))
+    config = transformers.BartConfig(
+        vocab_size=len(vocabulary), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
+        bos_token_id=begin, pad_token_id=pad, eos_token_id=end, decoder_start_token_id=end, forced_eos_token_id=None,
+    )  # fmt: skip
+    return transformers.BartForConditionalGeneration(config), lambda text: [begin, *tokenizer.encode(text).ids]
+
+
+@pytest.mark.parametrize("make", [t5, bart])
+def test_encoder_decoders_translate(make: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "original"
+    folder.mkdir()
+    theirs, encode = make(folder)
+    theirs = randomized(theirs, 0.5)
+    theirs.save_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    translator = Translator.load(tmp_path / "ours", device="cpu", engine="plain", protect=False)
+    tokenizer = translator.tokenizer
+    assert isinstance(tokenizer, ImportedTokenizer)
+    settings, order = theirs.config, tokenizer.order
+    for text in ["The quick brown fox jumps", "naïve café", "Größe: 12,5", "a b c"]:
+        ids = torch.tensor([[*encode(text), settings.eos_token_id]])
+        output = theirs.generate(
+            ids, attention_mask=torch.ones_like(ids), num_beams=1, do_sample=False, max_new_tokens=9, min_new_tokens=1,
+            bad_words_ids=[[order.markers[marker]] for marker in (PAD, UNK)],
+        )[0, 1:].tolist()  # fmt: skip
+        own = translator.hypotheses([text], beam=1, max_length=9)[0][0]
+        expected = [order.ids[token] for token in output if token != settings.eos_token_id]
+        assert own.tokens == tokenizer.pieces(expected)
+        target = [order.originals[token] for token in tokenizer.target.encode("the lazy dog")]
+        with torch.inference_mode():
+            given = torch.tensor([[settings.decoder_start_token_id, *target]])
+            log_prob_TV = theirs(input_ids=ids, decoder_input_ids=given).logits[0].log_softmax(-1)
+        total = sum(log_prob_TV[n, token] for n, token in enumerate([*target, settings.eos_token_id]))
+        assert translator.score([text], ["the lazy dog"])[0].log_prob == pytest.approx(float(total), rel=1e-5)
+
+
+def test_classifiers(tmp_path: Path) -> None:
+    """BERT from `vocab.txt`, and ViT, which has no vocabulary: the same logits; the names of classes are kept."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    labels = {"id2label": {0: "bad", 1: "fair", 2: "good"}, "label2id": {"bad": 0, "fair": 1, "good": 2}}
+    tokens = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c"]
+    config = transformers.BertConfig(vocab_size=len(tokens), max_position_embeddings=20, **sizes, **labels)
+    theirs = randomized(transformers.BertForSequenceClassification(config))
+    theirs.save_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    saved = imported(tmp_path / "bert", tmp_path / "a")
+    assert (saved.facts["task"], saved.facts["labels"]) == ("classify", ["bad", "fair", "good"])
+    ids = saved.tokenizer.encode("A bc ?")
+    assert saved.tokenizer.pieces(ids) == ["▁a", "▁b", "c", "<unk>"]
+    with torch.inference_mode():
+        logits = saved.model.logits(saved.model(Batch.of(text=[[BOS, *ids, EOS]])))
+        assert_close(logits, theirs(input_ids=torch.tensor([[3, 6, 7, 8, 2, 4]])).logits)
+
+    config = transformers.ViTConfig(**sizes, **labels, image_size=12, patch_size=4, num_channels=3)
+    vit = randomized(transformers.ViTForImageClassification(config))
+    vit.save_pretrained(tmp_path / "vit")
+    saved = imported(tmp_path / "vit", tmp_path / "b")
+    assert saved.facts["labels"] == ["bad", "fair", "good"]
+    pixels = torch.randint(0, 256, (1, 12, 12, 3), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        logits = saved.model.logits(saved.model(Batch.of(image=[pixels.flatten().tolist()])))
+        assert_close(logits, vit(pixel_values=(pixels / 127.5 - 1).permute(0, 3, 1, 2)).logits)
 
 
 def gguf_llama(path: Path) -> Any:
@@ -475,6 +563,9 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
     assert refused("original").startswith("original: ")
     (folder / "config.json").write_text(json.dumps(settings | {"n_embd": 10**6, "n_layer": 1}))
     assert refused("original").startswith("original: ")
+    for name, value in (("n_positions", "many"), ("n_layer", 10**9), ("n_layer", 1.5), ("n_head", 0), ("n_head", 5)):
+        (folder / "config.json").write_text(json.dumps(settings | {name: value}))
+        assert refused("original").startswith("original: ")
     (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 77}))
     assert refused("original") == "original: config.json: the model has no end marker (eos_token_id)"
     size = settings["vocab_size"]

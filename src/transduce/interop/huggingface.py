@@ -283,7 +283,7 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
         raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": marian_sinusoids(length, config.d_model),
+        "embedding.positions.table_TD": marian_sinusoids(length, source["shared.weight"].shape[1]),
         "output.bias_V": weights["final_logits_bias"][0],
     }
     return config, ours | _fairseq_layers(source, config)

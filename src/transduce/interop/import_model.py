@@ -58,11 +58,15 @@ def import_model(path: Path, out: Path) -> None:
     try:
         original = _read(path)
         model = _model(original, path)
+        facts = _facts(original, model)
     except (ConfigError, ModelError) as error:
         message = str(error)
         raise ModelError(message if message.startswith(str(path)) else f"{path}: {message}") from None
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{path}: settings and weights do not fit each other: {reason:.300}") from None
     with atomic_folder(out) as work:
-        save_model(work, model, original.tokenizer, _facts(original, model))
+        save_model(work, model, original.tokenizer, facts)
         if original.notes:
             (work / NOTES).write_text(original.notes, encoding="utf-8")
 
@@ -119,17 +123,13 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
 
 def _model(original: Original, path: Path) -> Model:
     order = original.tokenizer.order
-    try:
-        config, weights = reorder_vocabulary(convert(original.settings, original.weights), order)
-        if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
-            config = replace(config, pooling="mean")
-        required = config.min_parameters(len(order.originals))
-        if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
-            raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
-        return _filled(config, weights, len(order.originals))
-    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError, ZeroDivisionError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"settings and weights do not fit each other: {reason:.300}") from None
+    config, weights = reorder_vocabulary(convert(original.settings, original.weights), order)
+    if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
+        config = replace(config, pooling="mean")
+    required = config.min_parameters(len(order.originals))
+    if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
+        raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
+    return _filled(config, weights, len(order.originals))
 
 
 def _filled(config: ModelConfig, weights: Mapping[str, Tensor], vocab_size: int) -> Model:

@@ -43,7 +43,7 @@ class EncoderDecoderConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
-        require(self.mel_bins >= 1, "mel_bins must be at least 1")
+        require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
         require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
 
     @property

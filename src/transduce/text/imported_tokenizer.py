@@ -49,7 +49,7 @@ class ImportedTokenizer(ABC):
             content = json.loads(path.read_bytes())
             order = TokenOrder(tuple(map(_integer, content["markers"])), _integer(content["size"]))  # type: ignore[arg-type]
             before = [_integer(token) for token in content.get("before", [])]
-            if len(order.markers) != len(_MARKERS) or not all(0 <= token < order.size for token in before):
+            if len(order.markers) != len(_MARKERS) or not all(0 <= token < len(order.originals) for token in before):
                 raise ValueError("its markers do not fit")
             if "tokenizer" in content:
                 return LibraryTokenizer(content["tokenizer"], order, before)

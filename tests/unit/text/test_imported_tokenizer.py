@@ -1,12 +1,15 @@
 """Files of imported vocabularies that are damaged or hostile are refused in one line."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from transduce.errors import ModelError
+from transduce.data.sound import read_sound
+from transduce.errors import DataError, ModelError
+from transduce.interop.gguf_file import read_gguf
 from transduce.text.any_tokenizer import load_tokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer, LibraryTokenizer
 from transduce.text.token_order import TokenOrder
@@ -49,6 +52,19 @@ def test_damaged_files(change: dict[str, Any], complaint: str, tmp_path: Path) -
         load_tokenizer(tmp_path)
     assert str(error.value).startswith(f"{path}: ")
     assert complaint in str(error.value)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(words().model)
+    for name in ("tokenizers", "gguf", "soundfile"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "a").touch()
+    with pytest.raises(ModelError, match=r"tokenizers: pip install 'transduce\[import\]'"):
+        load_tokenizer(tmp_path)
+    with pytest.raises(ModelError, match=r"gguf: pip install 'transduce\[import\]'"):
+        read_gguf(tmp_path / "a")
+    with pytest.raises(DataError, match=r"soundfile: pip install 'transduce\[import\]'"):
+        read_sound(tmp_path / "a")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"markers": [0, 1, 2, 3], "size": 9}'])
