@@ -10,18 +10,26 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from transduce.config import build, to_table
 from transduce.data.batch import Batch, Stream
 from transduce.interop.huggingface import convert
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
-from transduce.models.registry import create_model
+from transduce.models.registry import config_class, create_model
+from transduce.nn.attention import attend
 from transduce.nn.frames import Frames
 from transduce.nn.patches import Patches
 from transduce.nn.segments import Segments, pack_tokens
+from transduce.runs.recipe import read_style
 
 transformers: Any = pytest.importorskip("transformers")
+
+FAMILY_SETTINGS = (
+    "architecture", "norm", "norm_type", "activation", "positions", "bias", "embedding", "tie_output",
+    "share_positions", "source",
+)  # fmt: skip
 
 V = 50
 LENGTHS = [7, 3, 9]
@@ -328,3 +336,41 @@ def test_log_mel_frames() -> None:
     mel, frames = Frames(80, 32, 3000, 0.0).log_mel(samples + 2**15, Segments.of_lengths([len(samples)]))
     assert len(frames) == 1
     assert_equal(mel, expected, 1e-4)
+
+
+def test_attention_with_pair_bias_and_gate() -> None:
+    """AlphaFold's row attention: each pair of positions adds a bias to its score, a gate scales the output."""
+    generator = torch.Generator().manual_seed(0)
+    B, T, H, K = 2, 5, 3, 4
+    q, k, v, gate = (torch.randn(B * T, H, K, generator=generator) for _ in range(4))
+    bias_BHTT = torch.randn(B, H, T, T, generator=generator)
+    segments = Segments.of_lengths([T] * B)
+    found = torch.sigmoid(gate) * attend(q, k, v, segments, segments, False, score_bias_BHTS=bias_BHTT)
+    for b in range(B):
+        rows = slice(b * T, (b + 1) * T)
+        for h in range(H):
+            scores = torch.tensor(
+                [[q[rows][i, h] @ k[rows][j, h] / K**0.5 + bias_BHTT[b, h, i, j] for j in range(T)] for i in range(T)]
+            )
+            expected = torch.sigmoid(gate[rows, h]) * (scores.softmax(dim=-1) @ v[rows, h])
+            assert_equal(found[rows, h], expected)
+
+
+@pytest.mark.parametrize("style", ["gpt2", "llama", "t5", "bart", "marian"])
+def test_a_style_is_what_its_converter_gives(style: str) -> None:
+    """The settings of a style, apart from sizes, are those of the model that transformers' has been converted to."""
+    makers: dict[str, Callable[[], Any]] = {
+        "gpt2": gpt2,
+        "llama": llama,
+        "t5": t5_untied,
+        "bart": bart,
+        "marian": marian,
+    }
+    theirs = makers[style]()
+    config, _ = convert(theirs.config.to_dict(), theirs.state_dict())
+    wanted = read_style(style)["model"]
+    given = to_table(config)
+    if style == "marian":  # its sinusoids, whose halves lie side by side, are imported as a table
+        given["positions"] = "sinusoidal"
+    complete = to_table(build(config_class(wanted), wanted, style))
+    assert {name: given.get(name) for name in FAMILY_SETTINGS} == {name: complete.get(name) for name in FAMILY_SETTINGS}

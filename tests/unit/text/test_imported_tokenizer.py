@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from transduce.data.sound import read_sound
+
 from transduce.errors import DataError, ModelError
 from transduce.interop.gguf_file import read_gguf
 from transduce.text.any_tokenizer import load_tokenizer
