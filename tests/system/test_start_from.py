@@ -85,7 +85,8 @@ def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) 
     assert config["data"]["directions"]["en-de"]["reverse"] is True
     bundled = find_model(None)
     card, tuned = (json.loads((folder / "model.json").read_text()) for folder in (bundled, tmp_path / "tuned/model"))
-    assert (tuned["model"], tuned["vocab_size"]) == (card["model"], card["vocab_size"])
+    assert card["model"].items() <= tuned["model"].items()  # the bundled card is older than some settings
+    assert tuned["vocab_size"] == card["vocab_size"]
     assert tuned["facts"]["by_sentence"] == card["facts"]["by_sentence"]
     assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
     assert tuned["facts"]["start_from"] == "bundled"

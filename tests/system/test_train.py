@@ -108,7 +108,7 @@ def test_the_mean_is_used_unless_it_is_clearly_worse(
     trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_mean: float, of_last: float, averaged: int
 ) -> None:
     losses = iter([5.0, 4.0, of_last, of_mean, 1.0])  # of two checkpoints, of both candidates, of the finished model
-    monkeypatch.setattr(Validation, "loss", lambda *_: (next(losses), 1.0))
+    monkeypatch.setattr(Validation, "measure", lambda *_: {"loss": next(losses), "perplexity": 1.0})
     text = {name: trained.folder / f"train.{name}" for name in ("src", "tgt")}
     text |= {f"valid_{name}": trained.folder / f"valid.{name}" for name in ("src", "tgt")}
     train(tmp_path / "run", **text, preset="tiny", settings=TINY | {"train.steps": 2, "train.save_every": 1})
@@ -214,7 +214,7 @@ def test_training_that_diverges_fails_and_keeps_only_finite_checkpoints(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
     changes = sets(steps=10, log_every=10, save_every=5)
-    explode = "import transduce.training.ending as ending; ending.learning_rate = lambda *_: 1e30"
+    explode = "import transduce.training.ending as ending; ending.scheduled_rate = lambda *_: 1e30"
     outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path, before=explode)
     assert outcome.code == 2, outcome.err
     assert "train.learning_rate_scale" in outcome.err.splitlines()[-1]

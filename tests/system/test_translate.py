@@ -93,7 +93,7 @@ def test_engines_are_picked_by_name(transduce: Any, trained: Any, many: Path) ->
     assert "engine must be one of auto, plain, native, gpu, not 'warp'" in outcome.err
     outcome = run(transduce, trained, many, "--engine", "gpu", "--device", "cpu")
     assert outcome.code == 2
-    assert "engine gpu needs an encoder-decoder on a CUDA GPU" in outcome.err
+    assert "engine gpu needs a CUDA GPU" in outcome.err
 
 
 def test_the_engine_is_named_if_the_chosen_one_does_not_support_the_options(transduce: Any, trained: Any) -> None:
