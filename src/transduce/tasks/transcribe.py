@@ -49,7 +49,10 @@ class Transcribe(Task):
     score_name = "exact_match"
     figures: ClassVar = {"exact_match": "Exact match", "wer": "Word error rate"}
     samples = ("Transcripts", ("recording", "transcript", "reference"))
-    defaults: ClassVar = {"model": {"source": "audio", "positions": "learned"}}
+    defaults: ClassVar = {
+        "model": {"source": "audio", "positions": "learned"},
+        "train": {"batch_tokens": 64 * RATE},  # tokens of the source are samples
+    }
     validation_tokens = 64 * RATE
 
     def __init__(self, config: TranscribeConfig | None = None) -> None:
