@@ -517,7 +517,7 @@ def test_transcribe_from_the_command_line(transduce: Any, tmp_path: Path) -> Non
     assert complaint(outcome) == "the model has no language 'xx'; it has only one"
     assert complaint(transduce("transcribe", "-m", "ours", "no.wav", cwd=tmp_path)) == "no.wav: no such file"
     outcome = transduce("translate", "-m", "ours", "text", cwd=tmp_path)
-    assert complaint(outcome) == "this model reads sound; use it with: transduce transcribe"
+    assert complaint(outcome) == "ours was trained for the task transcribe; use it with: transduce transcribe"
     gpt2(tmp_path / "gpt2")
     assert transduce("import", "gpt2", "--out", "language", cwd=tmp_path).code == 0
     outcome = transduce("transcribe", "-m", "language", "short.wav", cwd=tmp_path)
