@@ -22,12 +22,12 @@ ACTIVATIONS = {
 def blocks(config: Any) -> list[tuple[str, str]]:
     """The parts of the model from the input upwards: kind and label; of a stack, one layer."""
     norm, biases = NORMS[config.norm_type], "" if config.bias else ", no biases"
-    inputs = {"audio": "log-mel frames, 2 convolutions", "image": "patches, class token", "text": "embedding"}
+    inputs = {"audio": "sound, 2 convolutions", "image": "patches, class token", "text": "embedding"}
     reads = inputs[getattr(config, "source", "text")]
     if reads == "embedding" and config.embedding == "scaled":
         reads = "embedding × √d"
     added = {"sinusoidal": " + sinusoids", "learned": " + learned positions"}.get(config.positions, "")
-    found = [("embedding", reads + (" + positions" if reads.startswith(("patches", "log")) else added))]
+    found = [("embedding", reads + (" + positions" if reads.startswith(("patches", "sound")) else added))]
     if config.embedding == "normalized":
         found.append(("norm", norm))
     causal = config.architecture == "decoder_only"
@@ -46,7 +46,8 @@ def blocks(config: Any) -> list[tuple[str, str]]:
 def draw(style: str) -> str:
     """An SVG with the parts as boxes, the input at the bottom."""
     settings = {**read_style(style)["model"], **({"classes": 2} if style == "vit" else {})}
-    parts = blocks(build(config_class(settings), settings, style))
+    config: Any = build(config_class(settings), settings, style)
+    parts, pre = blocks(config), config.norm == "pre"
     height = len(parts) * (BOX + GAP) + GAP
     described = html.escape(", ".join(label for _, label in parts))
     lines = [
@@ -60,6 +61,11 @@ def draw(style: str) -> str:
             f'<text x="{WIDTH // 2}" y="{top + 17}" font-family="sans-serif" font-size="11" fill="#111" '
             f'text-anchor="middle">{html.escape(label)}</text>'
         )
+        if kind == "add":  # the residual connection begins below the sub-layer, or below its norm if that comes first
+            below = top + (3 if pre else 2) * (BOX + GAP) - GAP // 2
+            lines.append(
+                f'<path d="M{WIDTH // 2} {below} H{WIDTH - 4} V{top + BOX // 2} h-6" fill="none" stroke="#555"/>'
+            )
         if number:
             lines.append(f'<path d="M{WIDTH // 2} {top + BOX + GAP} v-{GAP}" stroke="#555"/>')
     return "\n".join([*lines, "</svg>"]) + "\n"
