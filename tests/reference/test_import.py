@@ -90,6 +90,18 @@ def gpt2(folder: Path) -> Any:
     return model
 
 
+def test_an_imported_language_model_is_fine_tuned(transduce: Any, tmp_path: Path) -> None:
+    gpt2(tmp_path / "original")
+    assert transduce("import", "original", "--out", "ours", cwd=tmp_path).code == 0
+    (tmp_path / "corpus.txt").write_text("Once upon a time there was a king.\n" * 20)
+    sets = [f"--set=train.{name}" for name in ("steps=2", "save_every=2", "batch_tokens=64")]
+    words = ("train", "--text", "corpus.txt", "--start-from", "ours", "--set", "data.max_length=16", *sets)
+    outcome = transduce(*words, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    outcome = transduce("generate", "-m", "run", "Once", "--max-tokens", "4", "--json", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+
+
 def test_gpt2(tmp_path: Path) -> None:
     theirs = gpt2(tmp_path / "original")
     saved = imported(tmp_path / "original", tmp_path / "ours")

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from transduce.data.shards import INDEX
 from transduce.disk import write_manifest
+from transduce.text.any_tokenizer import load_tokenizer
 from transduce.text.documents import Piece, encoding_units
 from transduce.text.sample import Reservoir
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer import EOS
 
 ENDS = "ends.npy"
 SHARD_CHARACTERS = 1 << 24
@@ -43,7 +44,7 @@ class DocumentSample:
 
 def write_document_shards(folder: Path, worker: int, workers: int, pieces: Iterable[Piece]) -> int:
     """Write every `workers`-th shard, beginning with `worker`; returns the number of documents that end in them."""
-    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    tokenizer = load_tokenizer(folder)
     dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
     documents = 0
     for number, shard in enumerate(_shards(pieces)):

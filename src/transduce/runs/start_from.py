@@ -36,7 +36,9 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     folder = find_start(start_from)
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
-    vocabulary = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
+    vocabulary = {}  # an imported vocabulary was not made by these settings
+    if "imported" not in card["facts"]:
+        vocabulary = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
     vocabulary.pop("path", None)  # the file that its vocabulary came from
     return {
         "model": to_table(config),
