@@ -48,4 +48,6 @@ def _readable(value: Any) -> str:
         return ", ".join(" + ".join(map(str, entry)) if isinstance(entry, list) else str(entry) for entry in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3f}".rstrip("0").rstrip(".") if not value or abs(value) >= 0.001 else f"{value:g}"

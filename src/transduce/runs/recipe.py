@@ -215,7 +215,7 @@ def load_recipe(
         given = add_symbols(given, inherited)
     of_task = {"task": given["task"]} if "task" in given else {}
     # Errors in the file name the file, others the settings.
-    build(Recipe, merge(base, {**table, **of_task}), str(path or preset))
+    build(Recipe, merge(base, {**table, **of_task}), str(path or preset or "settings"))
     recipe = build(Recipe, merge(base, given), "settings")
     without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
     if without_effect:
