@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transduce.data.sound import read_sound
 
 from transduce.errors import DataError, ModelError
 from transduce.interop.gguf_file import read_gguf
+from transduce.media.sound import read_sound
 from transduce.text.any_tokenizer import load_tokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer, LibraryTokenizer
 from transduce.text.token_order import TokenOrder
