@@ -150,7 +150,7 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         )
 
     @router.get("/languages")
-    @router.post("/languages")  # as libretranslatepy 2.1.1 does
+    @router.post("/languages", include_in_schema=False)  # as libretranslatepy 2.1.1 does
     async def languages() -> list[Language]:
         """The languages of all models; a source language that neither a model nor its name tells is `auto`."""
         return _languages(models)
