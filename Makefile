@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults format bench gpu settings web clean
+.PHONY: demo test check docs faults format bench gpu settings wheel web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -22,7 +22,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
-faults: $(READY)        ## every fault as often as the docs promise: more than an hour
+faults: $(READY)        ## every fault as often as the docs promise: several hours
 	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
 	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
 
@@ -40,15 +40,22 @@ gpu:                    ## GPU tests and GPU benchmarks on a CUDA machine, in 8 
 settings: $(READY)      ## write docs/settings.md from the code
 	$(BIN)/python docs/settings.py
 
+wheel: $(READY)         ## build the wheel into dist/, with its SBOM inside and beside it
+	rm -rf dist build/lib build/bdist*
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python .ci/sbom.py dist/*.whl
+
 web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch is installed first and separately: the constraint names the build without GPU libraries.
-$(READY): pyproject.toml constraints.txt
+# torch is installed first and separately, from wherever this machine gets the build that fits it. Everything else has the version and the
+# hash that requirements.lock states (.ci/lock writes it).
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -1,4 +1,4 @@
-"""Run `pip-audit` over the installed packages; skipped, with a message, if vulnerabilities cannot be looked up."""
+"""Run `pip-audit` over the installed packages; says "not audited" if no vulnerabilities can be looked up."""
 
 import json
 import subprocess
@@ -13,11 +13,11 @@ def main() -> None:
         packages = json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError):
         reason = (result.stderr.strip().splitlines() or ["no answer"])[-1]
-        print(f"pip-audit: skipped, nothing could be looked up ({reason})")
+        print(f"pip-audit: not audited, nothing could be looked up ({reason})")
         return
     looked_up = [package for package in packages if "vulns" in package]
     if not looked_up:
-        print("pip-audit: skipped, no package could be looked up (offline?)")
+        print("pip-audit: not audited, no package could be looked up (offline?)")
         return
     flaws = [(package["name"], package["version"], flaw["id"]) for package in looked_up for flaw in package["vulns"]]
     for name, version, flaw in flaws:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "AnyTokenizer",
     "Calibration",
     "Classification",
     "Classifier",
@@ -31,6 +32,7 @@ __all__ = [
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "SpeechOptions",
     "SpokenPart",
     "TextEncoder",
     "TextScore",
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
     from transduce.search.decoder import Hypothesis
     from transduce.search.options import SamplingOptions, SearchConfig, SearchOptions
+    from transduce.text.any_tokenizer import AnyTokenizer
     from transduce.text.glossary import Glossary
     from transduce.text.protect import Protection
     from transduce.text.tokenizer import Tokenizer
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
     from transduce.text_encoder import Filling, TextEncoder
     from transduce.training.api import train
     from transduce.training.loop import Outcome
-    from transduce.transcriber import SpokenPart, Transcriber, Transcript
+    from transduce.transcriber import SpeechOptions, SpokenPart, Transcriber, Transcript
     from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
 else:
     _MODULES = {
@@ -74,6 +77,7 @@ else:
         "transduce.models.model": ["Model"],
         "transduce.search.decoder": ["Hypothesis"],
         "transduce.search.options": ["SamplingOptions", "SearchConfig", "SearchOptions"],
+        "transduce.text.any_tokenizer": ["AnyTokenizer"],
         "transduce.text.glossary": ["Glossary"],
         "transduce.text.protect": ["Protection"],
         "transduce.text.tokenizer": ["Tokenizer"],
@@ -81,7 +85,7 @@ else:
         "transduce.text.trees": ["Tree"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
-        "transduce.transcriber": ["SpokenPart", "Transcriber", "Transcript"],
+        "transduce.transcriber": ["SpeechOptions", "SpokenPart", "Transcriber", "Transcript"],
         "transduce.translator": ["Calibration", "PairScore", "Parser", "Part", "Translation", "Translator"],
     }
 

@@ -22,14 +22,13 @@ from transduce.nn.segments import Segments
 from transduce.search.decoder import Decoder
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.streaming import TextStream
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
+from transduce.text.tokenizer import BOS, EOS
 
 MAX_TOKENS = 256
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
-_FORCED = 256
-"""Longest prompt, in tokens, that a fast engine processes token by token; for a longer one, prefill is faster."""
 
 FinishReason = Literal["stop", "length"]
 
@@ -94,7 +93,7 @@ class Generator:
     """A language model, ready to continue and to score texts."""
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, *, context: int = 1024, config: SearchConfig | None = None
+        self, model: Model, tokenizer: AnyTokenizer, *, context: int = 1024, config: SearchConfig | None = None
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -250,16 +249,13 @@ class Generator:
         return pick_engine("auto", self.model)
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
-        """The greedy continuations by a fast engine; None if no such engine can generate them.
-
-        The engine has no prefill: a prompt is the forced beginning of an output.
-        """
+        """The greedy continuations by a fast engine; None if no such engine can generate them."""
         if config.temperature or config.no_repeat or max_tokens < 1 or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)
         longest = max(map(len, encoded), default=0)
-        if longest > _FORCED or longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
+        if longest + 1 + max_tokens > self.context or self._engine.supports(self.model, greedy):
             return None
         found = search_all(self._engine, [Job(ids, ids) for ids in encoded], greedy)
         texts = []
@@ -351,5 +347,5 @@ class _Collected:
             self.log_probs.append(event.log_prob)
         self.reason = event.finish_reason or self.reason
 
-    def generation(self, tokenizer: Tokenizer) -> Generation:
+    def generation(self, tokenizer: AnyTokenizer) -> Generation:
         return Generation("".join(self.texts), tokenizer.pieces(self.ids), self.log_probs, self.reason)

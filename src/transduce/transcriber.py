@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, TypeGuard, Unpack, overload
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class Transcriber:
         config: SearchConfig | None = None,
         speech: SpeechOptions | None = None,
     ) -> None:
-        if not isinstance(model, EncoderDecoder) or model.config.source != "audio":
+        if not _reads_sound(model):
             raise ModelError("this model does not read sound")
         self.model, self.tokenizer = model, tokenizer
         self.config = config or SearchConfig()
@@ -99,6 +99,8 @@ class Transcriber:
         if threads:
             torch.set_num_threads(threads)
         saved = load_model(folder, pick_device(device))
+        if not _reads_sound(saved.model):
+            raise ModelError(f"{folder} does not read sound; name a model that does, such as an imported Whisper")
         config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
         speech = _read_options(saved.facts.get("transcribe", {}), saved.model, str(folder))
         return cls(saved.model, saved.tokenizer, config=config, speech=speech)
@@ -193,6 +195,10 @@ class Transcriber:
         device = self.model.device
         segments = Segments.of_lengths([len(sound) for sound in padded], device)
         return Stream(torch.from_numpy(np.concatenate(padded)).to(device), segments)
+
+
+def _reads_sound(model: Model) -> TypeGuard[EncoderDecoder]:
+    return isinstance(model, EncoderDecoder) and model.config.source == "audio"
 
 
 def _read_options(table: dict[str, Any], model: Model, where: str) -> SpeechOptions:

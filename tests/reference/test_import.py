@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transduce.data.batch import Batch, Stream
-from transduce.errors import ModelError
+from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
 from transduce.media.sound import RATE, SILENCE
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -97,6 +97,30 @@ def test_gpt2(tmp_path: Path) -> None:
     assert_close(logits_of_original_tokens(saved, texts), expected)
     assert (saved.facts["task"], saved.facts["max_length"]) == ("language_model", 32)
     assert saved.facts["imported"] == "gpt2 (Hugging Face)"
+
+
+def test_gpt2_generates(transduce: Any, tmp_path: Path) -> None:
+    """Greedy continuations as by transformers, after <|endoftext|>; texts are scored, but not translated."""
+    theirs = gpt2(tmp_path / "original")
+    assert transduce("import", "original", "--out", "ours", cwd=tmp_path).code == 0
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "original" / "tokenizer.json"))
+    prompt = "The quick brown"
+    ids = [theirs.config.eos_token_id, *tokenizer(prompt).input_ids]
+    output = theirs.generate(
+        torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False, max_new_tokens=12, pad_token_id=0
+    )
+    words = ("--max-tokens", "12", "--temperature", "0", "--json", prompt)
+    outcome = transduce("generate", "-m", "ours", *words, cwd=tmp_path)
+    expected = bytes(tokenizer.decode(output[0, len(ids) :], skip_special_tokens=True), "utf-8")
+    assert bytes(json.loads(outcome.out)["text"], "utf-8") == expected
+    with torch.inference_mode():
+        log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
+    total = sum(float(log_probs[n, token]) for n, token in enumerate(ids[1:]))
+    (tmp_path / "text.txt").write_text(prompt + "\n")
+    outcome = transduce("score", "-m", "ours", "text.txt", cwd=tmp_path)
+    assert float(outcome.out.split()[0]) == pytest.approx(total, abs=2e-3)
+    outcome = transduce("translate", "-m", "ours", "text", cwd=tmp_path)
+    assert complaint(outcome) == "ours was trained for the task language_model; use it with: transduce generate"
 
 
 def test_shards(tmp_path: Path) -> None:
@@ -376,6 +400,62 @@ def test_whisper(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert part.log_prob > -1000
     german = transcriber.transcript(np.asarray(samples), language="de").parts[0]
     assert german.log_prob != part.log_prob
+
+
+def test_transcribe_from_the_command_line(transduce: Any, tmp_path: Path) -> None:
+    soundfile: Any = pytest.importorskip("soundfile")
+    theirs, tokenizer = whisper()
+    theirs.save_pretrained(tmp_path / "original")
+    tokenizer.save(str(tmp_path / "original" / "tokenizer.json"))
+    assert transduce("import", "original", "--out", "ours", cwd=tmp_path).code == 0
+    noise = np.random.default_rng(0).normal(0, 0.1, 5 * 44_100)
+    soundfile.write(tmp_path / "long.flac", noise, 44_100)
+    soundfile.write(tmp_path / "short.wav", noise[:20_000], 16_000)
+    soundfile.write(tmp_path / "empty.wav", noise[:0], 16_000)
+    sounds = ("long.flac", "short.wav", "empty.wav")
+    outcome = transduce("transcribe", "-m", "ours", "--json", *sounds, cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    long, short, empty = map(json.loads, outcome.out.splitlines())
+    assert [long["file"], short["file"], empty["file"]] == [*sounds]
+    assert len(long["parts"]) >= 3
+    assert [long["parts"][0]["start"], long["parts"][-1]["end"]] == [0.0, 5.0]
+    assert all(part["end"] - part["start"] <= 2 for part in long["parts"])
+    assert long["text"] == " ".join(part["text"] for part in long["parts"] if part["text"])
+    assert (empty["text"], empty["parts"]) == ("", [])
+    plain = transduce("transcribe", "-m", "ours", "short.wav", "--beam", "3", cwd=tmp_path)
+    assert len(plain.out.splitlines()) == 1
+
+    outcome = transduce("transcribe", "-m", "ours", "short.wav", "--language", "xx", cwd=tmp_path)
+    assert complaint(outcome) == "the model has no language 'xx'; it has only one"
+    assert complaint(transduce("transcribe", "-m", "ours", "no.wav", cwd=tmp_path)) == "no.wav: no such file"
+    outcome = transduce("translate", "-m", "ours", "text", cwd=tmp_path)
+    assert complaint(outcome) == "this model reads sound; use it with: transduce transcribe"
+    gpt2(tmp_path / "gpt2")
+    assert transduce("import", "gpt2", "--out", "language", cwd=tmp_path).code == 0
+    outcome = transduce("transcribe", "-m", "language", "short.wav", cwd=tmp_path)
+    assert complaint(outcome).startswith("language does not read sound")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prefix": [10**6]}, "facts.transcribe has tokens that the vocabulary does not have"),
+        ({"seconds": 99}, "facts.transcribe.seconds must be between 1 and 2"),
+        ({"languages": ["en"], "language_tokens": []}, "facts.transcribe needs one token for each language"),
+        ({"prefix": "text"}, "prefix must be"),
+    ],
+)
+def test_damaged_facts(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    theirs, tokenizer = whisper()
+    theirs.save_pretrained(tmp_path / "original")
+    tokenizer.save(str(tmp_path / "original" / "tokenizer.json"))
+    import_model(tmp_path / "original", tmp_path / "ours")
+    card = tmp_path / "ours" / "model.json"
+    content = json.loads(card.read_text())
+    content["facts"]["transcribe"] |= change
+    card.write_text(json.dumps(content))
+    with pytest.raises(TransduceError, match=message):
+        Transcriber.load(tmp_path / "ours")
 
 
 def test_refusals(transduce: Any, tmp_path: Path) -> None:

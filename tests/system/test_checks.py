@@ -1,9 +1,12 @@
-"""`make check`: unsafe deserialization is rejected, and the audit reports what it checked."""
+"""`make check`: unsafe deserialization is rejected, the audit reports what it checked; lock file and SBOM."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,7 +46,7 @@ def test_the_audit_reports_what_it_checked_and_passes_without_a_network(tmp_path
     def run() -> "subprocess.CompletedProcess[str]":
         return subprocess.run([sys.executable, audit], env=environment, capture_output=True, text=True, check=False)
 
-    assert run().stdout == "pip-audit: skipped, nothing could be looked up (no network)\n"
+    assert run().stdout == "pip-audit: not audited, nothing could be looked up (no network)\n"
     assert run().returncode == 0
     answer = {
         "dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "CVE-1"}]}, {"name": "b", "skip_reason": ""}]
@@ -52,3 +55,42 @@ def test_the_audit_reports_what_it_checked_and_passes_without_a_network(tmp_path
     assert run().returncode == 1
     assert "a 1: CVE-1" in run().stdout
     assert "1 of 2 packages looked up, 1 vulnerabilities" in run().stdout
+
+
+def test_the_lock_file_has_every_package_for_development_with_hashes() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    blocks = dict(
+        re.findall(r"^([\w.-]+)==[^\n]*\\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock, re.MULTILINE)
+    )
+    names = re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)
+    assert set(names) == blocks.keys()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in ("dev", "docs", "ja", "ko", "serve") for one in extras[name])]
+    direct = {re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower() for requirement in wanted}
+    assert direct - {"torch", "transduce"} <= set(names)  # constraints.txt has torch
+
+
+def test_the_sbom_of_a_wheel_lists_its_files_and_what_it_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "transduce-0.1.0-py3-none-any.whl"
+    metadata = "Name: transduce\nVersion: 0.1.0\nLicense-Expression: Apache-2.0\n"
+    metadata += "Requires-Dist: numpy>=1\nRequires-Dist: rich\nRequires-Dist: fastapi; extra == 'serve'\n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("transduce/a.py", "x = 1\n")
+        archive.writestr("transduce-0.1.0.dist-info/METADATA", metadata)
+        archive.writestr("transduce-0.1.0.dist-info/RECORD", "transduce/a.py,,\n")
+    for _ in range(2):  # the second time, it is replaced
+        subprocess.run([sys.executable, ROOT / ".ci/sbom.py", wheel], check=True, capture_output=True)
+    with zipfile.ZipFile(wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(set(archive.namelist()))
+        content = archive.read("transduce-0.1.0.dist-info/sboms/transduce.cdx.json")
+        record = archive.read("transduce-0.1.0.dist-info/RECORD").decode()
+    assert record.count("sboms/transduce.cdx.json,sha256=") == 1
+    assert content == wheel.with_suffix(".cdx.json").read_bytes()
+    sbom = json.loads(content)
+    assert (sbom["bomFormat"], sbom["metadata"]["component"]["purl"]) == ("CycloneDX", "pkg:pypi/transduce@0.1.0")
+    assert [file["name"] for file in sbom["metadata"]["component"]["components"]] == ["transduce/a.py"]
+    names = [component["name"] for component in sbom["components"]]
+    assert {"numpy", "rich", "markdown-it-py"} <= set(names)
+    assert "fastapi" not in names
+    assert all(component["purl"].startswith("pkg:pypi/") for component in sbom["components"])

@@ -10,7 +10,7 @@ from commands import complaint, metrics
 from conftest import TINY, CommandLine, as_sets, write_lines
 
 from transduce import ConfigError, ModelError, Parser, Translator, Tree, train
-from transduce.engines.engine import fast_engine_limits
+from transduce.engines.engine import search_limits
 from transduce.evaluation.brackets import score_trees
 from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
@@ -130,9 +130,9 @@ def test_python_has_the_same(folder: Path) -> None:
 
 def test_fast_engines_do_not_support_the_grammar(folder: Path) -> None:
     model = load_model(folder / "run/model").model
-    reason = fast_engine_limits(model, SearchConfig(), constrained=True)
+    reason = search_limits(model, SearchConfig(), constrained=True)
     assert reason == "no search that is held to a grammar"
-    assert fast_engine_limits(model, SearchConfig()) is None
+    assert search_limits(model, SearchConfig()) is None
 
 
 def test_a_translator_is_no_parser(trained: Any, transduce: CommandLine) -> None:

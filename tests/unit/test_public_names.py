@@ -16,7 +16,7 @@ import transduce
 ROOT = Path(__file__).parents[2]
 FUNCTIONS: list[Callable[..., Any]] = [transduce.train, transduce.score, transduce.compare] + [
     getattr(method, "__func__", method)
-    for owner in (transduce.Translator, transduce.Generator)
+    for owner in (transduce.Translator, transduce.Generator, transduce.Transcriber)
     for name, method in vars(owner).items()
     if inspect.isroutine(method) and (name == "__init__" or not name.startswith("_"))
 ]

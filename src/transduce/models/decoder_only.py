@@ -83,13 +83,16 @@ class DecoderOnly(Model):
     def start(self, prompts: Stream) -> PromptState:
         """Compute the KV caches of the prompts (prefill); each leaves out its last token, the first for `step`."""
         segments = prompts.segments
-        self.reserve(segments.longest)
-        caches = []
-        x = self.embedding(prompts.ids_N, segments.position_N)
-        for layer in self.decoder_layers():
-            x, k_NHK, v_NHK = layer.prefill(x, segments)
-            caches.append(TensorKVCache.of_prompts(k_NHK, v_NHK, segments))
+        caches = [TensorKVCache.of_prompts(k_NHK, v_NHK, segments) for k_NHK, v_NHK in self.prefill(prompts)]
         return PromptState(caches, segments.lengths_B.long(), segments.longest)
+
+    def prefill(self, prompts: Stream) -> Iterator[tuple[Tensor, Tensor]]:
+        """The keys and values of prompts in every layer."""
+        self.reserve(prompts.segments.longest)
+        x = self.embedding(prompts.ids_N, prompts.segments.position_N)
+        for layer in self.decoder_layers():
+            x, k_NHK, v_NHK = layer.prefill(x, prompts.segments)
+            yield k_NHK, v_NHK
 
     def step(self, token_R: Tensor, state: PromptState) -> tuple[Tensor, PromptState]:
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""

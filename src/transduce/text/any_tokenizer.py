@@ -36,6 +36,13 @@ class AnyTokenizer(Protocol):
     def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
         """Encode many texts, which are `marked` if they may contain symbols; -1 threads: one for each core."""
 
+    def encode_document(self, text: str) -> list[int]:
+        """Encode a text of any length, without markers."""
+
+    @property
+    def adds_prefix(self) -> bool:
+        """Whether a space is added before every text."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; markers and symbols are ignored."""
 

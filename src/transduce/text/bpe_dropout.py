@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, ModelError
 from transduce.text.symbols import SPACE_MARK
 
 _NORMAL, _USER_DEFINED, _UNUSED = 1, 4, 5
 """SentencePiece's types of pieces; the others are unknown, control and byte."""
 _BPE = 2
 """SentencePiece's number of the model type."""
+_MAX_PIECE = 1000
 _POSITION_BITS = 40
 _NEVER = 1 << 62
 """The priority of a pair that is not merged, or more. Others: the rank of the piece, then the left part's position."""
@@ -37,14 +38,21 @@ class BpeDropout:
     """
 
     def __init__(self, model: bytes) -> None:
-        pieces, model_type = _read_model(model)
+        try:
+            pieces, model_type = _read_model(model)
+            special = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind not in (_NORMAL, _USER_DEFINED)}
+            self._byte_ids = np.array([special[f"<0x{byte:02X}>"] for byte in range(256)], dtype=np.int32)
+        except (LookupError, TypeError, ValueError, struct.error):  # what SentencePiece accepts, but never writes
+            raise ModelError(
+                "train.bpe_dropout cannot read this vocabulary; train one without tokenizer.path"
+            ) from None
         if model_type != _BPE:
             raise ConfigError("train.bpe_dropout needs a vocabulary of type BPE, but this one is of another type")
+        if max(len(piece) for piece, _, _ in pieces) > _MAX_PIECE:
+            raise ConfigError(f"train.bpe_dropout does not support pieces of more than {_MAX_PIECE} characters")
         if any(kind == _UNUSED for _, _, kind in pieces):
             raise ConfigError("train.bpe_dropout does not support vocabularies with unused pieces")
         self._vocab_size = len(pieces)
-        bytes_of = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind not in (_NORMAL, _USER_DEFINED)}
-        self._byte_ids = np.array([bytes_of[f"<0x{byte:02X}>"] for byte in range(256)], dtype=np.int32)
         ids = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind in (_NORMAL, _USER_DEFINED)}
         # Characters that are no pieces get ids beyond the vocabulary: they can be merged, or are written in bytes.
         others = sorted(set().union(*ids) - ids.keys())

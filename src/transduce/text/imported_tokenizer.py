@@ -110,6 +110,15 @@ class ImportedTokenizer(ABC):
         encoded = self._encode(plain, threads)
         return [[*self.before, *(ids[one] if one < size else UNK for one in own)] for own in encoded]
 
+    def encode_document(self, text: str) -> list[int]:
+        """Encode a text of any length, without markers."""
+        return self.encode(text)
+
+    @cached_property
+    def adds_prefix(self) -> bool:
+        """Whether a space is added before every text."""
+        return b"".join(map(self.raw_bytes, self.encode("a"))).startswith(b" ")
+
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; markers are ignored."""
         return self.decode_all([ids])[0]

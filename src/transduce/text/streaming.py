@@ -3,8 +3,8 @@
 import codecs
 from collections.abc import Sequence
 
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.symbols import ESCAPE, unescape
-from transduce.text.tokenizer import Tokenizer
 
 
 class TextStream:
@@ -14,7 +14,7 @@ class TextStream:
     string is held back; after a stop string, which is not part of the text, nothing more appears.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), *, at_start: bool = False) -> None:
+    def __init__(self, tokenizer: AnyTokenizer, stop: Sequence[str] = (), *, at_start: bool = False) -> None:
         self._tokenizer, self._stop = tokenizer, [text for text in stop if text]
         self._strips_space = at_start and tokenizer.adds_prefix
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -10,8 +10,9 @@ from transduce.runs.checkpoint import Progress
 from transduce.runs.recipe import Recipe
 from transduce.training.schedule import cooldown_factor, scheduled_rate
 
-_MEASURED_STEPS = 5
-"""Number of steps of this process from which the speed is known well enough to plan a cooldown."""
+_MEASURED_STEPS, _MEASURED_SHARE = 5, 0.05
+"""Number of steps of this process, and share of `train.minutes`, after which the speed is known well enough to plan a
+cooldown: the first steps may be several times slower than the others."""
 
 
 class Ending:
@@ -65,7 +66,9 @@ class Ending:
         if self._measured_from is None:  # not from the start, because the first step includes compilation
             self._measured_from = step, seconds
         first, began = self._measured_from
-        if not self._config.cooldown or step < first + _MEASURED_STEPS or left == 0:
+        assert self._config.minutes is not None
+        too_early = step < first + _MEASURED_STEPS or seconds - began < _MEASURED_SHARE * 60 * self._config.minutes
+        if not self._config.cooldown or too_early or left == 0:
             return
         steps_left = int(left * (step - first) / max(1e-9, seconds - began))
         if steps_left <= self._config.cooldown and step + steps_left < self.last_step:

@@ -18,9 +18,9 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.tree_grammar import TreeGrammar, most_brackets
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.penn_words import split_words, without_brackets
 from transduce.text.symbols import SPACE_MARK
-from transduce.text.tokenizer import Tokenizer
 from transduce.text.trees import ROOT, Leaf, Tree, bracket_labels, leaf
 
 Sentence = str | Sequence[str]
@@ -44,7 +44,7 @@ class Parser:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         *,
         config: SearchConfig = PARSING_SEARCH,
         batch_tokens: int | None = None,

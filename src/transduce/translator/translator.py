@@ -97,6 +97,8 @@ class Translator:
         self.model, self.tokenizer = model, tokenizer
         if reason := PlainEngine.supports(model, config or SearchConfig()):
             raise ModelError(reason)
+        if getattr(model.config, "source", "text") != "text":
+            raise ModelError("this model reads sound; use it with: transduce transcribe")
         self._plain = PlainEngine(model)
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""

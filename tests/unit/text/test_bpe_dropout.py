@@ -15,7 +15,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, TransduceError
 from transduce.text.symbols import RESERVED, language_tag
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -136,3 +136,19 @@ def test_each_word_is_drawn_by_itself(tokenizers: dict[str, Tokenizer]) -> None:
 def test_other_vocabularies_are_refused(kind: str) -> None:
     with pytest.raises(ConfigError, match="needs a vocabulary of type BPE"):
         foreign(model_type=kind).encode_with_dropout(["a"], 0.1, seed=1)
+
+
+def test_a_changed_vocabulary_is_refused_or_works(tokenizers: dict[str, Tokenizer]) -> None:
+    model, draw = tokenizers["own"].model, random.Random(1)
+    worked = 0
+    for _ in range(200):
+        changed = bytearray(model)
+        for _ in range(draw.randint(1, 3)):
+            place = draw.randrange(len(model))
+            changed[place : place + draw.randint(0, 2)] = draw.randbytes(draw.randint(0, 2))
+        try:
+            Tokenizer(bytes(changed)).encode_with_dropout(TEXT[:4], 0.1, seed=1)
+            worked += 1
+        except TransduceError:
+            pass
+    assert 0 < worked < 200

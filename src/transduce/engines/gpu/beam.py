@@ -79,6 +79,19 @@ class SlotBeam:
             W=self.beam, W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.positions), BOS=BOS,
         )  # fmt: skip
 
+    def begin_after(self, slot_A: Tensor, prompts: Sequence[Sequence[int]]) -> None:
+        """Let sentences that have just entered begin after prompts, whose keys and values are in their first rows."""
+        device, W = self.token_R.device, self.beam
+        length_A = np.array([len(prompt) for prompt in prompts], dtype=np.int32)
+        table_AP = np.zeros((len(prompts), self.positions), dtype=np.int32)
+        for row, prompt in zip(table_AP, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        last_A = np.array([prompt[-1] if prompt else BOS for prompt in prompts], dtype=np.int32)
+        self.generated_RP.view(-1, W, self.positions)[slot_A, 0] = send(table_AP, device)
+        self.ancestor_RP.view(-1, W, self.positions)[slot_A] = 0
+        self.position_R.view(-1, W)[slot_A] = send(length_A, device)[:, None]
+        self.token_R.view(-1, W)[slot_A] = send(last_A, device)[:, None]
+
     def leave(self, slots: Sequence[int]) -> None:
         """Empty these slots."""
         slot_A = send(np.array(slots), self.token_R.device)
@@ -87,18 +100,18 @@ class SlotBeam:
 
     def advance(self, logits_RV: Tensor) -> None:
         """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
-        (R, X), W = self._best_RX.shape, self.beam
+        (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
         common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
             logits_RV, self.job_id_S, self.position_R, self.forced_SP, self._best_RX, self._log_total_RX,
-            self.vocab_size, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
+            self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
         )  # fmt: skip
         advance[(self.slots,)](
             logits_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
             self.forced_SP, self.token_R, self.generated_RP, self.ancestor_RP, self.alive_R, self.finished_RP,
             self.finished_length_R, self.finished_log_prob_R, self.finished_score_R, self.alpha_1, self.nbest_1,
-            self.vocab_size, X, self.positions, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
+            self.vocab_size, stride, X, self.positions, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
             X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
         )  # fmt: skip
 

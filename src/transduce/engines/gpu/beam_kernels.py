@@ -39,7 +39,7 @@ def _is_allowed(
 
 @triton.jit
 def summarise(
-    logits_RV, job_id_S, position_R, forced_SP, best_RX, log_total_RX, vocab_size, parts, positions,
+    logits_RV, job_id_S, position_R, forced_SP, best_RX, log_total_RX, vocab_size, stride, parts, positions,
     W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
     PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
@@ -49,7 +49,7 @@ def summarise(
     if tl.load(job_id_S + slot) != 0:
         part = tl.program_id(1) * PARTS_AT_ONCE + tl.arange(0, PARTS_AT_ONCE)
         token = part[:, None] * PART + tl.arange(0, PART)[None, :]
-        logit = tl.load(logits_RV + row.to(tl.int64) * vocab_size + token, mask=token < vocab_size, other=float("-inf"))
+        logit = tl.load(logits_RV + row.to(tl.int64) * stride + token, mask=token < vocab_size, other=float("-inf"))
         maximum = tl.max(logit, 1)
         maximum = tl.where(part < parts, maximum, 0.0)
         total = tl.sum(tl.exp(logit - maximum[:, None]), 1)
@@ -69,7 +69,7 @@ def _penalty(length, alpha):
 def advance(
     logits_RV, best_RX, log_total_RX, job_id_S, done_S, position_R, limit_S, forced_SP, token_R, generated_RP,
     ancestor_RP, alive_R, finished_RP, finished_length_R, finished_log_prob_R, finished_score_R, alpha_1, nbest_1,
-    vocab_size, parts, positions,
+    vocab_size, stride, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
     ANY_BUT_END: tl.constexpr,
@@ -100,7 +100,7 @@ def advance(
         chosen_gain = tl.sum(tl.where(of_row[:, None] == row[None, :], gain[None, :], 0.0), 1)
         token = (chosen % X2 * PART)[:, None] + tl.arange(0, PART)[None, :]
         forced = tl.load(forced_SP + slot * positions + t)
-        logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * vocab_size
+        logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * stride
         value = tl.load(
             logits + token, mask=(peak > float("-inf"))[:, None] & (token < vocab_size), other=float("-inf")
         )

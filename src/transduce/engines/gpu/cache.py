@@ -51,6 +51,10 @@ class SlotCache:
         """See `KVCache`."""
         return attend_cross(q_RHK, self.d_v, self.cross_kv, self.source_length_S, self.source_capacity)
 
+    def store_prompt(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
+        """Store the keys and values of the tokens of prompts in these rows."""
+        self.self_kv[:, : kv_ND.shape[1]].index_copy_(0, cache_row_N, kv_ND)
+
     def store_source(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
         """Store the keys and values of source tokens in these rows."""
         self.cross_kv[:, : kv_ND.shape[1]].index_copy_(0, cache_row_N, kv_ND)

@@ -1,13 +1,15 @@
 """A batch of slots on a GPU: the state of search, the KV caches, and a step recorded as a CUDA graph."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.data.batch import Stream
 from transduce.engines.gpu.beam import Entry, SlotBeam
@@ -16,9 +18,9 @@ from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.cuda_graph import capture
 from transduce.nn.device import send
-from transduce.nn.segments import Segments
+from transduce.nn.segments import Segments, pack_tokens
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import PAD
+from transduce.text.tokenizer import BOS, PAD
 
 SlotModel = EncoderDecoder | DecoderOnly
 """Models whose steps the engine records."""
@@ -53,6 +55,8 @@ class SlotBatch:
     def __init__(self, model: SlotModel, slots: int, beam: int, source_capacity: int, positions: int) -> None:
         weight_VD = model.output_weight_VD
         self.model, self.source_capacity = model, source_capacity
+        # Matrix products with an odd number of columns are several times slower.
+        self._output_VD = F.pad(weight_VD, (0, 0, 0, -len(weight_VD) % 8)) if len(weight_VD) % 8 else weight_VD
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device)
@@ -86,6 +90,9 @@ class SlotBatch:
         slot_and_length = send(np.stack([slot_A, lengths]), self._device)
         self.beam.enter(slot_and_length[0], entries)
         if isinstance(self.model, DecoderOnly):
+            prompts = [entry.prefix for entry in entries]
+            self._prefill(self.model, slot_A, prompts)
+            self.beam.begin_after(slot_and_length[0], prompts)
             return
         self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
         tokens = int(lengths.sum())
@@ -103,6 +110,18 @@ class SlotBatch:
         offsets_B1[: len(starts)], offsets_B1[len(starts) : len(starts) + len(filler)] = starts, filler
         inputs.copy_(send(values, self._device))
         encode()
+
+    def _prefill(self, model: DecoderOnly, slot_A: npt.NDArray[np.int64], prompts: Sequence[Sequence[int]]) -> None:
+        """Store the keys and values of prompts, without the last token of each, in the first rows of their slots."""
+        read = [[BOS, *prompt][:-1] for prompt in prompts]
+        if not any(read):
+            return
+        lengths = np.array([len(tokens) for tokens in read])
+        starts, first_rows = np.cumsum(lengths) - lengths, slot_A * self.beam.beam * self.beam.positions
+        cache_row_N = send(np.arange(lengths.sum()) + np.repeat(first_rows - starts, lengths), self._device)
+        ids_N, segments = pack_tokens(read, self._device)
+        for (k_NHK, v_NHK), cache in zip(model.prefill(Stream(ids_N, segments)), self._caches, strict=True):
+            cache.store_prompt(cache_row_N, torch.cat([k_NHK.flatten(1), v_NHK.flatten(1)], dim=1))
 
     def step(self) -> None:
         """Launch one step of all slots; returns before it is done."""
@@ -129,8 +148,16 @@ class SlotBatch:
     def _compute_step(self) -> None:
         beam = self.beam
         hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
-        beam.advance(_logits(hidden_RD, self.model))
+        beam.advance(self._logits(hidden_RD))
         self._done_S.copy_(beam.done_S, non_blocking=True)
+
+    def _logits(self, hidden_RD: Tensor) -> Tensor:
+        """The logits in float32, for inputs of any precision."""
+        if hidden_RD.dtype == torch.float32:
+            return self.model.logits(hidden_RD)
+        logits_RV = torch.mm(hidden_RD, self._output_VD.t(), out_dtype=torch.float32)[:, : self.model.vocab_size]
+        bias_V = self.model.output_bias_V
+        return logits_RV if bias_V is None else logits_RV + bias_V
 
     def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
         """A fixed input buffer for this many tokens, and the recorded encoder that reads it."""
@@ -157,11 +184,3 @@ class SlotBatch:
     def _inputs(table: Any, tokens: int) -> tuple[Any, Any, Any]:
         """Views of one array or tensor: tokens, their rows in the cache, and the offsets of segments."""
         return table[:tokens], table[tokens : 2 * tokens], table[2 * tokens :]
-
-
-def _logits(hidden_RD: Tensor, model: SlotModel) -> Tensor:
-    """The logits in float32, for inputs of any precision."""
-    if hidden_RD.dtype == torch.float32:
-        return model.logits(hidden_RD)
-    logits_RV = torch.mm(hidden_RD, model.output_weight_VD.t(), out_dtype=torch.float32)
-    return logits_RV if model.output_bias_V is None else logits_RV + model.output_bias_V
