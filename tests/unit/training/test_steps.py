@@ -274,4 +274,4 @@ def test_the_largest_batch_is_only_measured_on_gpus() -> None:
     recipe = load_recipe(None, "tiny", {}, ["train.batch_tokens=auto"])
     assert recipe.train.batch_tokens == "auto"
     with pytest.raises(ConfigError, match="give a number to train on a CPU"):
-        largest_batch(recipe, EncoderDecoder(recipe.model, 50), 10_000)
+        largest_batch(recipe, recipe.make_task(), EncoderDecoder(recipe.model, 50), 10_000)
