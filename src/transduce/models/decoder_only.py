@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.models.model import Model
-from transduce.models.transformer import Output, TransformerConfig
+from transduce.models.transformer import Output, Transformer, TransformerConfig
 from transduce.nn.cache import KVCache, TensorKVCache
 from transduce.nn.layers import EncoderLayer
 
@@ -54,7 +53,7 @@ class PromptState:
     """The largest of them."""
 
 
-class DecoderOnly(Model):
+class DecoderOnly(Transformer):
     """A language model. Training calls `forward`; generation uses `start`, `step` and `reorder`."""
 
     config: DecoderOnlyConfig
@@ -114,25 +113,9 @@ class DecoderOnly(Model):
         return PromptState(state.caches, state.position_R.index_select(0, index_BW.flatten()), state.longest)
 
     @property
-    def output_weight_VD(self) -> Tensor:
-        """See `Model`."""
-        return self.output.weight_of(self.embedding)
-
-    @property
-    def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
-        return self.output.bias_V
-
-    @property
     def longest(self) -> int | None:
         """See `Model`: the number of learned positions."""
         return self.config.max_positions if self.config.positions == "learned" else None
-
-    def reserve(self, length: int) -> None:
-        """See `Model`: sinusoids and rotations are computed up to this position."""
-        for positions in (self.embedding.positions, self.rotary):
-            if positions is not None:
-                positions.require(length)
 
     def layers(self) -> Iterable[nn.Module]:
         """See `Model`."""

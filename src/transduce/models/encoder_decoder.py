@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.models.model import Model
-from transduce.models.transformer import Output, TransformerConfig
+from transduce.models.transformer import Output, Transformer, TransformerConfig
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding
 from transduce.nn.frames import Frames
@@ -68,7 +67,7 @@ class DecoderState:
     """Number of tokens processed so far."""
 
 
-class EncoderDecoder(Model):
+class EncoderDecoder(Transformer):
     """The Transformer. Training calls `forward`; search uses `start`, `step` and `reorder`."""
 
     config: EncoderDecoderConfig
@@ -157,25 +156,9 @@ class EncoderDecoder(Model):
         return state
 
     @property
-    def output_weight_VD(self) -> Tensor:
-        """See `Model`: in the paper, the embedding matrix (section 3.4)."""
-        return self.output.weight_of(self.embedding)
-
-    @property
-    def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
-        return self.output.bias_V
-
-    @property
     def longest(self) -> int | None:
         """See `Model`: the number of learned positions, less one for the marker."""
         return self.config.max_positions - 1 if self.config.positions == "learned" else None
-
-    def reserve(self, length: int) -> None:
-        """See `Model`: sinusoids and rotations are computed up to this position."""
-        for positions in (self.embedding.positions, self.rotary):
-            if positions is not None:
-                positions.require(length)
 
     @property
     def captures(self) -> bool:

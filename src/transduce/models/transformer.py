@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import require
-from transduce.models.model import ModelConfig
+from transduce.models.model import Model, ModelConfig
 from transduce.nn.embedding import PLAIN_DEVIATION, Embedding, EmbeddingKind
 from transduce.nn.feed_forward import Activation
 from transduce.nn.layers import LayerConfig, NormPlacement
@@ -175,3 +175,27 @@ class Output(nn.Module):
     def weight_of(self, embedding: Embedding) -> Tensor:
         """The output projection (V, D)."""
         return embedding.weight_VD if self.weight_VD is None else self.weight_VD
+
+
+class Transformer(Model):
+    """What the models that predict tokens from embeddings have in common."""
+
+    embedding: Embedding
+    rotary: Rotary | None
+    output: Output
+
+    @property
+    def output_weight_VD(self) -> Tensor:
+        """See `Model`: in the paper, the embedding matrix (section 3.4)."""
+        return self.output.weight_of(self.embedding)
+
+    @property
+    def output_bias_V(self) -> Tensor | None:
+        """See `Model`."""
+        return self.output.bias_V
+
+    def reserve(self, length: int) -> None:
+        """See `Model`: sinusoids and rotations are computed up to this position."""
+        for positions in (self.embedding.positions, self.rotary):
+            if positions is not None:
+                positions.require(length)
