@@ -2,7 +2,7 @@
 
 Every engine has two queues (`engine_queue.py`), of small and of large requests, which add sentences of waiting requests
 to their running session. All queues share the thread's time equally, because one step of an engine may take as long as
-a hundred of another's. A small request therefore takes a small multiple of its time alone, whatever else is running.
+a hundred of another's. Large requests therefore delay a small one much less than they would in one queue.
 """
 
 import logging
