@@ -6,6 +6,8 @@
 
 enum {
     PANEL = 16,            /* output channels of a panel (see int8.h) */
+    PADDING = 64,          /* inputs are padded to a multiple of this: the bytes of a tile's row */
+    TILE_ROWS = 16,        /* quantised activations have memory for a multiple of this many rows */
     LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
@@ -17,7 +19,7 @@ typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
     const float *scale, *bias; /* [panels * PANEL] */
-    const int32_t *sum;        /* [panels * PANEL]: the sum of each output channel's weights */
+    const int32_t *start;      /* [panels * PANEL]: what sums start with, since activations have ZERO_POINT added */
 } Linear;
 
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
@@ -83,7 +85,7 @@ typedef struct { const char *name; int32_t offset, size; } Entry;
 #define CONSTANT(name) {#name, name, 0}
 static const Entry entries[] = {
 #define T Linear
-    STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(sum),
+    STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(start),
 #undef T
 #define T Norm
     STRUCT, F(width), F(epsilon), F(gain), F(shift),
@@ -110,7 +112,7 @@ static const Entry entries[] = {
     STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
     F(max_logit), F(exp_sum), F(candidates),
 #undef T
-    CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
+    CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
     CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };

@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from transduce.engines.engine import ANY, ANY_BUT_END
 from transduce.text.tokenizer import BOS, EOS
 
-PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 32, 128, 16
+PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 64, 16, 32, 128, 16
 
 
 class Linear(ctypes.Structure):
@@ -15,7 +15,7 @@ class Linear(ctypes.Structure):
 
     _fields_ = (
         ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
-        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("sum", c_void_p),
+        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("start", c_void_p),
     )  # fmt: skip
 
 
@@ -95,7 +95,8 @@ def check_layout(library: ctypes.CDLL) -> None:
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
     constants = {
-        "PANEL": PANEL, "LOGIT_PANELS": LOGIT_PANELS, "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
+        "PANEL": PANEL, "PADDING": PADDING, "TILE_ROWS": TILE_ROWS, "LOGIT_PANELS": LOGIT_PANELS,
+        "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
         "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
     ours += [(name, value, 0) for name, value in constants.items()]

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from transduce.engines.native.structs import PANEL, Layer, Linear, Model, Norm
+from transduce.engines.native.structs import PADDING, PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder
 
-PADDING = 16
-"""Inputs are padded to a multiple of this."""
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
 
@@ -39,8 +37,8 @@ class Memory:
         packed = np.zeros(panels * PANEL * padded_in, np.int8)
         scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
         padded_bias[:width_out] = bias
-        total = np.zeros(panels * PANEL, np.int32)
-        memory = [self.keep(x) for x in (packed, scale, total)]
+        start = np.zeros(panels * PANEL, np.int32)
+        memory = [self.keep(x) for x in (packed, scale, start)]
         row = np.empty(padded_in, np.int8)
         dense = np.ascontiguousarray(weight)  # a variable, so that a copy is not freed before it is read
         addresses = map(c_void_p, (row.ctypes.data, *memory))
