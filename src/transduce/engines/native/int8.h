@@ -118,17 +118,21 @@ static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, int32
 }
 #endif
 
-/* The numbers of one panel, at any address: compilers divide these into the vectors that the processor has. */
-typedef float Floats __attribute__((vector_size(4 * PANEL), aligned(4), may_alias));
-typedef int32_t Ints __attribute__((vector_size(4 * PANEL), aligned(4), may_alias));
+/* A vector of the processor, at any address. */
+enum { LANES = CHANNELS > 1 ? CHANNELS : 4 };
+typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 /* Scale the sums of one row and panel, add the bias and replace numbers below `lowest`, 0 or -INFINITY, by 0. */
 INLINE void scale_sums(const int32_t *sum, float x_scale, const float *scale, const float *bias, float lowest, int width,
                        float *y) {
-    Floats value = __builtin_convertvector(*(const Ints *)sum, Floats) * (x_scale * *(const Floats *)scale) + *(const Floats *)bias;
-    value = (Floats)((Ints)value & ~(Ints)(value < lowest));
-    if (width >= PANEL) *(Floats *)y = value;
-    else memcpy(y, &value, width * sizeof(float));
+    float partial[PANEL], *to = width < PANEL ? partial : y;
+    UNROLL for (int c = 0; c < PANEL; c += LANES) {
+        Floats value = __builtin_convertvector(*(const Ints *)(sum + c), Floats);
+        value = value * (x_scale * *(const Floats *)(scale + c)) + *(const Floats *)(bias + c);
+        *(Floats *)(to + c) = (Floats)((Ints)value & ~(Ints)(value < lowest));
+    }
+    if (width < PANEL) memcpy(y, partial, width * sizeof(float));
 }
 
 /* x W^T + b of all rows for the panels `first` up to `last` (excluded); `y` points to the first panel's output in row 0. */
@@ -181,13 +185,13 @@ static inline int8_t weight_at(const Linear *linear, int n, int k) {
 INLINE float largest_of(const float *x, int n, float lowest, const int magnitudes) {
     Floats largest = (Floats){0} + lowest;
     int k = 0;
-    for (; k + PANEL <= n; k += PANEL) {
+    for (; k + LANES <= n; k += LANES) {
         Floats value = *(const Floats *)(x + k);
         if (magnitudes) value = (Floats)((Ints)value & INT32_MAX);
         Ints more = (Ints)(value > largest);
         largest = (Floats)(((Ints)value & more) | ((Ints)largest & ~more));
     }
-    for (int i = 0; i < PANEL; i++) lowest = largest[i] > lowest ? largest[i] : lowest;
+    for (int i = 0; i < LANES; i++) lowest = largest[i] > lowest ? largest[i] : lowest;
     for (; k < n; k++) {
         float value = magnitudes ? fabsf(x[k]) : x[k];
         lowest = value > lowest ? value : lowest;
