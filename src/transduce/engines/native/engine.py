@@ -201,7 +201,8 @@ class NativeSession:
         width, wide = max(sizes.d_model, sizes.num_heads * d_v), max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "quantised": -(-rows // TILE_ROWS) * TILE_ROWS * (max(wide, width) + PADDING), "scale": rows * 4, "scratch": threads * scratch * 4,
+            "quantised": -(-rows // TILE_ROWS) * TILE_ROWS * (max(wide, width) + PADDING), "scale": rows * 4,
+            "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * 2 * self._config.beam * sizeof(Candidate),
