@@ -78,6 +78,8 @@ def gpu_limits(config: EncoderDecoderConfig) -> str | None:
         return "no grouped heads of keys and values"
     if config.positions == "relative":
         return "no relative positions"
+    if config.attention_variant is not None:
+        return "no attention other than the paper's"
     return "no models that read sound" if config.source == "audio" else None
 
 

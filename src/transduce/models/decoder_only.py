@@ -30,6 +30,7 @@ class DecoderOnlyConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
+        require(self.attention_variant is None, "attention and neighbourhood are for the architecture encoder_decoder")
 
     @property
     def layer_counts(self) -> Sequence[str]:

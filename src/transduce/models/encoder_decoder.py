@@ -162,8 +162,8 @@ class EncoderDecoder(Transformer):
 
     @property
     def captures(self) -> bool:
-        """See `Model`: the number of frames depends on the recordings of a batch."""
-        return self.config.source != "audio"
+        """See `Model`: the number of frames depends on the recordings of a batch, and variants of attention pad."""
+        return self.config.source != "audio" and self.config.attention_variant is None
 
     def layers(self) -> Iterable[nn.Module]:
         """See `Model`."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.models.model import Model, ModelConfig
+from transduce.nn.attention_variants import AttentionVariant, Score
 from transduce.nn.embedding import PLAIN_DEVIATION, Embedding, EmbeddingKind
 from transduce.nn.feed_forward import Activation
 from transduce.nn.layers import LayerConfig, NormPlacement
@@ -32,6 +33,12 @@ class TransformerConfig(ModelConfig):
     """Width of a head's queries and keys; d_model / num_heads if not given."""
     d_v: int | None = None
     """Width of a head's values; d_model / num_heads if not given."""
+    attention: Score = "scaled"
+    """Scores of attention: scaled dot products, as in the paper, or, for comparison, unscaled or additive ones (section
+    3.2.1)."""
+    neighbourhood: int | None = None
+    """r of restricted self-attention (section 4): a position attends to r // 2 positions on each side; by default to
+    all."""
     dropout: float = 0.1
     """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
     positions: PositionKind = "sinusoidal"
@@ -76,6 +83,11 @@ class TransformerConfig(ModelConfig):
         require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
         require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
         adds = self.positions in ("sinusoidal", "learned")
+        require(self.neighbourhood is None or self.neighbourhood >= 1, "neighbourhood must be at least 1")
+        if self.attention_variant is not None:
+            name = "neighbourhood" if self.attention == "scaled" else f'attention = "{self.attention}"'
+            require(groups == self.num_heads, f"{name} needs kv_heads = num_heads")
+            require(adds, f'{name} needs positions = "sinusoidal" or "learned"')
         require(
             self.embedding != "normalized" or adds,
             'embedding = "normalized" normalizes the sum with positions: use positions = "learned" or "sinusoidal"',
@@ -99,6 +111,13 @@ class TransformerConfig(ModelConfig):
         return HeadSizes(
             num_heads=self.num_heads, d_k=d_k, d_v=d_v, kv_heads=self.kv_heads or self.num_heads, bias=self.bias
         )
+
+    @property
+    def attention_variant(self) -> AttentionVariant | None:
+        """In what attention differs from the paper's, if it does."""
+        if self.attention == "scaled" and self.neighbourhood is None:
+            return None
+        return AttentionVariant(self.attention, self.neighbourhood)
 
     @property
     def sublayer_parameters(self) -> tuple[int, int]:
@@ -134,6 +153,7 @@ class TransformerConfig(ModelConfig):
             norm_epsilon=self.norm_epsilon,
             activation=self.activation,
             rotary=rotary,
+            variant=self.attention_variant,
         )
 
     def make_embedding(self, vocab_size: int | None) -> Embedding:

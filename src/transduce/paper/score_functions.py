@@ -51,12 +51,6 @@ def measure_scores(device: torch.device, budget: float = 0.5) -> Section:
             f"scale, and of {kept:.2f} with it",
             left < 0.1 and abs(kept - 1) < 0.2,
         ),
-        Claim(
-            "Additive attention outperforms dot-product attention without scaling for larger values of d_k",
-            "outperforms (Britz et al., 2017)",
-            "needs models that are trained with each kind of score",
-            "not checked",
-        ),
     ]
     rows = [
         [str(width), *(f"{values[score][i]:.4g}" for values in (variance, entropy, gradient) for score in measured)]
