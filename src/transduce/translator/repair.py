@@ -23,6 +23,7 @@ from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
 from transduce.text.symbols import ESCAPE, SLOTS, SPACE_MARK, unescape
+from transduce.text.truecase import in_capitals
 from transduce.translator.parts import Part, Required
 
 _ROUNDS = 2
@@ -49,7 +50,9 @@ def output_text(marked: str, part: Part) -> str:
             if re.search(r"\S" + re.escape(original), part.text):
                 marked = marked.replace(f" {slot}", slot)
     pieces = _SLOT.split(marked)
-    return "".join(originals.get(piece, "") if piece in SLOTS else unescape(piece) for piece in pieces)
+    # A forced prefix keeps its letters.
+    finish = in_capitals if part.shape == "capitals" and not part.prefix else str
+    return "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
 
 
 def missing(part: Part, marked: str) -> list[Required]:

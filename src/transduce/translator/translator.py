@@ -88,6 +88,7 @@ class Translator:
         max_source_length: int = 256,
         engine: Engine | None = None,
         by_sentence: bool = False,
+        truecases: bool = False,
         uses_slots: bool = False,
         protection: Protection | None = None,
         directions: Sequence[Direction] = (),
@@ -115,7 +116,7 @@ class Translator:
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
         uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
         self.splitter = Splitter(
-            tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots
+            tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots, truecases
         )
         """How texts are split into the parts that are translated."""
         self._repairer = Repairer(model, tokenizer)
@@ -165,6 +166,7 @@ class Translator:
             max_source_length=saved.facts.get("max_length", 256),
             engine=chosen,
             by_sentence=bool(saved.facts.get("by_sentence")),
+            truecases=bool(saved.facts.get("truecase")),
             uses_slots=bool(saved.facts.get("augment", {}).get("spans")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
             directions=[(source, target) for source, target in saved.facts.get("directions", [])],
