@@ -78,7 +78,7 @@ class Translator:
 
     def __init__(
         self,
-        model: AnyModel,
+        model: "Model",
         tokenizer: AnyTokenizer,
         *,
         config: SearchConfig | None = None,
@@ -91,11 +91,14 @@ class Translator:
         tagged: bool = False,
         calibrations: Mapping[str, Calibration] | None = None,
     ) -> None:
-        self.any_model, self.tokenizer = model, tokenizer
+        self.any_model: AnyModel = model
+        """The model as the engine needs it: a torch module, or as it is stored in its folder."""
+        self.tokenizer = tokenizer
         if reason := cannot_generate(model):
             raise ModelError(reason)
         if getattr(model.config, "source", "text") != "text":
             raise ModelError("this model reads sound; use it with: transduce transcribe")
+        self._module: Model | None = None
         self._threads: int | None = getattr(engine, "threads", None)  # of the engine native
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
@@ -117,10 +120,14 @@ class Translator:
         """How texts are split into the parts that are translated."""
         self._repairer = Repairer(model, tokenizer)
 
-    @cached_property
+    @property
     def model(self) -> "Model":
-        """The model as a torch module; if it is loaded from a folder for the engine native, this imports torch."""
-        return self.any_model.module() if isinstance(self.any_model, StoredModel) else self.any_model
+        """The model as a torch module; if it was loaded for the engine native, it is built when this is first used."""
+        if isinstance(self.any_model, StoredModel):
+            if self._module is None:
+                self._module = self.any_model.module()
+            return self._module
+        return self.any_model
 
     @cached_property
     def _plain(self) -> Engine:
@@ -170,7 +177,7 @@ class Translator:
         if isinstance(model, StoredModel) and chosen.name != "native":
             model = cast("PlainEngine", chosen).model
         return cls(
-            model,
+            cast("Model", model),  # of an engine that needs no torch module, it is a StoredModel
             tokenizer,
             config=config,
             max_source_length=facts.get("max_length", 256),
