@@ -89,6 +89,7 @@ class Translator:
         protection: Protection | None = None,
         directions: Sequence[Direction] = (),
         tagged: bool = False,
+        default_to: str | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
     ) -> None:
         self.any_model: AnyModel = model
@@ -111,6 +112,8 @@ class Translator:
         """Source and target language of each direction of the model; empty if they are not known."""
         self.tagged = tagged
         """Whether a tag selects the target language, as in multilingual models."""
+        self.default_to = default_to
+        """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
         uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
@@ -187,6 +190,7 @@ class Translator:
             protection=Protection([] if protect is True else protect) if protect is not False else None,
             directions=[(source, target) for source, target in facts.get("directions", [])],
             tagged=bool(facts.get("tagged")),
+            default_to=facts.get("default_to"),
             # The calibration of one model does not hold for an ensemble.
             calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
         )
