@@ -11,7 +11,7 @@ import typer
 
 from transduce.cli.messages import log
 from transduce.cli.options import Command
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, needs_torch
 
 
 def _print_version(wanted: bool) -> None:
@@ -76,7 +76,8 @@ def main() -> None:
     try:
         try:
             named = [word for word in sys.argv[1:2] if word in _COMMANDS]
-            make_app(*(named or _COMMANDS))()
+            with needs_torch():
+                make_app(*(named or _COMMANDS))()
         finally:
             sys.stdout.flush()  # so that an error is reported here
     except SystemExit as end:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "plain", "native", "gpu")
 _NEEDS = {
     "gpu": "a CUDA GPU, and Triton",
-    "native": "a model on the CPU, and a C compiler (cc)",
+    "native": "a model on the CPU, and a wheel for this machine or a C compiler (cc)",
 }
 
 
