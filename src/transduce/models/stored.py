@@ -83,7 +83,7 @@ class StoredWeights(Mapping[str, Array]):
         entry = self._entries[name]
         begin, end = entry["data_offsets"]
         x = np.empty(self.stored_shapes[name], _TYPES[entry["dtype"]])
-        content, read = x.reshape(-1).view(np.uint8), 0
+        content, read = x.reshape(-1).view(np.uint8).data, 0
         while read < x.nbytes == end - begin:  # a system call reads at most 2 GiB
             more = os.preadv(self._file.fileno(), [content[read:]], self._start + begin + read)
             if not more:

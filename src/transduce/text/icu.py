@@ -7,7 +7,6 @@ import re
 from typing import Literal
 
 from transduce.errors import DataError
-from transduce.text.latin_boundaries import latin_boundaries
 
 # ICU counts UTF-16 code units, so characters outside the basic multilingual plane count twice. A lone surrogate cannot
 # be passed to ICU.
@@ -21,6 +20,8 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     Spaces and punctuation marks count as words. Every call creates its own break iterator, because an iterator cannot
     be shared by threads.
     """
+    from transduce.text.latin_boundaries import latin_boundaries  # its regular expressions are seldom needed
+
     if (ends := latin_boundaries(kind, text)) is not None:
         return ends
     try:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import icu, latin_boundaries
+from transduce.text import latin_boundaries
 from transduce.text.icu import boundaries
 from transduce.text.latin_boundaries import latin_boundaries as without_icu
 
@@ -28,7 +28,7 @@ PIECES = [
 
 def by_icu(kind: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     with monkeypatch.context() as patch:
-        patch.setattr(icu, "latin_boundaries", lambda *_: None)
+        patch.setattr(latin_boundaries, "latin_boundaries", lambda *_: None)
         return boundaries(kind, text)
 
 
