@@ -10,13 +10,8 @@ from transduce.data.batch import Batch
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn.attention import attend, attention_weights
-from transduce.nn.attention_variants import (
-    AttentionVariant,
-    attend_variant,
-    restricted_attention,
-    scores,
-    variant_weights,
-)
+from transduce.nn.attention_variants import attend_variant, restricted_attention, scores, variant_weights
+from transduce.nn.kinds import AttentionVariant
 from transduce.nn.segments import Segments
 
 LENGTHS = [3, 1, 6, 0, 4]

@@ -23,7 +23,7 @@ def evaluate_trees(
     **options: Unpack[SearchOptions],
 ) -> None:
     """Parse the words of the trees of a file with each model, and print the scores."""
-    from transduce.translator import Parser
+    from transduce.translator.parser import Parser
 
     references = read_test_trees(test)
     results = []

@@ -131,7 +131,7 @@ def table4(
         from transduce.models.card import find_model, read_card
         from transduce.paper.section import Results
         from transduce.paper.table4 import table4_section
-        from transduce.translator import Parser
+        from transduce.translator.parser import Parser
     if bool(model) != bool(test):
         raise ConfigError("give both --model and --test to score a parser")
     references = {path: read_test_trees(path) for path in test or ()}

@@ -5,27 +5,16 @@ measurements and comparisons, and much slower than the paper's attention. With t
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from transduce.nn.additive_attention import masked_softmax
 from transduce.nn.cache import KVCache, TensorKVCache
-from transduce.nn.multi_head_attention import CrossAttention, HeadSizes, SelfAttention
+from transduce.nn.kinds import AttentionVariant, HeadSizes, Score
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.segments import Segments
-
-Score = Literal["scaled", "unscaled", "additive"]
-
-
-@dataclass(frozen=True)
-class AttentionVariant:
-    """In what attention differs from the paper's."""
-
-    score: Score = "scaled"
-    neighbourhood: int | None = None
-    """r: position t of self-attention attends only to positions from t - r // 2 to t + r // 2."""
 
 
 def scores(q_BHTK: Tensor, k_BHSK: Tensor, score: Score = "scaled", v_HK: Tensor | None = None) -> Tensor:

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from transduce.nn.attention_variants import Score, scores
+from transduce.nn.attention_variants import scores
+from transduce.nn.kinds import Score
 from transduce.paper.counting import allocated_bytes, describe_machine, exponent, seconds_of
 from transduce.paper.section import Chart, Claim, Section, Table
 
