@@ -6,8 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from transduce.data.batch import Batch
+from transduce.errors import ConfigError
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.attention_variants import attend_variant, restricted_attention, scores, variant_weights
+from transduce.nn.kinds import AttentionVariant
 from transduce.nn.segments import Segments
 
 LENGTHS = [3, 1, 6, 0, 4]
@@ -22,9 +26,9 @@ def inputs(count: int) -> list[Tensor]:
 @pytest.mark.parametrize("causal", [False, True])
 def test_without_options_it_is_the_papers_attention(causal: bool) -> None:
     (q, k, v), segments = inputs(3), Segments.of_lengths(LENGTHS)
-    found = attend_variant(q, k, v, segments, segments, causal=causal)
+    found = attend_variant(q, k, v, segments, segments, AttentionVariant(), causal=causal)
     torch.testing.assert_close(found, attend(q, k, v, segments, segments, causal, "reference"))
-    weights = variant_weights(q, k, segments, segments, causal=causal)
+    weights = variant_weights(q, k, segments, segments, AttentionVariant(), causal=causal)
     torch.testing.assert_close(weights, attention_weights(q, k, segments, segments, causal))
 
 
@@ -34,9 +38,8 @@ def test_without_options_it_is_the_papers_attention(causal: bool) -> None:
 def test_every_weight_is_its_formula(score: str, causal: bool, neighbourhood: int | None) -> None:
     (q, k), segments = inputs(2), Segments.of_lengths(LENGTHS)
     v_HK = torch.randn(H, K, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    weights_BHTS = variant_weights(
-        q, k, segments, segments, causal=causal, score=score, v_HK=v_HK, neighbourhood=neighbourhood
-    )
+    variant = AttentionVariant(score, neighbourhood)
+    weights_BHTS = variant_weights(q, k, segments, segments, variant, v_HK, causal=causal)
     start = 0
     for weights_HTS, length in zip(weights_BHTS, LENGTHS, strict=True):
         expected = torch.zeros_like(weights_HTS)
@@ -62,7 +65,7 @@ def test_every_weight_is_its_formula(score: str, causal: bool, neighbourhood: in
 def test_windows_give_what_the_mask_gives(neighbourhood: int) -> None:
     q, k, v = (torch.randn(13, 1, K, generator=torch.Generator().manual_seed(n)).double() for n in range(3))
     segments = Segments.of_lengths([13])
-    expected = attend_variant(q, k, v, segments, segments, neighbourhood=neighbourhood)[:, 0]
+    expected = attend_variant(q, k, v, segments, segments, AttentionVariant(neighbourhood=neighbourhood))[:, 0]
     torch.testing.assert_close(restricted_attention(q[:, 0], k[:, 0], v[:, 0], neighbourhood), expected)
 
 
@@ -70,3 +73,54 @@ def test_scores_have_the_gradients_of_their_formula() -> None:
     q, k = (torch.randn(1, 1, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     v_HK = torch.randn(1, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda *args: scores(args[0], args[1], "additive", args[2]), (q, k, v_HK))
+
+
+def small_model(**settings: object) -> EncoderDecoder:
+    torch.manual_seed(3)
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2, "dropout": 0.0}
+    return EncoderDecoder(EncoderDecoderConfig(**{**sizes, **settings}), vocab_size=20).eval().double()
+
+
+BATCH = {"src": [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 3]], "tgt": [[2, 4, 5, 6], [2, 7, 8, 9], [2, 9, 4, 7]]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attention": "additive"},
+        {"attention": "unscaled"},
+        {"neighbourhood": 3},
+        {"attention": "additive", "neighbourhood": 2},
+    ],
+)
+def test_steps_give_the_logits_of_the_whole_target(settings: dict[str, object]) -> None:
+    model = small_model(**settings)
+    batch = Batch.of(**BATCH)
+    with torch.no_grad():
+        expected_MV = model.logits(model(batch))
+        state, found = model.start(batch["src"]), []
+        for position in range(4):
+            logits_RV, state = model.step(torch.tensor([row[position] for row in BATCH["tgt"]]), state)
+            found.append(logits_RV)
+    torch.testing.assert_close(torch.stack(found, 1).flatten(0, 1), expected_MV)
+
+
+def test_a_neighbourhood_of_all_positions_is_the_papers_attention() -> None:
+    batch = Batch.of(**BATCH)
+    with torch.no_grad():
+        torch.testing.assert_close(small_model(neighbourhood=100)(batch), small_model()(batch))
+        assert not torch.allclose(small_model(neighbourhood=1)(batch), small_model()(batch))
+        assert not torch.allclose(small_model(attention="unscaled")(batch), small_model()(batch))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attention": "additive", "positions": "rotary"}, 'attention = "additive" needs positions'),
+        ({"neighbourhood": 0}, "neighbourhood must be at least 1"),
+        ({"neighbourhood": 4, "kv_heads": 1}, "neighbourhood needs kv_heads = num_heads"),
+    ],
+)
+def test_combinations_without_meaning_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        small_model(**settings)

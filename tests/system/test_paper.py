@@ -99,6 +99,18 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
     assert row["settings"]["train.minutes"] == "0.02"
 
 
+def test_models_with_other_scores_are_trained(transduce: CommandLine, folder: Path) -> None:
+    one = "import transduce.paper.trained_scores as t; t.WIDTHS = (8,)"
+    words = ["paper", "scores", *TABLE3[2:], "--set", "model.num_heads=2", "--steps", "2"]
+    outcome = transduce(*words, cwd=folder, before=one)
+    assert outcome.code == 0, outcome.err
+    rows = results(folder)["rows"]["scores"]
+    assert {name: row["settings"]["model.attention"] for name, row in rows.items()} == {
+        "scaled-8": "scaled", "unscaled-8": "unscaled", "additive-8": "additive",
+    }  # fmt: skip
+    assert "perplexity" in claims(folder, "trained_scores")["The scale 1 / sqrt(d_k) counteracts this"]["ours"]
+
+
 def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: Path) -> None:
     outcome = transduce("paper", "table3", "--out", "out", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
@@ -113,6 +125,7 @@ def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: P
         (["table3", "--train", "train.tsv"], "give it with --valid"),
         (["table2", "--train", "train.tsv", "--valid", "valid.tsv"], "give --minutes, --steps or both"),
         (["table2", "--models", "bas"], "did you mean base"),
+        (["table4", "--model", "runs/parser"], "give both --model and --test"),
         (["table1", "--device", "abacus"], "device abacus cannot be used"),
         (["table3", "--train", "no.tsv", "--valid", "valid.tsv", "--steps", "4"], "no.tsv: no such file"),
     ],

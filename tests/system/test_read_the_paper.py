@@ -50,4 +50,4 @@ def test_every_section_of_the_paper_is_there() -> None:
     for section in ("3.1", "3.2.1", "3.2.2", "3.2.3", "3.3", "3.4", "3.5", "5.1", "5.3", "5.4", "6.1", "6.2", "6.3"):
         assert re.search(rf"^\| {re.escape(section)} \|", GUIDE, re.MULTILINE), section
     for table in ORDER:
-        assert table == "scores" or f"Table {table[-1]}" in GUIDE
+        assert table.endswith("scores") or f"Table {table[-1]}" in GUIDE

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from transduce.cli.messages import log
 from transduce.errors import ConfigError
 from transduce.search.options import SearchOptions
+
+if TYPE_CHECKING:
+    from transduce.text.trees import Tree
 
 
 def evaluate_trees(
@@ -20,15 +23,9 @@ def evaluate_trees(
     **options: Unpack[SearchOptions],
 ) -> None:
     """Parse the words of the trees of a file with each model, and print the scores."""
-    from transduce.evaluation.brackets import score_trees
-    from transduce.text.pairs import ReadReport
-    from transduce.text.trees import read_corpus
-    from transduce.translator import Parser
+    from transduce.translator.parser import Parser
 
-    report = ReadReport()
-    references = list(read_corpus([(str(test),)], report))
-    if report.left_out:
-        raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
+    references = read_test_trees(test)
     results = []
     for path in models:
         parser = Parser.load(path, device=device, threads=threads, **options)
@@ -36,13 +33,7 @@ def evaluate_trees(
         trees = parser.parse([tree.words for tree in references])
         if out:
             out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
-        score = score_trees(trees, references)
-        whole = sum(tree.words == reference.words for tree, reference in zip(trees, references, strict=True))
-        results.append({
-            "model": str(path), "f1": score.f1, "precision": score.precision, "recall": score.recall,
-            "exact": 100 * score.exact / score.sentences, "well_formed": 100 * whole / score.sentences,
-            "sentences": score.sentences,
-        })  # fmt: skip
+        results.append({"model": str(path), **tree_scores(trees, references)})
     if as_json:
         print(json.dumps(results, indent=1))
         return
@@ -52,3 +43,28 @@ def evaluate_trees(
         for key, name in (("f1", "F1"), ("precision", "P"), ("recall", "R"), ("exact", "exact")):
             print(f"{name:<6}{result[key]:6.2f}")
         print(f"labelled brackets as EVALB counts them with COLLINS.prm; {result['well_formed']:.1f}% well-formed")
+
+
+def read_test_trees(test: Path) -> "list[Tree]":
+    """The trees of a test set, none of which may be left out."""
+    from transduce.text.pairs import ReadReport
+    from transduce.text.trees import read_corpus
+
+    report = ReadReport()
+    trees = list(read_corpus([(str(test),)], report))
+    if report.left_out:
+        raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
+    return trees
+
+
+def tree_scores(trees: "Sequence[Tree]", references: "Sequence[Tree]") -> dict[str, Any]:
+    """F1, precision, recall, and the percentages of exact and of well-formed trees."""
+    from transduce.evaluation.brackets import score_trees
+
+    score = score_trees(trees, references)
+    whole = sum(tree.words == reference.words for tree, reference in zip(trees, references, strict=True))
+    return {
+        "f1": score.f1, "precision": score.precision, "recall": score.recall,
+        "exact": 100 * score.exact / score.sentences, "well_formed": 100 * whole / score.sentences,
+        "sentences": score.sentences,
+    }  # fmt: skip

@@ -37,6 +37,26 @@ def table1(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads:
     _keep("scores", measure_scores(chosen), out)
 
 
+def scores(
+    out: OutOption = DEFAULT_OUT,
+    train: TrainOption = None,
+    valid: ValidOption = None,
+    steps: Annotated[int, typer.Option(help="Number of steps of every model.", min=1)] = 3000,
+    set_: SetOption = None,
+) -> None:
+    """Section 3.2.1: models with scaled, unscaled and additive scores, for several d_k.
+
+    Models that are finished are kept; a command that was stopped continues where it stopped.
+    """
+    with ended_by_signals():
+        from transduce.paper.section import Results
+        from transduce.paper.trained_scores import train_scores, trained_scores_section
+        from transduce.paper.training import Corpus
+    stopped = train_scores(Corpus(train, _required(valid)), steps, set_ or (), out) if train else None
+    _keep("trained_scores", trained_scores_section(Results(out)), out)
+    _exit_if_stopped(stopped)
+
+
 def table2(
     out: OutOption = DEFAULT_OUT,
     train: TrainOption = None,
@@ -96,23 +116,46 @@ def table3(
     _exit_if_stopped(stopped)
 
 
-def table4(out: OutOption = DEFAULT_OUT) -> None:
-    """English constituency parsing: the paper's figures, and why they cannot be checked with free data."""
+def table4(
+    out: OutOption = DEFAULT_OUT,
+    model: Annotated[
+        list[Path] | None, typer.Option("--model", "-m", help="A parser to score; may be repeated.")
+    ] = None,
+    test: Annotated[list[Path] | None, typer.Option(help="Trees, one a line, to score it on; may be repeated.")] = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """English constituency parsing: the paper's figures beside those of parsers that were trained here."""
     with ended_by_signals():
+        from transduce.cli.evaluate_trees import read_test_trees, tree_scores
+        from transduce.models.card import find_model, read_card
+        from transduce.paper.section import Results
         from transduce.paper.table4 import table4_section
-    _keep("table4", table4_section(), out)
+        from transduce.translator.parser import Parser
+    if bool(model) != bool(test):
+        raise ConfigError("give both --model and --test to score a parser")
+    references = {path: read_test_trees(path) for path in test or ()}
+    for folder in model or ():
+        parser = Parser.load(folder, device=device, threads=threads)
+        for path, trees in references.items():
+            scores = tree_scores(parser.parse([tree.words for tree in trees]), trees)
+            row = {"model": folder.name, "test": path.name, **scores}
+            row["architecture"] = read_card(find_model(folder))["architecture"]
+            Results(out).add_row("table4", f"{folder.name} {path.name}", row)
+    _keep("table4", table4_section(Results(out)), out)
 
 
 def all_(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: ThreadsOption = None) -> None:
     """Everything that needs no training: all tables, with the rows that have been trained before."""
     table1(out, device, threads)
+    scores(out)
     table2(out)
     table3(out)
     table4(out)
 
 
 commands: dict[str, Callable[..., None]] = {
-    "table1": table1, "table2": table2, "table3": table3, "table4": table4, "all": all_,
+    "table1": table1, "scores": scores, "table2": table2, "table3": table3, "table4": table4, "all": all_,
 }  # fmt: skip
 for name, command in commands.items():
     paper.command(name, cls=Command)(command)

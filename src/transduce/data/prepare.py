@@ -50,6 +50,8 @@ class DataConfig:
     """Share of old pairs in each epoch; the new pairs, or the old ones if those are fewer, are repeated."""
     by_sentence: bool = False
     """Every text is one sentence, so a text of several sentences must be translated sentence by sentence."""
+    truecase: bool = False
+    """Translate sentences in capitals or title case as ordinary ones, for a model of text with ordinary capitals."""
     reverse: bool = False
     """Read the second side of every pair as the source."""
     src_lang: str | None = None

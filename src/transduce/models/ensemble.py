@@ -103,5 +103,6 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     facts = first.facts | {
         "max_length": min(one.facts.get("max_length", 256) for one in saved),
         "by_sentence": any(one.facts.get("by_sentence") for one in saved),
+        "truecase": all(one.facts.get("truecase") for one in saved),
     }
     return SavedModel(Ensemble([one.model for one in saved]), first.tokenizer, facts)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transduce.nn import kernels
+from transduce.nn.kinds import MAX_PACKED_WIDTH
 from transduce.nn.segments import Segments
 
 _LONG_BACKENDS = [
@@ -43,8 +44,9 @@ def attend(
     of adjacent heads of queries. `score_bias_BHTS` can be broadcast to segments, heads, positions of queries and keys.
     """
     if engine == "auto":
-        can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and max(q_NHK.shape[-1], v_MHK.shape[-1]) <= 256
-        engine = "packed" if can_pack and score_bias_BHTS is None else "padded"
+        narrow = max(q_NHK.shape[-1], v_MHK.shape[-1]) <= MAX_PACKED_WIDTH
+        can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and narrow and score_bias_BHTS is None
+        engine = "packed" if can_pack else "padded"
     k_MHK, v_MHK = (_repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
     return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS)
 

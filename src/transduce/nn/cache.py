@@ -79,18 +79,24 @@ class TensorKVCache:
 
     def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
         """See `KVCache`."""
+        k_RHTK, v_RHTK, mask = self.append(k_RHK, v_RHK)
+        if score_bias_RHT is not None:
+            assert mask is None
+            mask = score_bias_RHT[:, :, None]
+        return _attend(q_RHK[:, :, None], k_RHTK, v_RHTK, mask)[:, :, 0]
+
+    def append(self, k_RHK: Tensor, v_RHK: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Store new keys and values; returns all (R, H, T, K), and a mask (R, 1, 1, T) if some are not in use."""
         if self.length == self.self_k_RHTK.shape[2]:
             self.self_k_RHTK, self.self_v_RHTK = _grow(self.self_k_RHTK), _grow(self.self_v_RHTK)
         self.self_k_RHTK[:, :, self.length] = k_RHK
         self.self_v_RHTK[:, :, self.length] = v_RHK
         self.length += 1
-        keys, values = self.self_k_RHTK[:, :, : self.length], self.self_v_RHTK[:, :, : self.length]
-        mask = None if score_bias_RHT is None else score_bias_RHT[:, :, None]
+        mask = None
         if self.skipped_R is not None:
-            assert mask is None
-            place_T = torch.arange(self.length, device=q_RHK.device)
+            place_T = torch.arange(self.length, device=k_RHK.device)
             mask = (place_T >= self.skipped_R[:, None])[:, None, None]
-        return _attend(q_RHK[:, :, None], keys, values, mask)[:, :, 0]
+        return self.self_k_RHTK[:, :, : self.length], self.self_v_RHTK[:, :, : self.length], mask
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """See `KVCache`."""

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor, nn
 
 from transduce.nn import kernels
+from transduce.nn.attention_variants import VariantCrossAttention, VariantSelfAttention
 from transduce.nn.cache import KVCache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import Activation, FeedForward
-from transduce.nn.multi_head_attention import CrossAttention, HeadSizes, SelfAttention
+from transduce.nn.kinds import AttentionVariant, HeadSizes
+from transduce.nn.kinds import NormPlacement as NormPlacement
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.norm import NormType, make_norm
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
-
-NormPlacement = Literal["post", "pre"]
 
 Branches = tuple[Tensor, Tensor]
 """The same vectors for their two readers: the sub-layer, and the residual connection around it.
@@ -41,11 +41,25 @@ class LayerConfig:
     activation: Activation = "relu"
     rotary: Rotary | None = None
     """Rotates queries and keys of self-attention; all layers share it."""
+    variant: AttentionVariant | None = None
+    """Attention other than the paper's."""
 
     @property
     def bias(self) -> bool:
         """Whether linear layers have biases."""
         return self.heads.bias
+
+    def make_self_attention(self, *, causal: bool) -> SelfAttention:
+        """The self-attention of a layer."""
+        if self.variant is not None:
+            return VariantSelfAttention(self.d_model, self.heads, self.variant, causal=causal)
+        return SelfAttention(self.d_model, self.heads, causal=causal, rotary=self.rotary)
+
+    def make_cross_attention(self) -> CrossAttention:
+        """The cross-attention of a layer."""
+        if self.variant is not None:
+            return VariantCrossAttention(self.d_model, self.heads, self.variant)
+        return CrossAttention(self.d_model, self.heads)
 
 
 class Residual(nn.Module):
@@ -100,7 +114,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: LayerConfig, *, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.heads, causal=causal, rotary=config.rotary)
+        self.self_attention = config.make_self_attention(causal=causal)
         self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
         self.residuals = _residuals(config, 2)
 
@@ -136,8 +150,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.heads, causal=True, rotary=config.rotary)
-        self.cross_attention = CrossAttention(config.d_model, config.heads)
+        self.self_attention = config.make_self_attention(causal=True)
+        self.cross_attention = config.make_cross_attention()
         self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
         self.residuals = _residuals(config, 3)
 

@@ -4,29 +4,15 @@ Projections that read the same input are one matrix product: queries, keys and v
 values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.cache import KVCache
 from transduce.nn.heads import split_heads
+from transduce.nn.kinds import HeadSizes as HeadSizes
 from transduce.nn.linear import projections
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadSizes:
-    """Number and widths of the heads of an attention module."""
-
-    num_heads: int
-    d_k: int
-    d_v: int
-    kv_heads: int
-    """Heads of keys and values; each serves num_heads / kv_heads heads of queries (grouped-query attention)."""
-    bias: bool = True
-    """Whether the projections have biases."""
 
 
 class SelfAttention(nn.Module):
@@ -100,17 +86,17 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """(M, D) tokens and (N, D) encoder output to (M, D); `bias` as in `SelfAttention.forward`."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
-        o_MHK = attend(self._queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
+        o_MHK = attend(self.queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
         return self.out(o_MHK.flatten(1), bias=bias)
 
     def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
         """`forward` for one new token per row."""
-        return self.out(cache.attend_cross(self._queries(x_RD)).flatten(1), bias=bias)
+        return self.out(cache.attend_cross(self.queries(x_RD)).flatten(1), bias=bias)
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, S)."""
         k_NHK, _ = self.project_memory(memory_ND)
-        return attention_weights(self._queries(x_MD), k_NHK, segments, memory_segments, False)
+        return attention_weights(self.queries(x_MD), k_NHK, segments, memory_segments, False)
 
     def project_memory(self, memory_ND: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output."""
@@ -118,5 +104,6 @@ class CrossAttention(nn.Module):
         k_NHK, v_NHK = split_heads(self.kv(memory_ND), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v))
         return k_NHK, v_NHK
 
-    def _queries(self, x_MD: Tensor) -> Tensor:
+    def queries(self, x_MD: Tensor) -> Tensor:
+        """The queries (M, H, K) of target tokens."""
         return self.q(x_MD).view(-1, self.heads.num_heads, self.heads.d_k)

@@ -11,7 +11,7 @@ from transduce.paper.text import verdicts
 from transduce.runs.report import STYLE
 
 PAGE = "paper.html"
-ORDER = ("table1", "scores", "table2", "table3", "table4")
+ORDER = ("table1", "scores", "trained_scores", "table2", "table3", "table4")
 """The sections of the page, in the order of the paper."""
 _COLOURS = ("var(--a)", "var(--b)", "#3c9d5d", "#a855c7", "#c74a55")
 _STYLE = (

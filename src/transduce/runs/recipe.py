@@ -155,7 +155,7 @@ class Recipe:
         pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")
         if task.reader not in ("pairs", "trees"):
-            own = ("directions", "replay", "back_translated", "reverse", "by_sentence")
+            own = ("directions", "replay", "back_translated", "reverse", "by_sentence", "truecase")
             names = [f"data.{name}" for name in own if getattr(self.data, name)]
             names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
             require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")
@@ -175,7 +175,15 @@ FREE_TO_CHANGE = {
     *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
     *("train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
-    *("data.replay", "data.back_translated", "data.by_sentence", "data.src_lang", "data.tgt_lang", "search"),
+    *(
+        "data.replay",
+        "data.back_translated",
+        "data.by_sentence",
+        "data.truecase",
+        "data.src_lang",
+        "data.tgt_lang",
+        "search",
+    ),
     *("train.criterion", "train.bleu_tokenizer"),
 }
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")

@@ -20,6 +20,10 @@ BUNDLED = "bundled"
 """The value of `train.start_from` that means the bundled model."""
 
 
+_INHERITED_DATA = ("by_sentence", "truecase")
+"""Settings of the data that tell how a model's texts are translated."""
+
+
 def find_start(name: str) -> Path:
     """The folder of the model that `train.start_from` names."""
     return find_model(None if name == BUNDLED else Path(name))
@@ -31,8 +35,8 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     The latter need no model: it may have been deleted since.
     """
     if before := _started(out):
-        by_sentence = before["data"].get("by_sentence", False)
-        return {"model": before["model"], "tokenizer": before["tokenizer"], "data": {"by_sentence": by_sentence}}
+        data = {name: before["data"].get(name, False) for name in _INHERITED_DATA}
+        return {"model": before["model"], "tokenizer": before["tokenizer"], "data": data}
     folder = find_start(start_from)
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
@@ -43,7 +47,7 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     return {
         "model": to_table(config),
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),
-        "data": {"by_sentence": bool(card["facts"].get("by_sentence"))},
+        "data": {name: bool(card["facts"].get(name)) for name in _INHERITED_DATA},
     }
 
 

@@ -135,6 +135,7 @@ def _translator(model: Model, validation: Validation, options: SearchConfig) -> 
         config=options,
         max_source_length=data.max_length,
         by_sentence=data.by_sentence,
+        truecases=data.truecase,
         directions=data.language_pairs,
         tagged=bool(data.directions),
     )

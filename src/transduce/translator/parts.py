@@ -15,6 +15,7 @@ from transduce.text.languages import Direction, tag_prefix
 from transduce.text.protect import Protection, mask, merge
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
+from transduce.text.truecase import Shape, shape_of, truecase
 
 _DIGIT = re.compile(r"\d")
 
@@ -54,6 +55,8 @@ class Part(Job):
     target: str | None = None
     """The target language, if it is known."""
     required: tuple[Required, ...] = ()
+    shape: Shape | None = None
+    """How the sentence was written, if the model gets it with other capitals (truecasing)."""
 
     @cached_property
     def is_untranslatable(self) -> bool:
@@ -82,6 +85,8 @@ class Splitter:
     protection: Protection | None = None
     uses_slots: bool = False
     """Whether the model was trained with slots for protected spans."""
+    truecases: bool = False
+    """Whether sentences in capitals or title case get ordinary capitals."""
 
     def parts(
         self,
@@ -158,8 +163,12 @@ class Splitter:
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
         spans = protection.spans(text, numbers=self.uses_slots) if protection else []
         terms = glossary.matches(text, spans) if glossary else []
+        copies = len(spans) > (len(SLOTS) if self.uses_slots else 0)
+        shape = shape_of(text, spans) if self.truecases and not copies else None
+        if shape:
+            text = truecase(text, spans, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
-            return _Draft(sentence, target, tag + escape(text), ())
+            return _Draft(sentence, target, tag + escape(text), (), shape)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         integers = protection.integers(text, spans) if protection and self.uses_slots else []
@@ -176,7 +185,7 @@ class Splitter:
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
-        return _Draft(sentence, target, tag + mask(text, in_slots), required)
+        return _Draft(sentence, target, tag + mask(text, in_slots), required, shape)
 
 
 @dataclass(frozen=True)
@@ -187,6 +196,8 @@ class _Draft:
     target: str | None
     marked: str
     required: tuple[Required, ...]
+    shape: Shape | None
 
     def part(self, tokens: list[int], prefix: Sequence[int]) -> Part:
-        return Part(tokens, list(prefix), self.sentence.text, self.sentence.separator, self.target, self.required)
+        sentence = self.sentence
+        return Part(tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape)

@@ -10,6 +10,7 @@ from transduce.paper.page import write_page
 from transduce.paper.section import Chart, Claim, Results, Section, Table
 from transduce.paper.table4 import table4_section
 from transduce.paper.text import section_text
+from transduce.paper.trained_scores import trained_scores_section
 
 SECTION = Section(
     title="Table 1: <b>",
@@ -39,7 +40,7 @@ def test_other_files_are_not_taken_for_results(tmp_path: Path, content: str) -> 
 
 
 def test_the_page_is_self_contained_and_escapes_text(tmp_path: Path) -> None:
-    write_page(tmp_path / "paper.html", {"table1": SECTION, "table4": table4_section()})
+    write_page(tmp_path / "paper.html", {"table1": SECTION, "table4": table4_section(Results(tmp_path))})
     page = (tmp_path / "paper.html").read_text(encoding="utf-8")
     assert "Table 1: &lt;b&gt;" in page
     assert "a &amp; b" in page
@@ -56,3 +57,30 @@ def test_the_text_lists_claims_and_tables() -> None:
     assert "+ a & b\n    paper: 1; here: 2: confirmed" in text
     assert "\nx     y\n1     2\n10  200\n" in text
     assert text.endswith("1 confirmed, 1 within noise\n")
+
+
+def test_parsers_are_compared_on_the_test_sets_that_both_have(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    for model, architecture, f1 in (("small", "encoder_decoder", 82.0), ("gru", "recurrent", 80.5)):
+        row = {"model": model, "architecture": architecture, "test": "craft", "f1": f1, "precision": f1, "recall": f1}
+        results.add_row("table4", f"{model} craft", row)
+    claims = table4_section(results).claims
+    assert claims[0].ours == "82.0 on craft; WSJ cannot be had freely"
+    assert (claims[1].ours, claims[1].verdict) == ("82.0 against 80.5", "confirmed")
+
+
+def test_models_with_other_scores_confirm_or_contradict_the_paper(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    assert {claim.verdict for claim in trained_scores_section(results).claims} == {"not checked"}
+    perplexities = {
+        "additive-16": 5.0,
+        "unscaled-16": 5.05,
+        "additive-256": 5.1,
+        "unscaled-256": 6.0,
+        "scaled-256": 6.1,
+    }
+    for name, perplexity in perplexities.items():
+        row = {"steps": 10, "data": {"pairs": 100}, "scores": {"valid_perplexity": perplexity, "valid_bleu": 20.0}}
+        results.add_row("scores", name, row)
+    section = trained_scores_section(results)
+    assert [claim.verdict for claim in section.claims] == ["confirmed", "confirmed", "contradicted"]

@@ -94,3 +94,18 @@ def test_an_ensemble_keeps_spans(untrained_model: EncoderDecoder, toy_tokenizer:
     ensemble = Ensemble([untrained_model, untrained_model])
     translator = Translator(ensemble, toy_tokenizer, protection=Protection(), uses_slots=True)
     assert "a@b.de" in translator.translate(TEXTS[0])
+
+
+def test_a_sentence_in_capitals_is_translated_as_an_ordinary_one(
+    untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer
+) -> None:
+    plain = Translator(untrained_model, toy_tokenizer, protection=Protection(), uses_slots=True)
+    truecasing = Translator(untrained_model, toy_tokenizer, protection=Protection(), uses_slots=True, truecases=True)
+    text = "BABO DEDU {x} GIGO"
+    (part,) = truecasing.parts(text)
+    assert (part.text, part.shape) == (text, "capitals")
+    assert part.tokens == plain.parts("Babo dedu {x} gigo")[0].tokens
+    output = plain.translate("Babo dedu {x} gigo")
+    assert truecasing.translate(text) == output.upper().replace("{X}", "{x}")
+    assert truecasing.translate("Babo dedu {x} gigo") == output
+    assert truecasing.hypotheses([text], prefixes=["gi"])[0][0].text.startswith("gi")
