@@ -23,7 +23,10 @@ from transduce.errors import ConfigError
 from transduce.text.one_line import one_line
 
 _HERE = Path(__file__).parent
-_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "layers.h", "int8.h", "structs.h", "thread_pool.h")]
+_SOURCES = [
+    _HERE / name
+    for name in ("decoder.c", "language_model.h", "search.h", "layers.h", "int8.h", "structs.h", "thread_pool.h")
+]
 # Sums may be reordered, so that loops can be vectorised; infinities and NaNs keep their meaning.
 _FLAGS = [
     *("-O3", "-shared", "-fPIC", "-pthread"),

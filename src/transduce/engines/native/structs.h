@@ -13,6 +13,9 @@ enum {
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
 };
 
+/* Activations of the feed-forward network; in the last two, the first half of the inputs is the gate. */
+typedef enum { RELU, GELU, GELU_TANH, SWISH, GEGLU, SWIGLU } Activation;
+
 typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
@@ -20,7 +23,7 @@ typedef struct {
     const int32_t *sum;        /* [panels * PANEL]: the sum of each output channel's weights */
 } Linear;
 
-typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
+typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm; /* without a shift, RMSNorm */
 
 typedef struct {
     Linear qkv, out, q, kv, cross_out, inner, outer;
@@ -73,6 +76,24 @@ typedef struct {
     Candidate *candidates;      /* [thread][count][2 * beam] */
 } Batch;
 
+/* A decoder-only model. Of its layers, the parts of cross-attention are not used. */
+typedef struct {
+    int32_t vocabulary, width, heads, kv_heads, d_k, d_v, layers, norm_first;
+    int32_t activation, inner_width; /* an Activation; the width of its output */
+    float embedding_scale;
+    const float *positions;          /* [position][width]: the table of positional encodings, or NULL */
+    const float *rotations;          /* [position][d_k]: cosines, then sines of rotary positions, or NULL */
+    const Layer *layer;
+    Norm embedding_norm, final_norm; /* without a gain, the first is not applied; the second is used if norm_first */
+    Linear embedding, projection;    /* the same weights if they are tied */
+} LanguageModel;
+
+/* The KV cache of one text: [layer][kv_head][capacity][keys, values]. */
+typedef struct { float *kv; int32_t capacity; } Sequence;
+
+/* A token to process: a row of a batch. */
+typedef struct { const Sequence *sequence; int32_t token, position; } Token;
+
 /* For a structure: its name, 0 and its size; then the name, offset and size of each field. For a constant: name, value, 0. */
 typedef struct { const char *name; int32_t offset, size; } Entry;
 
@@ -110,6 +131,18 @@ static const Entry entries[] = {
     STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
     F(max_logit), F(exp_sum), F(candidates),
 #undef T
+#define T LanguageModel
+    STRUCT, F(vocabulary), F(width), F(heads), F(kv_heads), F(d_k), F(d_v), F(layers), F(norm_first), F(activation),
+    F(inner_width), F(embedding_scale), F(positions), F(rotations), F(layer), F(embedding_norm), F(final_norm),
+    F(embedding), F(projection),
+#undef T
+#define T Sequence
+    STRUCT, F(kv), F(capacity),
+#undef T
+#define T Token
+    STRUCT, F(sequence), F(token), F(position),
+#undef T
+    CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
     CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
