@@ -62,7 +62,7 @@ def serve(
     generators, translators = {}, []
     for name, folder in named:
         if read_card(find_model(folder))["facts"].get("task") == "language_model":
-            generators[name] = Generator.load(folder, device=device, threads=threads)
+            generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
         else:
             translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
     models = ServedModels(translators)

@@ -9,8 +9,10 @@ from transduce.config import MAX_THREADS, require
 from transduce.engines.engine import Engine
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.model import Model
 from transduce.nn import kernels
+from transduce.search.decoder import Decoder
 from transduce.search.options import SearchConfig
 
 if TYPE_CHECKING:
@@ -38,6 +40,24 @@ def pick_engine(name: str, model: Model, threads: int | None = None, batch_token
             raise ConfigError(f"engine {name} has {reason}; use auto or plain")
         raise ConfigError(f"engine {name} needs {_NEEDS[name]}; use auto or plain")
     return engine or PlainEngine(model, **options)
+
+
+def pick_decoder(name: str, model: Model) -> Decoder:
+    """What computes the next tokens of a language model: `native` on a CPU, otherwise the model itself."""
+    if name not in ENGINES:
+        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
+    assert isinstance(model, Decoder)
+    if name in ("auto", "native") and model.device.type == "cpu" and isinstance(model, DecoderOnly):
+        from transduce.engines.native.language_model import NativeLanguageModel
+        from transduce.engines.native.library import load_library
+
+        if library := load_library():
+            return NativeLanguageModel(model, library, torch.get_num_threads())
+    if name == "native":
+        if not isinstance(model, DecoderOnly):
+            raise ConfigError(f"engine native generates no text with {model.config.architecture} models; use plain")
+        raise ConfigError(f"engine native needs {_NEEDS[name]}; use auto or plain")
+    return model
 
 
 def _fast_engine(name: str, model: Model, options: dict[str, Any]) -> Engine | None:

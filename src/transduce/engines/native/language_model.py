@@ -2,7 +2,6 @@
 
 import ctypes
 import threading
-from collections.abc import Mapping
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -16,10 +15,10 @@ from transduce.engines.native import structs
 from transduce.engines.native.structs import ACTIVATIONS, Batch, Candidate, Layer, Linear, Norm
 from transduce.engines.native.weights import PADDING, Memory, require_size
 from transduce.errors import ConfigError
-from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
-from transduce.nn.positions import sinusoids
+from transduce.models.arrays import Arrays, Floats, Int8Matrix, module_arrays, sinusoids
+from transduce.models.config import DecoderOnlyConfig
+from transduce.models.decoder_only import DecoderOnly
 
-Floats = npt.NDArray[np.float32]
 _PREFILL_TOKENS = 256
 """Tokens of prompts that are processed at once."""
 _LEAST_POSITIONS = 128
@@ -65,27 +64,28 @@ class _Text:
 class LanguageModelWeights(Memory):
     """The structures of a decoder-only model."""
 
-    def __init__(self, config: DecoderOnlyConfig, arrays: Mapping[str, Floats], library: ctypes.CDLL) -> None:
+    def __init__(self, config: DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(library)
         self._config, self._arrays, heads = config, arrays, config.heads
         embedding = arrays["embedding.weight_VD"]
+        vocabulary = embedding.shape[0]
         scale = config.d_model**0.5 if config.embedding == "scaled" else 1.0
         self.model = structs.LanguageModel(
-            len(embedding), config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
+            vocabulary, config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
             config.layers, config.norm == "pre", ACTIVATIONS.index(config.activation), config.d_ff, scale,
         )  # fmt: skip
-        bias = arrays["output.bias_V"] if config.output_bias else np.zeros(len(embedding), np.float32)
+        bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
         self.model.projection = self.linear(projection, bias)
         self.model.embedding = self.model.projection
         if not config.tie_output:
-            self.model.embedding = self.linear(embedding, np.zeros(len(embedding), np.float32))
+            self.model.embedding = self.linear(embedding, np.zeros(vocabulary, np.float32))
         if config.embedding == "normalized":
             self.model.embedding_norm = self._norm("embedding.norm")
         if config.norm == "pre":
             self.model.final_norm = self._norm("decoder_norm")
         self.model.layer = self._stack()
-        self._learned = arrays.get("embedding.positions.table_TD") if config.positions == "learned" else None
+        self._learned = self._floats("embedding.positions.table_TD") if config.positions == "learned" else None
         self._length, self._lock = 0, threading.Lock()
         del self._arrays
         self.require_positions(1)
@@ -125,13 +125,18 @@ class LanguageModelWeights(Memory):
 
     def _linear(self, name: str) -> Linear:
         weight = self._arrays[f"{name}.weight"]
-        bias = self._arrays[f"{name}.bias"] if self._config.bias else np.zeros(len(weight), np.float32)
+        bias = self._floats(f"{name}.bias") if self._config.bias else np.zeros(weight.shape[0], np.float32)
         return self.linear(weight, bias)
 
     def _norm(self, name: str) -> Norm:
-        gain = self._arrays[f"{name}.weight"]
-        shift = self.keep(self._arrays[f"{name}.bias"]) if self._config.norm_type == "layer" else None
+        gain = self._floats(f"{name}.weight")
+        shift = self.keep(self._floats(f"{name}.bias")) if self._config.norm_type == "layer" else None
         return Norm(len(gain), self._config.norm_epsilon, self.keep(gain), shift)
+
+    def _floats(self, name: str) -> Floats:
+        array = self._arrays[name]
+        assert not isinstance(array, Int8Matrix)
+        return array
 
 
 class NativeLanguageModel:
@@ -142,7 +147,7 @@ class NativeLanguageModel:
 
     def __init__(self, model: DecoderOnly, library: ctypes.CDLL, threads: int) -> None:
         self._library, self._threads = library, threads
-        self._weights = LanguageModelWeights(model.config, _arrays(model), library)
+        self._weights = LanguageModelWeights(model.config, module_arrays(model), library)
         self._lock = threading.Lock()
         self._reserved = (0, 0)
         """Rows of the buffers, and the size of each thread's scratch space."""
@@ -238,7 +243,3 @@ def _rotations(length: int, d_k: int, base: float) -> Floats:
     rate_K = base ** (-np.arange(0, d_k, 2) / d_k)
     angle_TK = (np.arange(length)[:, None] * rate_K).astype(np.float32)
     return np.concatenate([np.cos(angle_TK), np.sin(angle_TK)], axis=1)
-
-
-def _arrays(model: DecoderOnly) -> dict[str, Floats]:
-    return {name: x.detach().float().contiguous().numpy() for name, x in model.state_dict().items()}
