@@ -121,8 +121,10 @@ class Generator:
     ) -> "Generator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
-        `engine` generates: `native` on a CPU, with 8-bit integers, `gpu` for greedy outputs on a GPU, `plain` the model
-        itself; `auto` is the fastest of these. Scores are always those of the model itself. `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
+        `engine` generates: `native` on a CPU, with 8-bit integers; `gpu` for greedy outputs on a GPU; `plain` is the
+        model itself; `auto` is the fastest of these. Scores of texts are always those of the model itself.
+
+        `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
         """
         folder = find_model(Path(path))
         if threads:
