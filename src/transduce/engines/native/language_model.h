@@ -5,8 +5,6 @@
  * token of each text) are the same computation.
  */
 
-enum { FEW_ROWS = 2 }; /* up to this many rows, every worker computes what precedes a product for itself: see `run_tokens` */
-
 static void embed_token(const LanguageModel *model, const Token *token, float *x) {
     float scale = model->embedding.scale[token->token] * model->embedding_scale;
     for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->embedding, token->token, d) * scale;
@@ -27,9 +25,12 @@ static void rotate(const float *x, const float *rotation, int d_k, float *y) {
     }
 }
 
-/* The cache of one head of keys and values in a layer; position p is at p * (d_k + d_v). */
-static float *cache_of(const LanguageModel *model, const Sequence *sequence, int layer, int kv_head) {
-    return sequence->kv + ((size_t)layer * model->kv_heads + kv_head) * sequence->capacity * (model->d_k + model->d_v);
+static float *keys_of(const LanguageModel *model, const Sequence *sequence, int layer, int kv_head) {
+    return sequence->keys + ((size_t)layer * model->kv_heads + kv_head) * sequence->capacity * model->d_k;
+}
+
+static float *values_of(const LanguageModel *model, const Sequence *sequence, int layer, int kv_head) {
+    return sequence->values + ((size_t)layer * model->kv_heads + kv_head) * sequence->capacity * model->d_v;
 }
 
 /* Rotate the queries in batch->wide, and store keys and values of all tokens in their caches. */
@@ -45,42 +46,35 @@ static void store_keys(Worker worker, const LanguageModel *model, int layer, con
             if (rotation) rotate(x, rotation, d_k, x);
             continue;
         }
-        float *kv = cache_of(model, token->sequence, layer, h - H) + (size_t)token->position * (d_k + d_v);
-        if (rotation) rotate(x, rotation, d_k, kv);
-        else memcpy(kv, x, d_k * sizeof(float));
-        memcpy(kv + d_k, qkv + (H + G) * d_k + (h - H) * d_v, d_v * sizeof(float));
+        float *key = keys_of(model, token->sequence, layer, h - H) + (size_t)token->position * d_k;
+        float *value = values_of(model, token->sequence, layer, h - H) + (size_t)token->position * d_v;
+        if (rotation) rotate(x, rotation, d_k, key);
+        else memcpy(key, x, d_k * sizeof(float));
+        memcpy(value, qkv + (H + G) * d_k + (h - H) * d_v, d_v * sizeof(float));
     }
     barrier(worker);
 }
 
 /* Attention of one head of one query over n positions, four at a time. */
-static void attend(const float *q, const float *kv, int n, int d_k, int d_v, float *scores, float *o) {
-    int stride = d_k + d_v, p = 0;
+static void attend(const float *q, const float *keys, const float *values, int n, int d_k, int d_v, float *scores, float *o) {
     float scale = 1 / sqrtf(d_k);
+    int p = 0;
     for (; p + 4 <= n; p += 4) {
-        const float *k = kv + (size_t)p * stride;
-        float a = 0, b = 0, c = 0, d = 0;
-        for (int i = 0; i < d_k; i++) {
-            a += q[i] * k[i];
-            b += q[i] * k[stride + i];
-            c += q[i] * k[2 * stride + i];
-            d += q[i] * k[3 * stride + i];
-        }
-        scores[p] = a * scale, scores[p + 1] = b * scale, scores[p + 2] = c * scale, scores[p + 3] = d * scale;
+        const float *k0 = keys + (size_t)p * d_k, *k1 = k0 + d_k, *k2 = k1 + d_k, *k3 = k2 + d_k;
+        float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        for (int i = 0; i < d_k; i++) s0 += q[i] * k0[i], s1 += q[i] * k1[i], s2 += q[i] * k2[i], s3 += q[i] * k3[i];
+        scores[p] = s0 * scale, scores[p + 1] = s1 * scale, scores[p + 2] = s2 * scale, scores[p + 3] = s3 * scale;
     }
-    for (; p < n; p++) scores[p] = dot(q, kv + (size_t)p * stride, d_k) * scale;
+    for (; p < n; p++) scores[p] = dot(q, keys + (size_t)p * d_k, d_k) * scale;
     float factor = softmax(scores, n);
     for (int i = 0; i < d_v; i++) o[i] = 0;
     for (p = 0; p + 4 <= n; p += 4) {
-        const float *v = kv + (size_t)p * stride + d_k;
-        float a = scores[p], b = scores[p + 1], c = scores[p + 2], d = scores[p + 3];
-        for (int i = 0; i < d_v; i++)
-            o[i] += (a * v[i] + b * v[stride + i]) + (c * v[2 * stride + i] + d * v[3 * stride + i]);
+        const float *v0 = values + (size_t)p * d_v, *v1 = v0 + d_v, *v2 = v1 + d_v, *v3 = v2 + d_v;
+        float w0 = scores[p], w1 = scores[p + 1], w2 = scores[p + 2], w3 = scores[p + 3];
+        for (int i = 0; i < d_v; i++) o[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
     }
-    for (; p < n; p++) {
-        const float *v = kv + (size_t)p * stride + d_k;
-        for (int i = 0; i < d_v; i++) o[i] += scores[p] * v[i];
-    }
+    for (; p < n; p++)
+        for (int i = 0; i < d_v; i++) o[i] += scores[p] * values[(size_t)p * d_v + i];
     for (int i = 0; i < d_v; i++) o[i] *= factor;
 }
 
@@ -93,8 +87,9 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
     for (int i = first; i < last; i++) {
         const Token *token = tokens + i / H;
         const float *q = batch->wide + (size_t)(i / H) * (H * d_k + G * (d_k + d_v)) + i % H * d_k;
-        const float *kv = cache_of(model, token->sequence, layer, i % H / (H / G));
-        attend(q, kv, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
+        const float *keys = keys_of(model, token->sequence, layer, i % H / (H / G));
+        const float *values = values_of(model, token->sequence, layer, i % H / (H / G));
+        attend(q, keys, values, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
     }
     barrier(worker);
 }

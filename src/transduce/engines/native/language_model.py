@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transduce.data.batch import Stream
 from transduce.engines.native import structs
-from transduce.engines.native.structs import ACTIVATIONS, Batch, Candidate, Layer, Linear, Norm
+from transduce.engines.native.structs import ACTIVATIONS, FEW_ROWS, Batch, Candidate, Layer, Linear, Norm
 from transduce.engines.native.weights import PADDING, Memory, require_size
 from transduce.errors import ConfigError
 from transduce.models.arrays import Arrays, Floats, Int8Matrix, module_arrays, sinusoids
@@ -33,10 +33,11 @@ class _Text:
 
     def __init__(self, model: structs.LanguageModel) -> None:
         self._model = model
-        self._kv: Floats = np.empty((model.layers, model.kv_heads, 0, model.d_k + model.d_v), np.float32)
-        self._struct = structs.Sequence(None, 0)
+        self._caches = self._allocate(0)
+        """Keys and values, as (layers, heads, capacity, width)."""
+        self._struct = structs.Sequence()
         self.length = 0
-        """Number of tokens in the cache."""
+        """Number of tokens in the caches."""
 
     @property
     def address(self) -> int:
@@ -45,20 +46,29 @@ class _Text:
 
     def reserve(self, length: int) -> None:
         """Make room for this many tokens; the room doubles, because a text grows by one token at a time."""
-        layers, heads, capacity, width = self._kv.shape
-        if length > capacity:
-            kv = np.empty((layers, heads, max(length, 2 * capacity, _LEAST_POSITIONS), width), np.float32)
-            kv[:, :, : self.length] = self._kv[:, :, : self.length]
-            self._kv = kv
-            self._struct.kv, self._struct.capacity = kv.ctypes.data, kv.shape[2]
+        if length > self._struct.capacity:
+            self._use(self._caches, max(length, 2 * self._struct.capacity, _LEAST_POSITIONS))
 
     def copy(self) -> "_Text":
-        """A cache of its own with the same tokens."""
+        """A text with the same tokens and caches of its own."""
         text = _Text(self._model)
-        text.reserve(self.length)
-        text._kv[:, :, : self.length] = self._kv[:, :, : self.length]
         text.length = self.length
+        text._use(self._caches, self._struct.capacity)
         return text
+
+    def _use(self, caches: list[Floats], capacity: int) -> None:
+        """Use new caches with room for this many tokens and the content of these."""
+        self._caches = self._allocate(capacity)
+        for new, old in zip(self._caches, caches, strict=True):
+            new[:, :, : self.length] = old[:, :, : self.length]
+        self._struct.keys, self._struct.values = (cache.ctypes.data for cache in self._caches)
+        self._struct.capacity = capacity
+
+    def _allocate(self, capacity: int) -> list[Floats]:
+        model = self._model
+        return [
+            np.empty((model.layers, model.kv_heads, capacity, width), np.float32) for width in (model.d_k, model.d_v)
+        ]
 
 
 class LanguageModelWeights(Memory):
@@ -224,10 +234,12 @@ class NativeLanguageModel:
         # Doubled, because a text grows by one token at a time.
         scratch = max(2 * longest if longest > self._reserved[1] else self._reserved[1], widest)
         rows = max(rows, self._reserved[0])
+        own = threads * FEW_ROWS  # rows that workers have for themselves
         bytes_of = {
-            "x": threads * rows * model.width * 4, "y": rows * model.width * 4,
+            "x": max(rows, own) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": threads * rows * scratch, "scale": threads * rows * 4, "scratch": threads * scratch * 4,
+            "quantised": max(rows * widest, own * scratch), "scale": max(rows, own) * 4,
+            "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),
         }  # fmt: skip

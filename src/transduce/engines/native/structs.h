@@ -9,6 +9,7 @@ enum {
     LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
+    FEW_ROWS = 2,          /* tokens up to which every worker has buffers of its own (see language_model.h) */
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
 };
@@ -88,8 +89,8 @@ typedef struct {
     Linear embedding, projection;    /* the same weights if they are tied */
 } LanguageModel;
 
-/* The KV cache of one text: [layer][kv_head][capacity][keys, values]. */
-typedef struct { float *kv; int32_t capacity; } Sequence;
+/* The KV cache of one text: [layer][kv_head][capacity][d_k or d_v]. */
+typedef struct { float *keys, *values; int32_t capacity; } Sequence;
 
 /* A token to process: a row of a batch. */
 typedef struct { const Sequence *sequence; int32_t token, position; } Token;
@@ -137,14 +138,14 @@ static const Entry entries[] = {
     F(embedding), F(projection),
 #undef T
 #define T Sequence
-    STRUCT, F(kv), F(capacity),
+    STRUCT, F(keys), F(values), F(capacity),
 #undef T
 #define T Token
     STRUCT, F(sequence), F(token), F(position),
 #undef T
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
-    CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
-    CONSTANT(ANY), CONSTANT(ANY_BUT_END),
+    CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(FEW_ROWS), CONSTANT(BOS),
+    CONSTANT(EOS), CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F

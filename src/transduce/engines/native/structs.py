@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from transduce.engines.engine import ANY, ANY_BUT_END
 from transduce.text.tokenizer import BOS, EOS
 
-PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 32, 128, 16
+PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM, FEW_ROWS = 16, 32, 128, 16, 2
 
 
 class Linear(ctypes.Structure):
@@ -103,7 +103,7 @@ class LanguageModel(ctypes.Structure):
 class Sequence(ctypes.Structure):
     """The KV cache of one text."""
 
-    _fields_ = (("kv", c_void_p), ("capacity", c_int32))
+    _fields_ = (("keys", c_void_p), ("values", c_void_p), ("capacity", c_int32))
 
 
 class Token(ctypes.Structure):
@@ -125,7 +125,7 @@ def check_layout(library: ctypes.CDLL) -> None:
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
     constants = {
         "PANEL": PANEL, "LOGIT_PANELS": LOGIT_PANELS, "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
-        "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
+        "FEW_ROWS": FEW_ROWS, "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
     constants |= {name.upper(): number for number, name in enumerate(ACTIVATIONS)}
     ours += [(name, value, 0) for name, value in constants.items()]
