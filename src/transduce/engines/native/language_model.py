@@ -171,13 +171,13 @@ class NativeLanguageModel:
     def start(self, prompts: Stream) -> list[_Text]:
         """See `Decoder`: the KV caches of the prompts."""
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
+        self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
         rows = []
         for text, length in zip(texts, lengths, strict=True):
             text.reserve(length)
             rows += [(text.address, ids[len(rows) + position], position) for position in range(length)]
             text.length = length
-        self._weights.require_positions(max(lengths, default=1))
         for start in range(0, len(rows), _PREFILL_TOKENS):
             self._process(rows[start : start + _PREFILL_TOKENS], max(lengths), None)
         return texts
