@@ -68,7 +68,7 @@ def main() -> None:
         prompt=options.prompt, new_tokens=options.new, threads=options.threads, rounds=options.rounds, seed=SEED,
         time="CPU" if options.cpu_time else "wall", bandwidth=f"{bandwidth / 1e9:.1f} GB/s",
     )  # fmt: skip
-    decoder = pick_decoder("native", model)
+    decoder = pick_decoder("native", model, options.threads)
     systems = {"native": (ours(decoder, model, options), matrix_elements(model))}
     if options.plain:
         systems["plain"] = ours(model, model, options), 4 * matrix_elements(model)

@@ -100,6 +100,7 @@ class Generator:
         context: int = 1024,
         config: SearchConfig | None = None,
         engine: str = "plain",
+        threads: int | None = None,
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -107,7 +108,7 @@ class Generator:
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
         self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
-        self._engine_name = engine
+        self._engine_name, self._threads = engine, threads
 
     @classmethod
     def load(
@@ -133,7 +134,7 @@ class Generator:
         require_language_model(saved.facts, folder)
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
         context = saved.facts.get("max_length", 1024)
-        generator = cls(saved.model, saved.tokenizer, context=context, config=config, engine=engine)
+        generator = cls(saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads)
         generator.config = generator.with_options(options)
         if engine != "auto":  # refuse one that cannot run before the first prompt
             _ = generator.decoder, generator._engine
@@ -265,7 +266,7 @@ class Generator:
     @cached_property
     def decoder(self) -> Decoder:
         """What computes the next tokens: the model itself, or its version in the native engine."""
-        return pick_decoder(self._engine_name, self.model)
+        return pick_decoder(self._engine_name, self.model, self._threads)
 
     @cached_property
     def _engine(self) -> Engine:

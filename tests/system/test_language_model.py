@@ -165,7 +165,7 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
     native, plain = (
         transduce(*words, "--engine", engine, "7: the cat s", cwd=trained_text.folder) for engine in ("native", "plain")
     )
-    if "needs a model on the CPU, and a C compiler" in native.err:
+    if "engine native needs" in native.err:
         pytest.skip("no C compiler")
     assert (native.code, native.err) == (0, "")
     ours, theirs = json.loads(native.out), json.loads(plain.out)

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from transduce.config import build
 from transduce.disk import MANIFEST, damaged_file
-from transduce.errors import ConfigError, ModelError
+from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.models.arrays import Array, Floats, Int8Matrix
 from transduce.models.card import CARD, IMPORTED_TOKENIZER, TOKENIZER, WEIGHTS, read_card
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
+from transduce.models.forward import ForwardPass
 from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, stored_shapes, weight_shapes
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 
@@ -109,6 +111,25 @@ class StoredModel:
         """Number of tokens."""
         return self.tokenizer.vocab_size
 
+    @property
+    def longest(self) -> int | None:
+        """See `Model`."""
+        assert isinstance(self.config, EncoderDecoderConfig)
+        return self.config.longest
+
+    @cached_property
+    def forward_pass(self) -> ForwardPass:
+        """The model as a function in numpy, if the native engine runs it."""
+        assert isinstance(self.config, EncoderDecoderConfig)
+        return ForwardPass(self.config, self.weights)
+
+    def module(self, device: str = "cpu") -> "Model":
+        """A torch module of this model; an error in one line if torch is not installed."""
+        with needs_torch():
+            from transduce.models.saved import build_module
+
+            return build_module(self, device)
+
 
 AnyModel: TypeAlias = "Model | StoredModel"
 """A torch module, or a model that only the native engine runs, so that torch need not be imported."""
@@ -141,7 +162,8 @@ def _build_config(architecture: str, table: Mapping[str, Any], where: str) -> Mo
     try:
         if architecture in _CONFIGS:
             return build(_CONFIGS[architecture], {**table, "architecture": architecture}, where)
-        from transduce.models.registry import build_config
+        with needs_torch():
+            from transduce.models.registry import build_config
 
         return build_config(architecture, table, where)
     except ConfigError as error:

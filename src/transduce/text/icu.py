@@ -1,11 +1,13 @@
-"""Boundaries in text as Unicode defines them, found by ICU: of sentences, words and grapheme clusters."""
+"""Boundaries in text as Unicode defines them: of sentences, words and grapheme clusters.
+
+ICU finds them, except in text for which `latin_boundaries.py` is enough.
+"""
 
 import re
 from typing import Literal
 
-import numpy as np
-
 from transduce.errors import DataError
+from transduce.text.latin_boundaries import latin_boundaries
 
 # ICU counts UTF-16 code units, so characters outside the basic multilingual plane count twice. A lone surrogate cannot
 # be passed to ICU.
@@ -19,10 +21,16 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     Spaces and punctuation marks count as words. Every call creates its own break iterator, because an iterator cannot
     be shared by threads.
     """
+    if (ends := latin_boundaries(kind, text)) is not None:
+        return ends
     try:
         from icu4py import breakers
     except ImportError:
-        raise DataError("splitting a text into sentences or words needs ICU; run `pip install icu4py`") from None
+        raise DataError(
+            "splitting a text in this script into sentences or words needs ICU: pip install 'transduce[icu]'"
+        ) from None
+    import numpy as np
+
     breaker = {
         "sentence": breakers.SentenceBreaker,
         "word": breakers.WordBreaker,

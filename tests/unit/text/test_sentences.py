@@ -194,8 +194,9 @@ def test_threads_can_split_at_the_same_time() -> None:
 
 def test_a_missing_icu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "icu4py", None)
-    with pytest.raises(DataError, match="pip install icu4py"):
-        split_sentences("One. Two.")
+    with pytest.raises(DataError, match=r"pip install 'transduce\[icu\]'"):
+        split_sentences("他走了。好！")
+    assert [sentence.text for sentence in split_sentences("One. Two.")] == ["One.", "Two."]
     assert split_sentences("A single sentence.") == [Sentence("A single sentence.", "")]
 
 

@@ -172,10 +172,8 @@ void step(const Model *model, Job **jobs, int count, Batch *batch, float alpha, 
 /* Arrange a quantised row as output channel n of its panel. */
 static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *sum) {
     int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
-    for (int k = 0; k < padded_in; k++) {
-        panel[(k / 4 * PANEL + n % PANEL) * 4 + k % 4] = row[k];
-        sum[n] += row[k];
-    }
+    for (int k = 0; k < padded_in; k += 4) memcpy(panel + (k / 4 * PANEL + n % PANEL) * 4, row + k, 4);
+    for (int k = 0; k < padded_in; k++) sum[n] += row[k];
 }
 
 /* Quantise weights and arrange them in panels. `packed`, `scale` and `sum` have room for all panels and hold zeros; `row`
