@@ -2,12 +2,12 @@
 
     python benchmarks/generate_cpu.py --model smollm2 --gguf smollm2-q8_0.gguf [--threads 2] [--out results.json]
 
-`--model` is a language model folder (`transduce import`), `--gguf` the same model for llama.cpp, which takes part if the
-package llama-cpp-python is installed. Without them, ours has random weights in the sizes of SmolLM2-135M.
+`--model` is a language model folder (`transduce import`), `--gguf` the same model for llama.cpp, which takes part if
+the package llama-cpp-python is installed. Without them, ours has random weights in the sizes of SmolLM2-135M.
 
-Every system gets the same number of prompt tokens and generates exactly `--new` tokens. The time is that from token ids to
-token ids, with the prompt; only new tokens count. A token needs all weights once, so memory bandwidth is a limit for one
-prompt: the share of it that a system reaches is its bytes of weights times its tokens/s, over the measured bandwidth.
+Every system gets the same number of prompt tokens and generates exactly `--new` tokens. The time is that from token ids
+to token ids, with the prompt; only new tokens count. A token needs all weights once, so memory bandwidth is a limit for
+one prompt: the share that a system reaches is its bytes of weights times its tokens/s, over the measured bandwidth.
 """
 
 import ctypes

@@ -190,9 +190,7 @@ def test_an_engine_is_chosen_for_the_model(
     assert Generator(model, tokenizer).decoder is model
     window = generator.model  # of another architecture
     assert Generator(window, tokenizer, engine="auto").decoder is window
-    with pytest.raises(
-        ConfigError, match="engine native has no generation with models of the architecture window; use auto"
-    ):
+    with pytest.raises(ConfigError, match="native has no generation with models of the architecture window"):
         _ = Generator(window, tokenizer, engine="native").decoder
     monkeypatch.setattr("transduce.engines.native.library.load_library", lambda: None)
     assert Generator(model, tokenizer, engine="auto").decoder is model
