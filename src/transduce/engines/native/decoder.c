@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "search.h"
+#include "language_model.h"
 
 /* ---- encoder: packed sentences ---- */
 

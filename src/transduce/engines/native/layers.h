@@ -41,6 +41,19 @@ static void layer_norm(const Norm *norm, const float *x, float *y) {
     for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
 }
 
+/* Root mean square norm, which neither centres nor shifts. */
+static void rms_norm(const Norm *norm, const float *x, float *y) {
+    float squares = 0;
+    for (int d = 0; d < norm->width; d++) squares += x[d] * x[d];
+    float scale = 1 / sqrtf(squares / norm->width + norm->epsilon);
+    for (int d = 0; d < norm->width; d++) y[d] = x[d] * scale * norm->gain[d];
+}
+
+static void normalise(const Norm *norm, const float *x, float *y) {
+    if (norm->shift) layer_norm(norm, x, y);
+    else rms_norm(norm, x, y);
+}
+
 static float *scratch_of(Worker worker, const Batch *batch) {
     return batch->scratch + (size_t)worker.id * batch->scratch_size;
 }
@@ -56,8 +69,8 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
         float *x = batch->x + (size_t)r * D;
         if (add)
             for (int d = 0; d < D; d++) x[d] += batch->y[(size_t)r * D + d];
-        if (add && after) layer_norm(after, x, x);
-        if (before) layer_norm(before, x, normed);
+        if (add && after) normalise(after, x, x);
+        if (before) normalise(before, x, normed);
         batch->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, ZERO_POINT,
                                        batch->quantised + (size_t)r * next->padded_in);
     }

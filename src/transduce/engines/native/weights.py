@@ -33,7 +33,7 @@ class Memory:
     def linear(self, weight: Array, bias: Floats) -> Linear:
         """A linear layer with quantised weights in panels; integers are taken as they are stored."""
         width_out, width_in = weight.shape
-        _require_size(max(width_out, width_in), "inputs or outputs of a layer")
+        require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
         packed = np.zeros(panels * PANEL * padded_in, np.int8)
         scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
@@ -81,7 +81,7 @@ class Weights(Memory):
 
         Earlier tables stay in memory, since another thread may be in a call that reads them.
         """
-        _require_size(length, "tokens of a text")
+        require_size(length, "tokens of a text")
         with self._lock:
             if self._length >= length:
                 return
@@ -157,6 +157,7 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
     return shapes
 
 
-def _require_size(size: int, what: str) -> None:
+def require_size(size: int, what: str) -> None:
+    """Raise an error if a size exceeds MAX_SIZE."""
     if size > MAX_SIZE:
         raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")
