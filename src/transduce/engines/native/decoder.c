@@ -73,8 +73,8 @@ static void run_encode(Worker worker, void *arguments) {
 }
 
 /* Encode the sources of these jobs: job b has the tokens offsets[b] up to offsets[b + 1], with the end marker. */
-void encode(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets, Batch *batch,
-            int threads) {
+void EXPORT(encode)(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
+                    Batch *batch, int threads) {
     EncodeCall call = {model, jobs, count, tokens, offsets, batch};
     run_parallel(threads, run_encode, &call);
 }
@@ -160,7 +160,7 @@ static void run_step(Worker worker, void *arguments) {
 }
 
 /* One step of all jobs, which must have the same beam. */
-void step(const Model *model, Job **jobs, int count, Batch *batch, float alpha, int nbest, int threads) {
+void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, float alpha, int nbest, int threads) {
     batch->count = 0;
     for (int j = 0; j < count; j++)
         for (int w = 0; w < jobs[j]->beam; w++)
@@ -179,8 +179,8 @@ static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, in
 /* Quantise weights and arrange them in panels. `packed`, `scale` and `start` have room for all panels and hold zeros; `row`
  * is scratch space of padded_in numbers.
  */
-void pack_weights(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
-                  float *scale, int32_t *start) {
+void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
+                          float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++) {
         scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, 0, row);
         pack_row(row, n, padded_in, packed, start);
@@ -191,8 +191,8 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
  * that `quantise_row` would give are used as they are; a row that was not made so, because it has no weight of the largest
  * magnitude, is quantised again. `x` is scratch space of width_in numbers.
  */
-void pack_int8_weights(const int8_t *q, const float *largest, float *x, int width_out, int width_in, int padded_in,
-                       int8_t *row, int8_t *packed, float *scale, int32_t *start) {
+void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, int width_out, int width_in,
+                               int padded_in, int8_t *row, int8_t *packed, float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++, q += width_in) {
         int magnitude = 0;
         for (int k = 0; k < width_in; k++) magnitude = abs(q[k]) > magnitude ? abs(q[k]) : magnitude;
@@ -209,7 +209,7 @@ void pack_int8_weights(const int8_t *q, const float *largest, float *x, int widt
 }
 
 /* y = x W^T + b of float rows, for tests. */
-void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
+void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, float *y) {
     int8_t *q = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in);
     float *scale = malloc(rows * sizeof(float));
     for (int r = 0; q && scale && r < rows; r++)
@@ -220,4 +220,4 @@ void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
     free(scale);
 }
 
-const char *instructions(void) { return INSTRUCTIONS; }
+const char *EXPORT(instructions)(void) { return INSTRUCTIONS; }

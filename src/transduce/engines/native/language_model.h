@@ -222,8 +222,8 @@ static void run_tokens(Worker worker, void *arguments) {
 /* Process tokens, whose texts have room for them. If `logits` is not NULL, it gets the logits [count][vocabulary] of the
  * next token of each, and `best` the most likely of these tokens with its log-probability.
  */
-void process_tokens(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits, Candidate *best,
-                    int threads) {
+void EXPORT(process_tokens)(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits,
+                            Candidate *best, int threads) {
     batch->count = count;
     TokensCall call = {model, tokens, batch, logits, best};
     run_parallel(threads, run_tokens, &call);

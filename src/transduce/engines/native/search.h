@@ -4,7 +4,7 @@
 enum { CHUNK = 64 }; /* positions whose ancestors are copied at once */
 
 /* ((5 + length) / 6)^alpha */
-float length_penalty(float length, float alpha) { return powf((5 + length) / 6, alpha); }
+float EXPORT(length_penalty)(float length, float alpha) { return powf((5 + length) / 6, alpha); }
 
 /* Insert a candidate into the best `count`, which are sorted, if it is one of them. */
 static void insert(Candidate *best, int count, float log_prob, int token) {
@@ -94,7 +94,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int count, 
     int tokens[MAX_BEAM], parent[MAX_BEAM], kept = 0;
     for (int c = 0; c < count && best[c].log_prob > -INFINITY; c++) {
         int token = best[c].token / W, from = hypothesis[best[c].token % W];
-        if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / length_penalty(t + 1, alpha));
+        if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / EXPORT(length_penalty)(t + 1, alpha));
         else if (kept < W) log_prob[kept] = best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
     }
     for (int p = 0; p <= t; p += CHUNK) {
@@ -110,7 +110,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int count, 
     }
     for (int w = kept; w < W; w++) job->log_prob[w] = -INFINITY;
     /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. */
-    float bound = kept ? log_prob[0] / length_penalty(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
+    float bound = kept ? log_prob[0] / EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
     int final = 0;
     for (int i = 0; i < job->finished_count; i++) final += job->finished_score[i] >= bound;
     job->done = final >= nbest || !kept;

@@ -4,6 +4,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A prebuilt library has this code once for each LEVEL of instructions (prebuilt.py), whose name ends the names of functions. */
+#ifdef LEVEL
+#define JOIN(name, level) name##_##level
+#define EXPANDED(name, level) JOIN(name, level)
+#define EXPORT(name) EXPANDED(name, LEVEL)
+#else
+#define EXPORT(name) name
+#endif
+
 enum {
     PANEL = 16,            /* output channels of a panel (see int8.h) */
     PADDING = 64,          /* inputs are padded to a multiple of this: the bytes of a tile's row */
@@ -152,4 +161,4 @@ static const Entry entries[] = {
 };
 #undef F
 
-const Entry *layout(void) { return entries; }
+const Entry *EXPORT(layout)(void) { return entries; }
