@@ -30,11 +30,12 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         split_work(worker, count * H, &first, &last);
         for (int i = first; i < last; i++) {
             int b = i / H, h = i % H, start = offsets[b] - base, length = offsets[b + 1] - offsets[b];
-            const float *qkv = batch->wide + (size_t)start * qkv_width;
+            const float *qkv = batch->wide + (size_t)start * qkv_width, *keys = qkv + (H + h) * d_k;
+            Positions positions = {keys, qkv + 2 * H * d_k + h * d_v, qkv_width, qkv_width, 0, NULL};
             for (int t = 0; t < length; t++) {
                 const float *q = qkv + (size_t)t * qkv_width + h * d_k;
                 float *o = batch->y + (size_t)(start + t) * H * d_v + h * d_v;
-                ATTEND(q, o, length, qkv + (size_t)p * qkv_width + (H + h) * d_k, H * d_k - h * d_k + h * d_v, scores);
+                attend(q, &positions, length, d_k, d_v, scores, o);
             }
         }
         barrier(worker);
@@ -96,7 +97,8 @@ static void self_attention(Worker worker, const Model *model, int l, Batch *batc
         memcpy(new + value_offset, qkv + 2 * H * d_k + h * d_v, d_v * sizeof(float));
         const uint8_t *ancestor = job->ancestor + row * job->positions; /* ancestor[t] is `row` itself */
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, t + 1, cache + ((size_t)ancestor[p] * job->positions + p) * kv_width, value_offset, scores);
+        Positions positions = {cache, cache + value_offset, kv_width, kv_width, (size_t)job->positions * kv_width, ancestor};
+        attend(q, &positions, t + 1, d_k, d_v, scores, o);
     }
     barrier(worker);
 }
@@ -111,7 +113,8 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
         const float *q = batch->wide + (size_t)(i / H) * H * d_k + h * d_k;
         const float *cache = job->cross_kv + (size_t)l * job->source_length * kv_width + h * d_k;
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
-        ATTEND(q, o, job->source_length, cache + (size_t)p * kv_width, H * d_k - h * d_k + h * d_v, scores);
+        Positions positions = {cache, cache + H * d_k - h * d_k + h * d_v, kv_width, kv_width, 0, NULL};
+        attend(q, &positions, job->source_length, d_k, d_v, scores, o);
     }
     barrier(worker);
 }

@@ -183,15 +183,21 @@ static inline int8_t weight_at(const Linear *linear, int n, int k) {
  * is a call for each number on x86-64.
  */
 INLINE float largest_of(const float *x, int n, float lowest, const int magnitudes) {
-    Floats largest = (Floats){0} + lowest;
+    enum { MAXIMA = 4 }; /* at once, to hide the latency of comparisons */
+    Floats largest[MAXIMA];
     int k = 0;
-    for (; k + LANES <= n; k += LANES) {
-        Floats value = *(const Floats *)(x + k);
-        if (magnitudes) value = (Floats)((Ints)value & INT32_MAX);
-        Ints more = (Ints)(value > largest);
-        largest = (Floats)(((Ints)value & more) | ((Ints)largest & ~more));
+    UNROLL for (int i = 0; i < MAXIMA; i++) largest[i] = (Floats){0} + lowest;
+    for (; k + MAXIMA * LANES <= n; k += MAXIMA * LANES)
+        UNROLL for (int i = 0; i < MAXIMA; i++) {
+            Floats value = *(const Floats *)(x + k + i * LANES);
+            if (magnitudes) value = (Floats)((Ints)value & INT32_MAX);
+            Ints more = (Ints)(value > largest[i]);
+            largest[i] = (Floats)(((Ints)value & more) | ((Ints)largest[i] & ~more));
+        }
+    for (int i = 0; i < MAXIMA * LANES; i++) {
+        float value = largest[i / LANES][i % LANES];
+        lowest = value > lowest ? value : lowest;
     }
-    for (int i = 0; i < LANES; i++) lowest = largest[i] > lowest ? largest[i] : lowest;
     for (; k < n; k++) {
         float value = magnitudes ? fabsf(x[k]) : x[k];
         lowest = value > lowest ? value : lowest;
@@ -200,7 +206,7 @@ INLINE float largest_of(const float *x, int n, float lowest, const int magnitude
 }
 
 /* Quantise one row, add `zero_point` and pad it; returns its scale: x is about (q - zero_point) * scale. */
-static float quantise_row(const float *x, int width, int padded, int zero_point, int8_t *q) {
+static float quantise_row(const float *restrict x, int width, int padded, int zero_point, int8_t *restrict q) {
     float largest = largest_of(x, width, 0, 1), inverse = largest > 0 ? 127 / largest : 0;
     for (int k = 0; k < width; k++) q[k] = (int8_t)((int)rintf(x[k] * inverse) + zero_point);
     memset(q + width, 0, padded - width);

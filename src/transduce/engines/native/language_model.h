@@ -55,29 +55,6 @@ static void store_keys(Worker worker, const LanguageModel *model, int layer, con
     barrier(worker);
 }
 
-/* Attention of one head of one query over n positions, four at a time. */
-static void attend(const float *q, const float *keys, const float *values, int n, int d_k, int d_v, float *scores, float *o) {
-    float scale = 1 / sqrtf(d_k);
-    int p = 0;
-    for (; p + 4 <= n; p += 4) {
-        const float *k0 = keys + (size_t)p * d_k, *k1 = k0 + d_k, *k2 = k1 + d_k, *k3 = k2 + d_k;
-        float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-        for (int i = 0; i < d_k; i++) s0 += q[i] * k0[i], s1 += q[i] * k1[i], s2 += q[i] * k2[i], s3 += q[i] * k3[i];
-        scores[p] = s0 * scale, scores[p + 1] = s1 * scale, scores[p + 2] = s2 * scale, scores[p + 3] = s3 * scale;
-    }
-    for (; p < n; p++) scores[p] = dot(q, keys + (size_t)p * d_k, d_k) * scale;
-    float factor = softmax(scores, n);
-    for (int i = 0; i < d_v; i++) o[i] = 0;
-    for (p = 0; p + 4 <= n; p += 4) {
-        const float *v0 = values + (size_t)p * d_v, *v1 = v0 + d_v, *v2 = v1 + d_v, *v3 = v2 + d_v;
-        float w0 = scores[p], w1 = scores[p + 1], w2 = scores[p + 2], w3 = scores[p + 3];
-        for (int i = 0; i < d_v; i++) o[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
-    }
-    for (; p < n; p++)
-        for (int i = 0; i < d_v; i++) o[i] += scores[p] * values[(size_t)p * d_v + i];
-    for (int i = 0; i < d_v; i++) o[i] *= factor;
-}
-
 /* Attention of all tokens over the tokens of their texts up to themselves. */
 static void causal_attention(Worker worker, const LanguageModel *model, int layer, const Token *tokens, const Batch *batch,
                              float *attended) {
@@ -87,9 +64,10 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
     for (int i = first; i < last; i++) {
         const Token *token = tokens + i / H;
         const float *q = batch->wide + (size_t)(i / H) * (H * d_k + G * (d_k + d_v)) + i % H * d_k;
-        const float *keys = keys_of(model, token->sequence, layer, i % H / (H / G));
-        const float *values = values_of(model, token->sequence, layer, i % H / (H / G));
-        attend(q, keys, values, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
+        int kv_head = i % H / (H / G);
+        Positions positions = {keys_of(model, token->sequence, layer, kv_head),
+                               values_of(model, token->sequence, layer, kv_head), d_k, d_v, 0, NULL};
+        attend(q, &positions, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
     }
     barrier(worker);
 }

@@ -83,12 +83,6 @@ static void embed(const Model *model, int token, int position, float *x) {
     for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->projection, token, d) * scale + encoding[d];
 }
 
-static float dot(const float *a, const float *b, int width) {
-    float total = 0;
-    for (int i = 0; i < width; i++) total += a[i] * b[i];
-    return total;
-}
-
 /* Replace n scores by their exponentials; returns the factor that makes these a softmax. */
 static float softmax(float *scores, int n) {
     float max = largest_of(scores, n, -INFINITY, 0), total = 0;
@@ -97,18 +91,57 @@ static float softmax(float *scores, int n) {
     return 1 / total;
 }
 
-/* Attention of one head of one query over n positions. `keys` is the address of the keys of position p, whose values
- * follow at `value_offset`; `scores` has room for n.
+/* Keys and values of the positions of a text: those of position p are p strides, and of beams ancestor[p] row strides,
+ * after the first ones.
  */
-#define ATTEND(q, o, n, keys, value_offset, scores)                                      \
-    do {                                                                                 \
-        float scale = 1 / sqrtf(d_k);                                                    \
-        for (int p = 0; p < (n); p++) scores[p] = dot(q, keys, d_k) * scale;             \
-        float factor = softmax(scores, n);                                               \
-        for (int i = 0; i < d_v; i++) (o)[i] = 0;                                        \
-        for (int p = 0; p < (n); p++) {                                                  \
-            const float *values = (keys) + (value_offset);                               \
-            float weight = scores[p] * factor;                                           \
-            for (int i = 0; i < d_v; i++) (o)[i] += weight * values[i];                  \
-        }                                                                                \
-    } while (0)
+typedef struct {
+    const float *keys, *values;
+    size_t key_stride, value_stride, row_stride;
+    const uint8_t *ancestor;
+} Positions;
+
+INLINE const float *at(const float *first, size_t stride, const Positions *positions, int p) {
+    size_t row = positions->ancestor ? positions->ancestor[p] : 0;
+    return first + row * positions->row_stride + p * stride;
+}
+
+/* Attention of one head of one query over n positions, four at a time. `scores` has room for n. */
+INLINE void attend_widths(const float *q, const Positions *positions, int n, const int d_k, const int d_v, float *scores,
+                          float *o) {
+#define KEY(p) at(positions->keys, positions->key_stride, positions, p)
+#define VALUE(p) at(positions->values, positions->value_stride, positions, p)
+    float scale = 1 / sqrtf(d_k);
+    int p = 0;
+    for (; p + 4 <= n; p += 4) {
+        const float *k0 = KEY(p), *k1 = KEY(p + 1), *k2 = KEY(p + 2), *k3 = KEY(p + 3);
+        float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        for (int i = 0; i < d_k; i++) s0 += q[i] * k0[i], s1 += q[i] * k1[i], s2 += q[i] * k2[i], s3 += q[i] * k3[i];
+        scores[p] = s0 * scale, scores[p + 1] = s1 * scale, scores[p + 2] = s2 * scale, scores[p + 3] = s3 * scale;
+    }
+    for (; p < n; p++) {
+        const float *k = KEY(p);
+        float sum = 0;
+        for (int i = 0; i < d_k; i++) sum += q[i] * k[i];
+        scores[p] = sum * scale;
+    }
+    float factor = softmax(scores, n);
+    for (int i = 0; i < d_v; i++) o[i] = 0;
+    for (p = 0; p + 4 <= n; p += 4) {
+        const float *v0 = VALUE(p), *v1 = VALUE(p + 1), *v2 = VALUE(p + 2), *v3 = VALUE(p + 3);
+        float w0 = scores[p] * factor, w1 = scores[p + 1] * factor, w2 = scores[p + 2] * factor, w3 = scores[p + 3] * factor;
+        for (int i = 0; i < d_v; i++) o[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
+    }
+    for (; p < n; p++) {
+        const float *v = VALUE(p);
+        float weight = scores[p] * factor;
+        for (int i = 0; i < d_v; i++) o[i] += weight * v[i];
+    }
+#undef KEY
+#undef VALUE
+}
+
+/* Heads of 64 dimensions, which most models have, are compiled separately: loops of a known length are faster. */
+static void attend(const float *q, const Positions *positions, int n, int d_k, int d_v, float *scores, float *o) {
+    if (d_k == 64 && d_v == 64) attend_widths(q, positions, n, 64, 64, scores, o);
+    else attend_widths(q, positions, n, d_k, d_v, scores, o);
+}

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A prebuilt library has this code once for each LEVEL of instructions (prebuilt.py), whose name ends the names of functions. */
+/* A prebuilt library has this code once for each LEVEL of instructions (prebuilt.py), which ends the names of functions. */
 #ifdef LEVEL
 #define JOIN(name, level) name##_##level
 #define EXPANDED(name, level) JOIN(name, level)
