@@ -5,6 +5,7 @@
 
 Base size, random weights, sources of 30 tokens with their end marker, outputs of exactly 30 tokens, new sentences in
 every round. The time is that from token ids to the best hypothesis with its score: encoder, search, bookkeeping.
+On a CPU, the speed of `native` is also compared with the peak of 8-bit products and the bandwidth of the machine.
 Peers that are not installed are left out. With `--model` and `--text`, real sentences are translated as well, from text
 to text, by our engines.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 from decode_peers import Decode, ctranslate2, hugging_face
+from int8_limits import describe, measure_limits
 from setting import (
     SEED,
     SMOKE_MODEL,
@@ -67,10 +69,10 @@ def main() -> None:
     if options.smoke:
         config, vocabulary, length, cases, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, 4, SMOKE_CASES, 1
 
-    facts = {"vocabulary": vocabulary, "tokens in and out": length, "seed": SEED, "rounds": options.rounds}
+    inputs = {"vocabulary": vocabulary, "tokens in and out": length, "seed": SEED, "rounds": options.rounds}
     if device == "cpu":
-        facts["threads"] = options.threads
-    setting = print_setting(**facts)
+        inputs["threads"] = options.threads
+    setting = print_setting(**inputs)
     results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         if options.rounds:
@@ -79,10 +81,14 @@ def main() -> None:
             if not options.no_peers:
                 systems |= peers(model, Path(folder), device, options.threads)
             print("systems:", ", ".join(systems))
+            limits = measure_limits(options.threads) if "native" in names and not options.smoke else None
+            if limits:
+                print(f"8-bit peak: {limits.peak * 1e-9:,.0f} GOP/s; bandwidth: {limits.bandwidth * 1e-9:.1f} GB/s")
             for sentences, beam in cases:
-                results[f"{sentences} sentences, beam {beam}"] = measure(
-                    systems, sentences, beam, length, vocabulary, options.rounds, warm_up=not options.smoke
-                )
+                facts = measure(systems, sentences, beam, length, vocabulary, options.rounds, warm_up=not options.smoke)
+                if limits:
+                    print(" ", describe(facts["transduce native"], sentences, beam, config, vocabulary, limits))
+                results[f"{sentences} sentences, beam {beam}"] = facts
         if options.smoke:
             texts = [text for pair in demo_corpus(SEED, train=100, valid=0, test=0).train for text in pair]
             saved = save_random_model(Path(folder) / "model", config, vocabulary, texts)

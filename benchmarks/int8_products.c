@@ -1,9 +1,10 @@
 /* The products of the native engine alone: exactness, speed, and the limits of the machine.
  *
- *     cc -O3 -march=native -pthread benchmarks/int8_products.c -o products -lm && ./products [threads]
+ *     cc -O2 -march=native -pthread benchmarks/int8_products.c -o products -lm && ./products [threads] [limits]
  *
  * Compares random products with plain loops. Then prints, for some shapes, the speed of products whose weights are in
- * memory rather than in a cache, as in decoding, next to the measured peak of the instruction set and the bandwidth.
+ * memory rather than in a cache, as in decoding, next to the measured peak of the instruction set and the bandwidth; with
+ * `limits`, only the latter two. With 0 threads, nothing is timed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,12 +213,12 @@ int main(int count, char **arguments) {
     static const int shapes[][2] = {{512, 512}, {512, 2048}, {2048, 512}, {512, 32000}}, rows[] = {1, 4, 8, 16, 32, 128};
     int threads = count > 1 ? atoi(arguments[1]) : 1, tiles = tiles_allowed();
     printf("%s%s, %d thread(s)\n", INSTRUCTIONS, tiles ? " and AMX" : "", threads);
-    check_products(300);
+    if (count <= 2) check_products(300);
     if (!threads) return 0;
     double vectors = measure_peak(threads, 0), peak = tiles ? measure_peak(threads, 1) : vectors, bandwidth = measure_bandwidth(threads);
     printf("peak: %.0f GOP/s", vectors * 1e-9);
     if (tiles) printf(", with tiles %.0f GOP/s", peak * 1e-9);
     printf("; bandwidth: %.1f GB/s\n", bandwidth * 1e-9);
-    for (int s = 0; s < 4; s++)
+    for (int s = 0; s < 4 && count <= 2; s++)
         for (int r = 0; r < 6; r++) time_shape(threads, shapes[s][0], shapes[s][1], rows[r], peak, bandwidth);
 }

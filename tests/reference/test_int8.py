@@ -12,6 +12,7 @@ import pytest
 
 from transduce.engines.native import library as native_library
 from transduce.engines.native.library import load_library
+from transduce.engines.native.prebuilt import FLAGS
 from transduce.engines.native.weights import Memory
 
 
@@ -107,3 +108,15 @@ def test_without_a_place_to_keep_it_the_library_is_temporary(monkeypatch: pytest
     library = load_library.__wrapped__()
     assert library is not None
     assert not Path(library._name).exists()
+
+
+def test_blocks_of_all_sizes_are_exact(tmp_path: Path) -> None:
+    """Random products of 1 to 70 rows with extreme and random numbers, in parts as threads compute them."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    source = Path(__file__).parents[2] / "benchmarks" / "int8_products.c"
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    subprocess.run(["cc", *flags, "-march=native", source, "-o", tmp_path / "products", "-lm"], check=True)
+    outcome = subprocess.run([tmp_path / "products", "0"], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stdout
+    assert "exact in 300 random products" in outcome.stdout
