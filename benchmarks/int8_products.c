@@ -166,8 +166,10 @@ static void run_reading(Worker worker, void *arguments) {
     int first, last;
     split_work(worker, (int)(call->size / 64), &first, &last);
     int64_t total[8] = {0};
-    for (size_t i = first; i < (size_t)last; i++)
+    for (size_t i = first; i < (size_t)last; i++) {
+        __builtin_prefetch(numbers + 8 * i + 256); /* as the products do */
         for (int j = 0; j < 8; j++) total[j] += numbers[8 * i + j];
+    }
     for (int j = 0; j < 8; j++) call->total[worker.id] += total[j];
 }
 

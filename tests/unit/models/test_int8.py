@@ -86,7 +86,7 @@ def test_the_native_engine_makes_the_same_of_a_matrix_and_of_its_8_bit_form() ->
     def packed(weight: Any) -> tuple[bytes, bytes, bytes]:
         made = memory.linear(weight, no_bias)
         rows = made.panels * 16
-        sizes = (made.weight, rows * made.padded_in), (made.scale, rows * 4), (made.sum, rows * 4)
+        sizes = (made.weight, rows * made.padded_in), (made.scale, rows * 4), (made.start, rows * 4)
         return tuple(ctypes.string_at(*one) for one in sizes)
 
     stored = to_int8({"a.weight": x_ND})

@@ -183,7 +183,7 @@ class NativeLanguageModel:
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
         self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
-        rows = []
+        rows: list[tuple[int, int, int]] = []
         for text, length in zip(texts, lengths, strict=True):
             text.reserve(length)
             rows += [(text.address, ids[len(rows) + position], position) for position in range(length)]
@@ -213,7 +213,7 @@ class NativeLanguageModel:
     def _append(self, token_R: Tensor, texts: list[_Text], logits_RV: Floats) -> npt.NDArray[Any]:
         longest = max(text.length for text in texts) + 1
         self._weights.require_positions(longest)
-        rows = []
+        rows: list[tuple[int, int, int]] = []
         for text, token in zip(texts, token_R.tolist(), strict=True):
             text.reserve(text.length + 1)
             rows.append((text.address, token, text.length))
