@@ -22,6 +22,7 @@ class PlainEngine:
 
     name = "plain"
     several_sessions = True
+    mixed_options = False
 
     def __init__(self, model: Model, batch_tokens: int = 4096) -> None:
         self.model = model
