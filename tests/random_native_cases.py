@@ -1,6 +1,6 @@
 """Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
 
-Sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads and interleaved sessions.
+Sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads, several sessions.
 """
 
 import random

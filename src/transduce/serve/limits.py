@@ -22,7 +22,7 @@ class Limits:
     nbest: int = 16
     """Maximum value of the search option nbest."""
     output_tokens: int = 400_000
-    """Maximum cost of a request: the longest possible outputs of all sentences, in tokens, times beam (or nbest, if sample
+    """Maximum cost of a request: the sum of the maximum lengths of all outputs, in tokens, times beam (nbest, if sample
     is set)."""
     max_extra: int = 200
     """Maximum value of the search option max_extra."""

@@ -117,9 +117,9 @@ class TranslationService:
         if cost > self.limits.output_tokens:
             raise HttpError(
                 413,
-                f"this request may take {cost:,} output tokens ({len(split.jobs):,} sentences, {config.rows} hypotheses "
-                f"each), more than the {self.limits.output_tokens:,} allowed; send less text per request or lower beam, "
-                "max_extra or max_length",
+                f"{len(split.jobs):,} sentences with {config.rows} hypotheses each may need {cost:,} output tokens, "
+                f"more than the {self.limits.output_tokens:,} allowed; send less text, or lower beam, max_extra or "
+                "max_length",
             )
 
 
