@@ -193,7 +193,9 @@ class _Projection:
                 boundary = siblings.outside(self._boundary(tag, parent))
                 place = self._boundary_place(tag, boundary, parent)
                 end = place
-                if tag.space and place < parent.end and place not in taken and self._translation[place].isspace():
+                if tag.space and place in taken:
+                    place = end = place + 1
+                elif tag.space and place < parent.end and self._translation[place].isspace():
                     taken.add(place)
                     end = place + 1
                 placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, end)
