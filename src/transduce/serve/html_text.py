@@ -123,8 +123,9 @@ def _read_tag(source: str, start: int) -> _Part:
     name = name.lower()
     is_block = name in _BLOCKS or name[:1] in ("!", "?", "")
     if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
-        end = _element_end(source, tag.end(), name)
-        return _Part("block" if is_block else "protected", name, source[start:end]) if end else rest
+        element_end = _element_end(source, tag.end(), name)
+        kind: Literal["block", "protected"] = "block" if is_block else "protected"
+        return rest if element_end is None else _Part(kind, name, source[start:element_end])
     if is_block:
         return _Part("block", name, tag[0])
     if closes:
