@@ -47,7 +47,15 @@ def connected(address: str) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def guarded(translator: Translator) -> Iterator[httpx.Client]:
     """A server with API keys and low limits."""
-    limits = {"characters": 100, "sentences": 5, "beam": 3, "nbest": 2, "max_extra": 10, "body_bytes": 2000}
+    limits = {
+        "characters": 100,
+        "sentences": 5,
+        "beam": 3,
+        "nbest": 2,
+        "max_extra": 10,
+        "body_bytes": 2000,
+        "output_tokens": 100,
+    }
     with serve_in_thread([("en-de", translator)], keys=["open sesame", "friend"], **limits) as (address, _):
         yield from connected(address)
 
@@ -423,6 +431,7 @@ def test_a_key_is_accepted_by_both_interfaces(guarded: httpx.Client) -> None:
         ({"text": "babo", "beam": 4}, 400, "beam must be at most 3"),
         ({"text": "babo", "nbest": 3}, 400, "nbest must be at most 2"),
         ({"text": "babo", "max_extra": 11}, 400, "max_extra must be at most 10"),
+        ({"text": "babo\n" * 4, "beam": 3}, 413, "4 sentences with 3 hypotheses each may need "),
         ({"text": "babo" * 500}, 413, "the body is larger than the 2,000 bytes allowed"),
     ],
 )

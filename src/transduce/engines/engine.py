@@ -1,7 +1,7 @@
 """The `Engine` contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from transduce.models.config import EncoderDecoderConfig
@@ -22,6 +22,8 @@ class Job:
     """Source tokens, without markers."""
     prefix: list[int]
     """Forced prefix: the tokens the output must begin with."""
+    options: SearchConfig | None = field(default=None, kw_only=True)
+    """Options of this job, if they differ from those of its session; only if the engine has `mixed_options`."""
 
 
 class Session(Protocol):
@@ -51,6 +53,8 @@ class Engine(Protocol):
     name: str
     several_sessions: bool
     """Whether several sessions may be in progress at the same time, in one thread."""
+    mixed_options: bool
+    """Whether the jobs of a session may have options of their own."""
 
     @property
     def description(self) -> str:

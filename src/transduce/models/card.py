@@ -70,7 +70,9 @@ def read_card(folder: Path) -> dict[str, Any]:
     max_length = facts.get("max_length", 1)
     if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
-    for name in ("search", "tokenizer", "data", "scores", "confidence", "transcribe"):
+    if not isinstance(facts.get("task", ""), str):
+        raise ModelError(f"{path}: facts.task has the wrong type")
+    for name in ("search", "tokenizer", "data", "scores", "confidence", "transcribe", "augment"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} has the wrong type")
     directions = facts.get("directions", [])

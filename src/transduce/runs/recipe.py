@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
 from transduce.data.augment import AugmentConfig
-from transduce.data.prepare import DataConfig
+from transduce.data.data_config import DataConfig
 from transduce.errors import ConfigError
 from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig

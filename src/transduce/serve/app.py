@@ -80,7 +80,8 @@ def _describe(limits: Limits) -> str:
     return (
         f"Translation with your own models. Limits per request: {limits.characters:,} characters, "
         f"{limits.sentences:,} lines, {limits.body_bytes:,} bytes of body, beam {limits.beam}, "
-        f"{limits.nbest} outputs for each text, {limits.seconds:g} s."
+        f"{limits.output_tokens:,} output tokens of all hypotheses, {limits.nbest} outputs for each text, "
+        f"{limits.seconds:g} s."
     )
 
 

@@ -105,21 +105,27 @@ def _scan(source: str) -> Iterator[_Part]:
 
 
 def _read_tag(source: str, start: int) -> _Part:
-    """The tag, comment or untranslated element at `start`; if it is not closed, the rest of the source."""
+    """The tag, comment or untranslated element at `start`.
+
+    If it is not closed, it is the rest of the source. This stays at the end, as text after it would become part of it.
+    """
+    rest = _Part("block", "", source[start:])
     if source.startswith("<!--", start):
         end = source.find("-->", start)
-        return _Part("empty", "", source[start : len(source) if end < 0 else end + 3])
+        return rest if end < 0 else _Part("empty", "", source[start : end + 3])
     if element := _NOT_TEXT.match(source, start):
         closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
-        return _Part("empty", "", source[start : closing.end() if closing else len(source)])
+        return _Part("empty", "", source[start : closing.end()]) if closing else rest
     tag = _TAG.match(source, start)
     if not tag:
-        return _Part("block", "", source[start:])
+        return rest
     closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
     name = name.lower()
     is_block = name in _BLOCKS or name[:1] in ("!", "?", "")
     if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
-        return _Part("block" if is_block else "protected", name, source[start : _element_end(source, tag.end(), name)])
+        element_end = _element_end(source, tag.end(), name)
+        kind: Literal["block", "protected"] = "block" if is_block else "protected"
+        return rest if element_end is None else _Part(kind, name, source[start:element_end])
     if is_block:
         return _Part("block", name, tag[0])
     if closes:
@@ -134,11 +140,11 @@ def _is_protected(name: str, tag: str) -> bool:
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
 
 
-def _element_end(source: str, start: int, name: str) -> int:
-    """The end of the element whose content starts at `start`."""
+def _element_end(source: str, start: int, name: str) -> int | None:
+    """The end of the element whose content starts at `start`; None if it is not closed."""
     depth = 1
     for tag in re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE).finditer(source, start):
         depth += -1 if tag[1] else 1
         if not depth:
             return tag.end()
-    return len(source)
+    return None

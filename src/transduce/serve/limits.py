@@ -21,6 +21,9 @@ class Limits:
     """Maximum value of the search option beam."""
     nbest: int = 16
     """Maximum value of the search option nbest."""
+    output_tokens: int = 400_000
+    """Maximum cost of a request: the sum of the maximum lengths of all outputs, in tokens, times beam (nbest, if sample
+    is set)."""
     max_extra: int = 200
     """Maximum value of the search option max_extra."""
     max_length: int = 1_000

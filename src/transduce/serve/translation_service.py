@@ -9,6 +9,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
+from transduce.engines.engine import output_limit
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.search.options import SearchConfig
 from transduce.serve.errors import HttpError, queue_full_error
@@ -76,6 +77,7 @@ class TranslationService:
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
             limit = model.translator.max_source_length
             raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
+        self._check_cost(model, config, split)
         pending = PendingRequest(self, receive, split)
         if split.jobs:
             aligned = {
@@ -108,6 +110,17 @@ class TranslationService:
         sentences = sum(text.count("\n") + 1 for text in texts)
         if sentences > self.limits.sentences:
             raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
+
+    def _check_cost(self, model: ServedModel, config: SearchConfig, split: SplitTexts) -> None:
+        longest = model.translator.model.longest
+        cost = config.rows * sum(output_limit(job, config, longest) for job in split.jobs)
+        if cost > self.limits.output_tokens:
+            raise HttpError(
+                413,
+                f"{len(split.jobs):,} sentences with {config.rows} hypotheses each may need {cost:,} output tokens, "
+                f"more than the {self.limits.output_tokens:,} allowed; send less text, or lower beam, max_extra or "
+                "max_length",
+            )
 
 
 class PendingRequest:

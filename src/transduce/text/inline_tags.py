@@ -20,6 +20,8 @@ class Tag:
     closing: str = ""
     protected: bool = False
     """Whether its content must not be translated."""
+    space: str = ""
+    """HTML of the white space in it, if that is the space between two words of the text."""
     children: list["Tag"] = field(default_factory=list)
 
 
@@ -113,8 +115,11 @@ class TaggedTextBuilder:
                 between_words = (
                     0 < first < len(words) and words[first - 1][1] == tag.start and tag.end == words[first][0]
                 )
-                if tag.closing and not between_words and not any(child.start < child.end for child in tag.children):
-                    tag.opening += raw[tag.start : tag.end].replace("\xa0", "&nbsp;")  # only white space
+                inner = [child for child in tag.children if child.start < child.end]
+                if tag.closing and between_words:
+                    tag.space = _space_html(raw[tag.start : inner[0].start if inner else tag.end]) or " "
+                elif tag.closing and not inner:
+                    tag.opening += _space_html(raw[tag.start : tag.end])
                 tag.start = tag.end = _empty_place(tag, first, words, starts, keep_spaces)
         return TaggedText(" ".join(raw[start:end] for start, end in words), self._root.children)
 
@@ -131,6 +136,10 @@ class TaggedTextBuilder:
             tag.children = []
             self._names[name] -= 1
         del self._open[index:]
+
+
+def _space_html(space: str) -> str:
+    return space.replace("\xa0", "&nbsp;")
 
 
 def _empty_place(tag: Tag, following: int, words: list[tuple[int, int]], starts: list[int], keep_spaces: bool) -> int:

@@ -30,7 +30,8 @@ def project(tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span
 
     `alignment` has pairs of ranges of characters, of the source text and of the translation. An element surrounds the
     words that its source words are aligned with, without outliers, so that they are contiguous. If nothing is aligned
-    with it, it is placed at the proportional place. Something without text follows the same word as in the source.
+    with it, it is placed at the proportional place. Something without text follows the same word as in the source. If
+    it is the space between two words there, it is the space after that word.
     """
     if not tagged.tags:
         return html.escape(translation)
@@ -140,9 +141,13 @@ class _Projection:
         items: list[_Placed | str] = [placed.tag.opening]
         position = placed.start
         for child in sorted(placed.children, key=lambda child: (child.start, child.end)):
-            items += [html.escape(self._translation[position : child.start]), child]
+            items += [self._text(placed, position, child.start), child]
             position = child.end
-        return [*items, html.escape(self._translation[position : placed.end]), placed.tag.closing]
+        return [*items, self._text(placed, position, placed.end), placed.tag.closing]
+
+    def _text(self, placed: _Placed, start: int, end: int) -> str:
+        """HTML of text that is in an element and in none of its children."""
+        return placed.tag.space if placed.tag.space and start < end else html.escape(self._translation[start:end])
 
     def _align_literally(self, literal: list[tuple[Tag, Span]]) -> None:
         """Align protected elements with the words of the translation that are equal to them, and with no others."""
@@ -165,7 +170,9 @@ class _Projection:
         if not tags:
             return
         if not parent.target or parent.depth > _DEEPEST:
-            parent.children = [_Placed(tag, range(0), range(0), parent.end, parent.end) for tag in tags]
+            parent.children = [
+                _Placed(tag, range(0), range(0), parent.start if tag.space else parent.end, parent.end) for tag in tags
+            ]
             return
         if len(tags) == 1 and not tags[0].protected and self._covers(tags[0], parent):
             source = _overlapping(self._source, (tags[0].start, tags[0].end))
@@ -179,12 +186,19 @@ class _Projection:
             words = self._range(tag, source, parent, siblings)
             siblings.take(words)
             placed[id(tag)] = self._placed(tag, source, words, parent, 1)
+        taken: set[int] = set()
         for tag in tags:
             one = placed.get(id(tag))
             if one is None or not one.target:
                 boundary = siblings.outside(self._boundary(tag, parent))
                 place = self._boundary_place(tag, boundary, parent)
-                placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, place)
+                end = place
+                if tag.space and place in taken:
+                    place = end = place + 1
+                elif tag.space and place < parent.end and self._translation[place].isspace():
+                    taken.add(place)
+                    end = place + 1
+                placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, end)
                 if tag.protected and tag.start < tag.end:
                     placed[id(tag)].spaces = self._spaces(place)
         parent.children = [placed[id(tag)] for tag in tags]

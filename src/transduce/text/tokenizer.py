@@ -15,6 +15,7 @@ from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
+from transduce.text.one_line import one_line
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -76,7 +77,7 @@ class Tokenizer:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
             self._all_pieces  # noqa: B018  # raises an error if a piece is not valid text
         except (RuntimeError, UnicodeDecodeError) as error:
-            raise ModelError(f"not a SentencePiece model: {error}") from None
+            raise ModelError(one_line(f"not a SentencePiece model: {error}")) from None
 
     @classmethod
     def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":

@@ -41,6 +41,8 @@ typedef struct {
     int32_t positions;          /* target positions there is memory for: limit + 1 */
     int32_t source_length;      /* with the end marker */
     int32_t limit;              /* maximum number of output tokens */
+    int32_t nbest;              /* number of hypotheses to find */
+    float alpha;                /* exponent of the length penalty */
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
@@ -70,7 +72,7 @@ typedef struct {
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
-    Candidate *candidates;      /* [thread][count][2 * beam] */
+    Candidate *candidates;      /* [thread][count][2 * the largest beam] */
 } Batch;
 
 /* For a structure: its name, 0 and its size; then the name, offset and size of each field. For a constant: name, value, 0. */
@@ -96,8 +98,8 @@ static const Entry entries[] = {
     F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(projection),
 #undef T
 #define T Job
-    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(position), F(finished_count), F(done), F(self_kv),
-    F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
+    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
+    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
     F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row
