@@ -43,6 +43,15 @@ def translate(
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Translate only part I of N consecutive parts, e.g. 2/8; the outputs of all parts, concatenated, are "
+            "the output without this option.",
+            metavar="I/N",
+            show_default=False,
+        ),
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
@@ -87,7 +96,7 @@ def translate(
     An argument that names a file is read; any other is text, unless it looks like the path of a missing file. A search
     option that is not given has the value stored with the model, usually the default shown here.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of, shard_of
     from transduce.cli.outputs import line_output
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
@@ -110,6 +119,7 @@ def translate(
         and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    part = shard_of(inputs, shard) if shard else None
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
@@ -139,13 +149,16 @@ def translate(
             file, done = stack.enter_context(line_output(out, resume=resume))
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        progress = stack.enter_context(Progress(inputs, done, typed))
+        progress = stack.enter_context(Progress(inputs, done, typed, None if part is None else len(part)))
         lines = lines_of(inputs)
+        first = done
+        if part is not None:
+            lines, first = islice(lines, part.start, part.stop), part.start + done
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
         common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms, "confidence": confidence}
         written = rejected = 0
-        for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
+        for text, best in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
