@@ -19,6 +19,7 @@ from transduce.nn.device import pick_device
 from transduce.runs.checkpoint import adam_moments, newest_step
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.runs.tracking import require_packages, tracking
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
@@ -62,6 +63,7 @@ def run_training(
     recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = SINGLE_PROCESS
 ) -> Outcome:
     """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
+    require_packages(recipe)
     run = RunFolder(out, display.log)
     with ExitStack() as stack:
         with processes.main_process_first():
@@ -72,7 +74,7 @@ def run_training(
                 stack.enter_context(run.lock())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
-            return _train(recipe, run, display, stop, processes, profile=profile)
+            return _train(recipe, run, display, stop, processes, stack, profile=profile)
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise RunError(
@@ -85,7 +87,14 @@ def run_training(
 
 
 def _train(
-    recipe: Recipe, run: RunFolder, display: Display, stop: StopRequest, processes: Processes, *, profile: bool
+    recipe: Recipe,
+    run: RunFolder,
+    display: Display,
+    stop: StopRequest,
+    processes: Processes,
+    stack: ExitStack,
+    *,
+    profile: bool,
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
@@ -127,6 +136,8 @@ def _train(
         )
         return Outcome(run.path, progress.step, True, None, scores)
 
+    if processes.is_main:
+        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
     warn(recipe, display.log)
     milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
