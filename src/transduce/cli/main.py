@@ -16,12 +16,14 @@ from transduce.cli.calibrate import calibrate
 from transduce.cli.classify import classify
 from transduce.cli.data import data
 from transduce.cli.demo import demo
+from transduce.cli.doctor import doctor
 from transduce.cli.embed import embed
 from transduce.cli.evaluate import evaluate
 from transduce.cli.fill import fill
 from transduce.cli.generate import generate
 from transduce.cli.import_model import import_model
 from transduce.cli.info import info
+from transduce.cli.init import init
 from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
@@ -64,8 +66,8 @@ def about(
 
 
 for command in (
-    train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
-    backtranslate, info, average, shrink, serve, demo, cache,
+    init, train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank,
+    calibrate, backtranslate, info, average, shrink, serve, demo, doctor, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.command("import", cls=Command)(import_model)
