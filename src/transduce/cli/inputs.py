@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
-from transduce.text.files import raw_lines, read_lines
+from transduce.text.files import read_lines
+from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
+from transduce.text.tables import Row
 
 Input = Path | str
 """A file, or a text."""
@@ -35,11 +37,20 @@ def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
             yield one
 
 
+def rows_of(inputs: Sequence[Input], column: str | None) -> Iterator[tuple[str, Row]]:
+    """Every text of every input, in order, with its row."""
+    for one in inputs:
+        if isinstance(one, Path):
+            yield from read_source_rows(one, column)
+        else:
+            yield one, {SOURCE_COLUMNS[0]: one}
+
+
 def count_lines(inputs: Sequence[Input]) -> int | None:
-    """The number of lines of all inputs; None if one of them can be read only once."""
-    if any(isinstance(one, Path) and not one.is_file() for one in inputs):
+    """The number of lines or rows of all inputs; None if one of them can be read only once."""
+    if any(isinstance(one, Path) and not (one.is_file() or one.is_dir()) for one in inputs):
         return None
-    return sum(sum(1 for _ in raw_lines(one)) if isinstance(one, Path) else 1 for one in inputs)
+    return sum(count_source_rows(one) if isinstance(one, Path) else 1 for one in inputs)
 
 
 def shard_of(inputs: Sequence[Input], shard: str) -> range:
