@@ -67,6 +67,16 @@ def translate(
             help="Column of the text in .jsonl, .parquet and .arrow files and datasets.", show_default="src or text"
         ),
     ] = None,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray", help="Translate each file into one of the same name in the folder --out, with workers of Ray."
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
@@ -116,6 +126,7 @@ def translate(
     from transduce.cli.inputs import STANDARD_INPUT, as_input, rows_of, shard_of
     from transduce.cli.outputs import Output, open_output
     from transduce.cli.translate_progress import Progress
+    from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
@@ -136,6 +147,18 @@ def translate(
         and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    if workers and not ray:
+        raise ConfigError("--workers is the number of workers of --ray; give --threads for the threads of this process")
+    if ray:
+        given = {"--jsonl": jsonl, "--shard": shard, "--min-confidence": min_confidence is not None}
+        refused = [name for name, value in (given | {"--long refuse": long == "refuse"}).items() if value]
+        if refused:
+            raise ConfigError(f"--ray does not support {', '.join(refused)}")
+        loading = {"device": device, "engine": engine, "batch_tokens": batch_tokens, **options}
+        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model, "to": to}
+        loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
+        translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
+        return
     part = shard_of(inputs, shard) if shard else None
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     paths: list[Path | None] = [*model] if model else [None]

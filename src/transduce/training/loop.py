@@ -11,7 +11,7 @@ import torch
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes, group_of_one
 from transduce.distributed.sharded import gathered
 from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.errors import RunError
@@ -69,9 +69,11 @@ def run_training(
         with processes.main_process_first():
             recipe = run.check(recipe)
             if not run.config.exists():  # a run that exists can only be resumed with its settings
-                refuse_mistakes(recipe, processes)
+                refuse_mistakes(recipe)
             if processes.is_main:
                 stack.enter_context(run.lock())
+        if recipe.train.shard and not processes.communicates:
+            stack.enter_context(group_of_one())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
             return _train(recipe, run, display, stop, processes, stack, profile=profile)
@@ -138,7 +140,7 @@ def _train(
 
     if processes.is_main:
         run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
-    warn(recipe, display.log)
+    warn(recipe, processes.count, display.log)
     milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
