@@ -28,18 +28,11 @@ _RETRIES = 20
 
 
 class TranslateBatch:
-    """Translates batches of rows; a callable class for `ray.data.Dataset.map_batches`.
-
-        dataset.map_batches(
-            TranslateBatch,
-            fn_constructor_kwargs={"model": "runs/x", "to": "de", "threads": 4},
-            batch_size=512,
-            num_cpus=4,
-            concurrency=2,
-        )
+    """Translates batches of rows: a callable class for `map_batches` of a `ray.data.Dataset`.
 
     Each worker loads the model once. A batch is a dictionary of arrays, a pandas DataFrame or a pyarrow Table; the
-    translation of `column` becomes the column `output`. With `num_gpus=1`, a worker uses the GPU that Ray gives it.
+    translation of `column` becomes the column `output`. With `num_gpus=1`, a worker uses the GPU that Ray gives it;
+    with `num_cpus`, give the same number of `threads`.
     """
 
     def __init__(

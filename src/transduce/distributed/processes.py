@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import ConfigError, RunError
@@ -143,7 +143,7 @@ def group_of_one() -> Iterator[None]:
     if dist.is_initialized():
         yield
         return
-    dist.init_process_group(_backend(), store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
+    dist.init_process_group(_backend(), store=HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
     try:
         yield
     finally:

@@ -54,7 +54,7 @@ class Sharded(Replicated):
 class _ThroughCpu:
     """Collective operations of FSDP2 on copies in the memory of the CPU: gloo has them for CPU tensors only."""
 
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Memory on the device of the model."""
         return torch.empty(*size, dtype=dtype, device=device)
 

@@ -76,9 +76,9 @@ def table_writer(path: Path, schema: Any = None) -> Iterator[Callable[[Row], Non
                 name = "data-00000-of-00001.arrow"
                 with _writer(work / name, work / name, schema, pyarrow) as add:
                     yield add
-                state = {"_data_files": [{"filename": name}], "_fingerprint": uuid.uuid4().hex[:16], "_split": None}
+                state: dict[str, Any] = {"_data_files": [{"filename": name}], "_fingerprint": uuid.uuid4().hex[:16]}
                 state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
-                state |= {"_output_all_columns": False}
+                state |= {"_output_all_columns": False, "_split": None}
                 (work / _STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
                 (work / _INFO).write_text(json.dumps({"citation": "", "description": ""}), encoding="utf-8")
     except OSError as error:
