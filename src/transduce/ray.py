@@ -23,8 +23,6 @@ _BATCH = 512
 """Number of texts that a worker gets at once: enough that batches of similar length can be formed from them."""
 _BLOCK_BYTES = 1 << 15
 """Size of the blocks that Ray distributes; of its default, 128 MB, one worker would get a whole file."""
-_RETRIES = 20
-"""How often a batch is given to another worker, because the one that had it died, before the command ends."""
 
 
 class TranslateBatch:
@@ -134,9 +132,7 @@ def _translated_rows(
         fn_constructor_kwargs=arguments,
         batch_size=_BATCH,
         compute=ray.data.ActorPoolStrategy(size=workers),
-        max_restarts=-1,
-        max_task_retries=_RETRIES,
-        **each,
+        **each,  # Ray Data replaces workers that die, and repeats their batches, without a limit
     )
     for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow"):
         columns = (batch.column(name).to_pylist() for name in ("file", "row", "text"))
@@ -202,7 +198,8 @@ def _cluster() -> Iterator[Any]:
         return
     address = os.environ.get("RAY_ADDRESS")
     local: dict[str, Any] = {} if address else {"include_dashboard": False}
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.data"):  # errors are reported as our own
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError) as error:
