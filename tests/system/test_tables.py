@@ -88,3 +88,10 @@ def test_what_cannot_be_translated_is_one_line(
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "in.parquet").read_bytes()[:-20])
     assert message in complaint(transduce("translate", "-m", trained.run, *words, cwd=tmp_path))
     assert not (tmp_path / "out.parquet").exists()
+
+
+def test_back_translations_are_lines(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("babo\n")
+    outcome = transduce("backtranslate", "-m", trained.run, "in.txt", "--out", "out.parquet", cwd=tmp_path)
+    assert complaint(outcome) == "out.parquet: a table cannot be continued; end the name in .tsv or .jsonl"
+    assert not (tmp_path / "out.parquet").exists()

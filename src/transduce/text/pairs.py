@@ -114,6 +114,7 @@ def pair_writer(path: Path) -> Iterator[Callable[[str, str], None]]:
             yield add
         return
     row = pair_format.write
+    assert row
     try:
         with atomic_file(path) as work, create_binary(work, path.suffix) as file:
             yield lambda source, target: cast(None, file.write(row(source, target).encode()))
