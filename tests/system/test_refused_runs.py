@@ -28,7 +28,6 @@ def text_of(trained: Any) -> list[str]:
         (["train.warmup=1", "train.seed=2"], "raise train.warmup, or give the highest rate with train.learning_rate"),
         (["train.learning_rate_scale=3"], "would diverge"),
         (["train.r_drop=5", "model.dropout=0"], "train.r_drop compares two passes with different dropout"),
-        (["train.shard=true"], "train.shard shards a model over processes: start them with torchrun"),
         (["train.batch_tokens=auto", "train.device=cpu"], "measures the memory of a GPU"),
         (["train.batch_tokens=3"], "raise train.batch_tokens"),
         (["train.device=quantum"], "device quantum"),

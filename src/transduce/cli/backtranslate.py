@@ -52,6 +52,8 @@ def backtranslate(
     from transduce.translator import Translator
 
     row = format_of(out).write
+    if row is None:
+        raise ConfigError(f"{out}: a table cannot be continued; end the name in .tsv or .jsonl")
     if out.suffix in COMPRESSIONS:
         raise ConfigError(f"{out}: pairs are written without compression, so that --resume can continue")
     if not resume and out.exists() and out.stat().st_size:

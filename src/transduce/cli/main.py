@@ -26,9 +26,9 @@ _OLD_OPTIONS = {"output": "out", "save": "out"}
 """Earlier names of options, which still work."""
 
 _COMMANDS = (
-    "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
-    "score", "rerank", "calibrate", "backtranslate", "info", "average", "shrink", "serve", "demo", "cache", "import",
-    "data", "paper",
+    "init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
+    "score", "rerank", "calibrate", "backtranslate", "info", "average", "shrink", "serve", "demo", "doctor",
+    "cache", "import", "data", "paper",
 )  # fmt: skip
 """The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
 _MODULES = {"import": "import_model"}

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,7 @@ from transduce.cli.options import (
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
+    from transduce.text.tables import Row
     from transduce.translator import Translation, Translator
 
 
@@ -33,16 +34,49 @@ def translate(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files to translate, or text in quotes.", metavar="FILE|TEXT", show_default="standard input"
+            help="Files to translate (text, .jsonl, .parquet, datasets), or text in quotes.",
+            metavar="FILE|TEXT",
+            show_default="standard input",
         ),
     ] = None,
     model: ModelsOption = None,
     to: ToOption = None,
     from_: FromOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write: text, or rows in .jsonl, .parquet or .arrow; without suffix, of a dataset, a dataset.",
+            show_default="standard output",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Translate only part I of N consecutive parts, e.g. 2/8; the outputs of all parts, concatenated, are "
+            "the output without this option.",
+            metavar="I/N",
+            show_default=False,
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the text in .jsonl, .parquet and .arrow files and datasets.", show_default="src or text"
+        ),
+    ] = None,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray", help="Translate each file into one of the same name in the folder --out, with workers of Ray."
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
@@ -86,10 +120,13 @@ def translate(
 
     An argument that names a file is read; any other is text, unless it looks like the path of a missing file. A search
     option that is not given has the value stored with the model, usually the default shown here.
+
+    Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
-    from transduce.cli.outputs import line_output
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, rows_of, shard_of
+    from transduce.cli.outputs import Output, open_output
     from transduce.cli.translate_progress import Progress
+    from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
@@ -110,6 +147,19 @@ def translate(
         and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    if workers and not ray:
+        raise ConfigError("--workers is the number of workers of --ray; give --threads for the threads of this process")
+    if ray:
+        given = {"--jsonl": jsonl, "--shard": shard, "--min-confidence": min_confidence is not None}
+        refused = [name for name, value in (given | {"--long refuse": long == "refuse"}).items() if value]
+        if refused:
+            raise ConfigError(f"--ray does not support {', '.join(refused)}")
+        loading = {"device": device, "engine": engine, "batch_tokens": batch_tokens, **options}
+        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model, "to": to}
+        loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
+        translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
+        return
+    part = shard_of(inputs, shard) if shard else None
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
@@ -134,30 +184,33 @@ def translate(
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
     with ExitStack() as stack:
-        file: TextIO = sys.stdout
-        done = 0
-        if out:
-            file, done = stack.enter_context(line_output(out, resume=resume))
+        output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl)) if out else Output()
+        done = output.done
+        if done is None:
+            log(f"{out} is complete")
+            return
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        progress = stack.enter_context(Progress(inputs, done, typed))
-        lines = lines_of(inputs)
+        progress = stack.enter_context(Progress(inputs, done, typed, None if part is None else len(part)))
+        lines = rows_of(inputs, column)
+        first = done
+        if part is not None:
+            lines, first = islice(lines, part.start, part.stop), part.start + done
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
         common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms, "confidence": confidence}
         written = rejected = 0
-        for text, best in _translated(translator, lines, prefix, done + 1, typed, common):
+        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
                 source_tokens = translator.source_tokens(text, to, terms)
-                line = _record(text, source_tokens, best, confidence, more)
+                output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
-                line = best[0].text.replace("\n", " ") if accepted else ""
-            file.write(line + "\n")
+                output.add(row, best[0].text if accepted else "")
             if progress.line_done():
-                file.flush()
+                output.flush()
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
@@ -175,23 +228,29 @@ def _default_target(translator: "Translator", source: str | None) -> str | None:
 
 
 def _translated(
-    translator: "Translator", lines: Iterator[str], prefix: str, first_line: int, typed: bool, common: dict[str, Any]
-) -> Iterator[tuple[str, list["Translation"]]]:
-    """Every line with its translations; lines typed in a terminal are translated one by one."""
+    translator: "Translator",
+    rows: Iterator[tuple[str, "Row"]],
+    prefix: str,
+    first_line: int,
+    typed: bool,
+    common: dict[str, Any],
+) -> Iterator[tuple[tuple[str, "Row"], list["Translation"]]]:
+    """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
     if typed:
-        for number, text in enumerate(lines, start=first_line):
-            yield text, translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
+        for number, (text, row) in enumerate(rows, start=first_line):
+            best = translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
+            yield (text, row), best
     else:
-        kept: deque[str] = deque()  # lines that were read but not yet translated
-        ahead = _remember(lines, kept)
+        kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
+        ahead = _remember(rows, kept)
         for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
             yield kept.popleft(), best
 
 
-def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:
-    for line in lines:
-        kept.append(line)
-        yield line
+def _remember(rows: Iterable[tuple[str, "Row"]], kept: deque[tuple[str, "Row"]]) -> Iterator[str]:
+    for text, row in rows:
+        kept.append((text, row))
+        yield text
 
 
 def _record(

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from transduce.cli.inputs import Input
-from transduce.text.files import raw_lines
+from transduce.cli.inputs import Input, count_lines
 
 _EVERY_SECONDS = 0.5
 
@@ -16,8 +15,8 @@ _EVERY_SECONDS = 0.5
 class Progress:
     """Counts lines; in a terminal it shows their number, the throughput and the time left."""
 
-    def __init__(self, inputs: Sequence[Input], done: int, typed: bool) -> None:
-        self._inputs, self._done = inputs, done
+    def __init__(self, inputs: Sequence[Input], done: int, typed: bool, total: int | None = None) -> None:
+        self._inputs, self._done, self._total = inputs, done, total
         one_text = len(inputs) == 1 and not isinstance(inputs[0], Path)
         self._hidden = typed or one_text or not sys.stderr.isatty()
         self._shown = 0.0
@@ -31,7 +30,8 @@ class Progress:
 
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
             self._live = Live(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self._task = self._live.add_task("", total=_count_lines(self._inputs), completed=self._done)
+            total = count_lines(self._inputs) if self._total is None else self._total
+            self._task = self._live.add_task("", total=total, completed=self._done)
             self._live.start()
         self._first, self._began = self._done, time.monotonic()
         return self
@@ -51,10 +51,3 @@ class Progress:
             speed = (self._done - self._first) / max(now - self._began, 1e-9)
             self._live.update(self._task, completed=self._done, description=f"lines  {speed:,.0f} sentences/s")
         return True
-
-
-def _count_lines(inputs: Sequence[Input]) -> int | None:
-    """Number of lines to translate; None if an input can be read only once."""
-    if any(isinstance(one, Path) and not one.is_file() for one in inputs):
-        return None
-    return sum(sum(1 for _ in raw_lines(one)) if isinstance(one, Path) else 1 for one in inputs)

@@ -108,7 +108,13 @@ def pair_writer(path: Path) -> Iterator[Callable[[str, str], None]]:
 
     The file appears, complete, when the block ends without an error.
     """
-    row = format_of(path).write
+    pair_format = format_of(path)
+    if pair_format.create:
+        with pair_format.create(path) as add:
+            yield add
+        return
+    row = pair_format.write
+    assert row
     try:
         with atomic_file(path) as work, create_binary(work, path.suffix) as file:
             yield lambda source, target: cast(None, file.write(row(source, target).encode()))

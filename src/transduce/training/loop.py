@@ -11,7 +11,7 @@ import torch
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes, group_of_one
 from transduce.distributed.sharded import gathered
 from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.errors import RunError
@@ -19,6 +19,7 @@ from transduce.nn.device import pick_device
 from transduce.runs.checkpoint import adam_moments, newest_step
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.runs.tracking import require_packages, tracking
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
@@ -62,17 +63,20 @@ def run_training(
     recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = SINGLE_PROCESS
 ) -> Outcome:
     """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
+    require_packages(recipe)
     run = RunFolder(out, display.log)
     with ExitStack() as stack:
         with processes.main_process_first():
             recipe = run.check(recipe)
             if not run.config.exists():  # a run that exists can only be resumed with its settings
-                refuse_mistakes(recipe, processes)
+                refuse_mistakes(recipe)
             if processes.is_main:
                 stack.enter_context(run.lock())
+        if recipe.train.shard and not processes.communicates:
+            stack.enter_context(group_of_one())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
-            return _train(recipe, run, display, stop, processes, profile=profile)
+            return _train(recipe, run, display, stop, processes, stack, profile=profile)
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise RunError(
@@ -85,7 +89,14 @@ def run_training(
 
 
 def _train(
-    recipe: Recipe, run: RunFolder, display: Display, stop: StopRequest, processes: Processes, *, profile: bool
+    recipe: Recipe,
+    run: RunFolder,
+    display: Display,
+    stop: StopRequest,
+    processes: Processes,
+    stack: ExitStack,
+    *,
+    profile: bool,
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
@@ -127,7 +138,9 @@ def _train(
         )
         return Outcome(run.path, progress.step, True, None, scores)
 
-    warn(recipe, display.log)
+    if processes.is_main:
+        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
+    warn(recipe, processes.count, display.log)
     milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""

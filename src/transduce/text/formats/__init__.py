@@ -6,13 +6,16 @@ from transduce.errors import DataError
 from transduce.text.files import COMPRESSIONS
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import PairFormat
+from transduce.text.formats.table import TABLE
 from transduce.text.formats.tsv import TSV
 
-PAIR_FORMATS = (TSV, JSONL)
+PAIR_FORMATS = (TSV, JSONL, TABLE)
 
 
 def format_of(path: Path, alternative: str = "") -> PairFormat:
     """The format of a file by its name; `alternative` ends the message of the error if there is none."""
+    if path.is_dir():
+        return TABLE
     for pair_format in PAIR_FORMATS:
         if format_suffix(path) in pair_format.suffixes:
             return pair_format
