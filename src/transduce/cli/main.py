@@ -18,6 +18,7 @@ from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.embed import embed
 from transduce.cli.evaluate import evaluate
+from transduce.cli.export import export
 from transduce.cli.fill import fill
 from transduce.cli.generate import generate
 from transduce.cli.import_model import import_model
@@ -65,7 +66,7 @@ def about(
 
 for command in (
     train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
-    backtranslate, info, average, shrink, serve, demo, cache,
+    backtranslate, info, average, shrink, export, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.command("import", cls=Command)(import_model)

@@ -13,8 +13,10 @@ from torch import Tensor
 from transduce.disk import atomic_folder, require_file
 from transduce.errors import ConfigError, ModelError
 from transduce.interop.ctranslate2_file import read_whisper
+from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
 from transduce.interop.huggingface import convert
+from transduce.interop.restore import original_notes, restore
 from transduce.interop.tokenizer_files import gguf_tokenizer, read_json, read_tokenizer
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.models.card import NOTES, read_notes
@@ -24,6 +26,7 @@ from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
 from transduce.models.saved import save_model
 from transduce.nn.skip_initialization import SkipInitialization
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.languages import is_language_code
 from transduce.text.tokenizer import EOS
@@ -51,14 +54,24 @@ class Original:
     notes: str = ""
 
 
-def import_model(path: Path, out: Path) -> None:
-    """Write the model folder of public weights, which are untrusted, atomically as a new folder."""
+def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
+    """Write the model folder of public weights, which are untrusted, atomically as a new folder.
+
+    A model that `transduce export` wrote becomes what it was, unless it is to be read like a `foreign` one.
+    """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
+    tokenizer: AnyTokenizer
     try:
         original = _read(path)
-        model = _model(original, path)
-        facts = _facts(original, model)
+        if (path / CARD).exists() and not foreign:
+            converted = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
+            config, weights, tokenizer, facts = restore(path, converted[1], original.tokenizer)
+            model = _filled(config, weights, tokenizer.vocab_size)
+            original = replace(original, notes=original_notes(original.notes))
+        else:
+            model, tokenizer = _model(original, path), original.tokenizer
+            facts = _facts(original, model)
     except (ConfigError, ModelError) as error:
         message = str(error)
         raise ModelError(message if message.startswith(str(path)) else f"{path}: {message}") from None
@@ -66,7 +79,7 @@ def import_model(path: Path, out: Path) -> None:
         reason = " ".join(str(error).split())
         raise ModelError(f"{path}: settings and weights do not fit each other: {reason:.300}") from None
     with atomic_folder(out) as work:
-        save_model(work, model, original.tokenizer, facts)
+        save_model(work, model, tokenizer, facts)
         if original.notes:
             (work / NOTES).write_text(original.notes, encoding="utf-8")
 
