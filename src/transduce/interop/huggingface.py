@@ -289,6 +289,29 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
     return config, ours | _fairseq_layers(source, config)
 
 
+def _transformer(settings: Settings, weights: Weights) -> Converted:
+    """A translation model of CTranslate2 or Marian, with its own table of positions."""
+    source = _Source(weights, "model.")
+    common = _fairseq_settings(settings)
+    pre, tied = settings["normalize_before"], settings["tie_word_embeddings"]
+    config = EncoderDecoderConfig(
+        **(common | {"norm": "pre" if pre else "post", "norm_epsilon": settings.get("layer_norm_epsilon") or 1e-5}),
+        max_positions=settings["max_position_embeddings"],
+        output_bias=True,
+        tie_output=tied,
+    )
+    ours = {
+        "embedding.weight_VD": source["shared.weight"],
+        "embedding.positions.table_TD": source["decoder.embed_positions.weight"],
+        "output.bias_V": weights["final_logits_bias"][0],
+    }
+    if not tied:
+        ours["output.weight_VD"] = weights["lm_head.weight"]
+    if pre:
+        ours |= source.modules({f"{side}_norm": f"{side}.layer_norm" for side in ("encoder", "decoder")})
+    return config, ours | _fairseq_layers(source, config)
+
+
 def _whisper(settings: Settings, weights: Weights) -> Converted:
     source = _Source(weights, "model.")
     frames = 2 * settings["max_source_positions"]
@@ -412,6 +435,6 @@ def _classes(settings: Settings) -> int:
 
 CONVERTERS: dict[str, Callable[[Settings, Weights], Converted]] = {
     "bart": _bart, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "marian": _marian, "roberta": _bert, "t5": _t5,
-    "vit": _vit, "whisper": _whisper,
+    "transformer": _transformer, "vit": _vit, "whisper": _whisper,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""

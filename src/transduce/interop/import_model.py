@@ -12,12 +12,12 @@ from torch import Tensor
 
 from transduce.disk import atomic_folder, require_file
 from transduce.errors import ConfigError, ModelError
-from transduce.interop.ctranslate2_file import read_whisper
+from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
-from transduce.interop.huggingface import convert
+from transduce.interop.huggingface import Converted, convert
 from transduce.interop.restore import original_notes, restore
-from transduce.interop.tokenizer_files import gguf_tokenizer, read_json, read_tokenizer
+from transduce.interop.tokenizer_files import ctranslate2_tokenizer, gguf_tokenizer, read_json, read_tokenizer
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.models.card import NOTES, read_notes
 from transduce.models.encoder_only import EncoderOnlyConfig
@@ -29,7 +29,7 @@ from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.languages import is_language_code
-from transduce.text.tokenizer import EOS
+from transduce.text.tokenizer import BOS, EOS
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {
@@ -65,8 +65,8 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
     try:
         original = _read(path)
         if (path / CARD).exists() and not foreign:
-            converted = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
-            config, weights, tokenizer, facts = restore(path, converted[1], original.tokenizer)
+            _, foreign_weights = _converted(original)
+            config, weights, tokenizer, facts = restore(path, foreign_weights, original.tokenizer)
             model = _filled(config, weights, tokenizer.vocab_size)
             original = replace(original, notes=original_notes(original.notes))
         else:
@@ -94,9 +94,7 @@ def _read(path: Path) -> Original:
         raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json")
     settings = read_json(path / "config.json")
     if "model_type" not in settings and (path / "model.bin").exists():
-        settings, weights = read_whisper(path / "model.bin")
-        settings |= {"suppress_tokens": read_json(path / "config.json").get("suppress_ids")}
-        return Original("CTranslate2", settings, weights, read_tokenizer(path, settings, settings["vocab_size"]))
+        return _read_ctranslate2(path, settings)
     if settings.get("model_type") == "whisper":
         settings = read_json(path / "generation_config.json", {}) | settings
     if not isinstance(settings.get("model_type"), str):
@@ -107,6 +105,19 @@ def _read(path: Path) -> Original:
     notes = read_notes(path)
     weights = _read_safetensors(path)
     return Original("Hugging Face", settings, weights, read_tokenizer(path, settings, size), notes)
+
+
+def _read_ctranslate2(path: Path, options: dict[str, Any]) -> Original:
+    settings, weights = read_ctranslate2(path / "model.bin")
+    settings |= {
+        "suppress_tokens": options.get("suppress_ids"),
+        "layer_norm_epsilon": options.get("layer_norm_epsilon"),
+    }
+    if settings["model_type"] == "whisper":
+        tokenizer = read_tokenizer(path, settings, settings["vocab_size"])
+    else:
+        tokenizer = ctranslate2_tokenizer(path, settings, options)
+    return Original("CTranslate2", settings, weights, tokenizer, read_notes(path))
 
 
 def _read_safetensors(folder: Path) -> dict[str, Tensor]:
@@ -134,9 +145,16 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
     return {name: x.float() for name, x in weights.items() if x.is_floating_point()}
 
 
+def _converted(original: Original) -> Converted:
+    converted = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
+    if original.settings.get("start_from_zero"):
+        converted[1]["embedding.weight_VD"][BOS] = 0
+    return converted
+
+
 def _model(original: Original, path: Path) -> Model:
     order = original.tokenizer.order
-    config, weights = reorder_vocabulary(convert(original.settings, original.weights), order)
+    config, weights = _converted(original)
     if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
         config = replace(config, pooling="mean")
     required = config.min_parameters(len(order.originals))
@@ -171,7 +189,7 @@ def _facts(original: Original, model: Model) -> dict[str, Any]:
     }
     if isinstance(labels := settings.get("id2label"), dict) and getattr(model.config, "classes", False):
         facts |= {"task": "classify", "labels": [str(label) for label in labels.values()]}
-    if kind == "marian":
+    if kind in ("marian", "transformer"):
         facts["by_sentence"] = True
     if kind == "whisper":
         facts["transcribe"] = _transcription(original)

@@ -70,6 +70,19 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
 
 
+def ctranslate2_tokenizer(folder: Path, settings: Mapping[str, Any], options: Mapping[str, Any]) -> SentencePiecePair:
+    """The SentencePiece models beside a Transformer of CTranslate2, and its vocabulary; `options` is config.json."""
+    files = ("source.spm", "target.spm")
+    if (folder / "sentencepiece.model").exists():
+        files = ("sentencepiece.model", "sentencepiece.model")
+    if missing := [name for name in files if not (folder / name).exists()]:
+        raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
+    pieces = read_list(folder / "shared_vocabulary.json")
+    roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
+    names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
+    return _pair(folder, files, pieces, settings, {**_DEFAULT_NAMES, **names})
+
+
 def markers(
     settings: Mapping[str, Any], names: Mapping[str, str], find: FindToken, size: int, *, begins: bool
 ) -> tuple[int, int, int, int]:
@@ -180,6 +193,17 @@ def read_json(path: Path, default: Any = None) -> Any:
         raise ModelError(f"{path}: not JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
+def read_list(path: Path) -> list[str]:
+    """The texts in a JSON list."""
+    try:
+        content = json.loads(_read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not JSON: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
+        raise ModelError(f"{path}: not a list of texts")
     return content
 
 

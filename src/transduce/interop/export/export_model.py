@@ -1,24 +1,25 @@
 """Exporting a model: write it, verify it with a program that runs it, and only then let its folder appear."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transduce.config import build
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
+from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
 from transduce.interop.export.hf import HF
 from transduce.interop.export.readme import common_limits, readme
-from transduce.interop.export.verify import Verification, sample_texts, verify
+from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
 from transduce.interop.export.vocabulary import export_vocabulary
 from transduce.models.card import NOTES, card_text, read_card, read_notes
 from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
 from transduce.text.languages import Direction, choose_target
 
-EXPORTERS: dict[str, Exporter] = {"hf": HF}
+EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2}
 """The formats, by the name that `transduce export --to` takes."""
 
 
@@ -73,10 +74,15 @@ def export_model(
     if not texts:
         raise ConfigError("no sentences to verify the export with; give a file with at least one line")
     with atomic_folder(out) as work:
+        samples = make_samples(exported, texts)
         exporter.write(exported, work)
-        verification = verify(exported, exporter.consumer(exported, work), texts)
+        verification = verify(exported, exporter.consumer(exported, work), samples)
+        if quantization == "int8":
+            exporter.write(replace(exported, quantization=quantization), work)
+            identical, _ = compare_outputs(exporter.consumer(exported, work), samples)
+            verification = replace(verification, identical_int8=identical)
         (work / CARD).write_text(card_text(read_card(folder)), encoding="utf-8")
-        notes = readme(exported, exporter, out.name, verification, None, read_notes(folder))
+        notes = readme(exported, exporter, out.name, verification, read_notes(folder))
         (work / NOTES).write_text(notes, encoding="utf-8")
     return Export(exporter.title, verification, [*common_limits(exported), *exporter.limits(exported)])
 

@@ -48,7 +48,7 @@ def marian_order(vocab_size: int) -> list[int]:
 
 def write(exported: Exported, folder: Path) -> None:
     """See `Exporter.write`."""
-    model, pieces = exported.model, exported.vocabulary.pieces
+    model = exported.model
     order = marian_order(model.vocab_size)
     sinusoidal = model.config.positions == "sinusoidal"
     weights = transformers_weights(model, to_halves(model.config.d_model) if sinusoidal else None)
@@ -58,6 +58,12 @@ def write(exported: Exported, folder: Path) -> None:
     if model.config.tie_output:
         del weights["lm_head.weight"]
     save_tensors(weights, folder / "model.safetensors")
+    write_settings(exported, folder)
+
+
+def write_settings(exported: Exported, folder: Path) -> None:
+    """Write everything but the weights."""
+    pieces, order = exported.vocabulary.pieces, marian_order(exported.model.vocab_size)
     ids = {ours: theirs for theirs, ours in enumerate(order)}
     _write_json(folder / "config.json", _settings(exported, ids))
     _write_json(folder / "generation_config.json", _generation(exported, ids))

@@ -29,9 +29,7 @@ def common_limits(exported: Exported) -> list[str]:
     return limits
 
 
-def readme(
-    exported: Exported, exporter: Exporter, name: str, verified: Verification, int8: Verification | None, notes: str
-) -> str:
+def readme(exported: Exported, exporter: Exporter, name: str, verified: Verification, notes: str) -> str:
     """The content of README.md; `notes` is that of the original."""
     directions = [(a, b) for a, b in exported.facts.get("directions", [])]
     if exported.direction:
@@ -39,9 +37,6 @@ def readme(
     languages = sorted({code for pair in directions for code in pair})
     header = ["---", *(["language:", *(f"- {code}" for code in languages)] if languages else [])]
     header += ["pipeline_tag: translation", "---"]
-    verification = f"Verified in float32 by {verified}."
-    if int8:
-        verification += f" In 8 bits, {int8.identical} of {int8.sentences} greedy outputs are those of float32."
     parts = [
         "\n".join(header),
         f"# {name}",
@@ -49,7 +44,7 @@ def readme(
         f"It translates {describe_directions(directions)}." if directions else "",
         f"```python\n{exporter.usage(exported, name)}```",
         "## Verification",
-        verification,
+        f"Verified by {verified}.",
         "## Differences from `transduce translate`",
         "\n".join(f"- {limit}" for limit in [*common_limits(exported), *exporter.limits(exported)]),
         f"{ORIGINAL_NOTES}\n\n{notes.strip()}" if notes.strip() else "",

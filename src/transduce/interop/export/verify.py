@@ -39,12 +39,17 @@ class Verification:
     """Number of equal greedy outputs."""
     difference: float
     """Largest difference of logits."""
+    identical_int8: int | None = None
+    """Number of greedy outputs of the 8-bit model that are those of the original, if one was written."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.consumer}: {self.identical} of {self.sentences} greedy outputs identical, logits differ by at most "
-            f"{self.difference:.1e}"
+        result = (
+            f"{self.consumer} in float32: {self.identical} of {self.sentences} greedy outputs identical, logits differ "
+            f"by at most {self.difference:.1e}"
         )
+        if self.identical_int8 is None:
+            return result
+        return f"{result}; in 8 bits, {self.identical_int8} of {self.sentences} greedy outputs identical"
 
 
 def sample_texts(tokenizer: AnyTokenizer, count: int = SENTENCES) -> list[str]:
@@ -59,21 +64,37 @@ def sample_texts(tokenizer: AnyTokenizer, count: int = SENTENCES) -> list[str]:
     return texts
 
 
-def verify(exported: Exported, consumer: Consumer, texts: Sequence[str]) -> Verification:
-    """Compare a consumer with the original; raises an error with the first difference if they disagree."""
-    targets = sorted(exported.vocabulary.tags)
-    if exported.direction and targets:
+@dataclass(frozen=True)
+class Samples:
+    """Sentences with the outputs of the original."""
+
+    texts: list[str]
+    """The sources as a user of the other toolkit types them."""
+    sources: list[list[int]]
+    outputs: list[list[int]]
+    limits: list[int]
+    """The maximum number of tokens of each output."""
+
+
+def make_samples(exported: Exported, texts: Sequence[str]) -> Samples:
+    """Translate the sentences with the original; if it has several target languages, each in turn."""
+    targets: list[str | None] = sorted(exported.vocabulary.tags) or [None]
+    if exported.direction and exported.vocabulary.tags:
         targets = [exported.direction[1]]
-    languages = [targets[n % len(targets)] if targets else None for n in range(len(texts))]
+    languages = [targets[n % len(targets)] for n in range(len(texts))]
     marked = [mark(text, language) for text, language in zip(texts, languages, strict=True)]
     typed = [text if one is None else f"{typed_tag(one)} {text}" for text, one in zip(texts, languages, strict=True)]
     sources = exported.tokenizer.encode_all(marked, marked=True)
-    outputs, limits = greedy(exported.model, sources)
+    return Samples(typed, sources, *greedy(exported.model, sources))
+
+
+def verify(exported: Exported, consumer: Consumer, samples: Samples) -> Verification:
+    """Compare a consumer with the original; raises an error with the first difference if they disagree."""
     difference = 0.0
-    for text, source, output in zip(typed, sources, outputs, strict=True):
+    for text, source, output in zip(samples.texts, samples.sources, samples.outputs, strict=True):
         ours, theirs = forced_logits(exported.model, source, output), consumer.logits(text, output)
         if ours.shape != theirs.shape:
-            raise ModelError(f"{consumer.name}: {_at(text)}logits have the shape {tuple(theirs.shape)}")
+            raise ModelError(f"{consumer.name}: {_at(text)}the logits have the shape {tuple(theirs.shape)}")
         # Markers below EOS are never produced; some toolkits give them another logit for that reason.
         own = (ours - theirs)[:, EOS:].abs().max()
         if not own <= MOST_DIFFERENCE:
@@ -82,25 +103,24 @@ def verify(exported: Exported, consumer: Consumer, texts: Sequence[str]) -> Veri
                 "nothing was written"
             )
         difference = max(difference, float(own))
-    identical, first = compare_outputs(consumer, typed, outputs, limits)
-    if identical < LEAST_IDENTICAL * len(texts):
+    identical, first = compare_outputs(consumer, samples)
+    if identical < LEAST_IDENTICAL * len(samples.texts):
         raise ModelError(
-            f"{consumer.name}: only {identical} of {len(texts)} greedy outputs are identical; the first difference is "
-            f"{first}; nothing was written"
+            f"{consumer.name}: only {identical} of {len(samples.texts)} greedy outputs are identical; the first "
+            f"difference is {first}; nothing was written"
         )
-    return Verification(consumer.name, len(texts), identical, difference)
+    return Verification(consumer.name, len(samples.texts), identical, difference)
 
 
-def compare_outputs(
-    consumer: Consumer, texts: Sequence[str], outputs: Sequence[Sequence[int]], limits: Sequence[int]
-) -> tuple[int, str]:
-    """The number of greedy outputs of a consumer that are as expected, and a description of the first that is not."""
+def compare_outputs(consumer: Consumer, samples: Samples) -> tuple[int, str]:
+    """The number of greedy outputs of a consumer that are those of the original, and the first that is not."""
     identical, first = 0, ""
-    for text, ours, theirs, limit in zip(texts, outputs, consumer.translate(texts, limits), limits, strict=True):
-        if list(ours) == theirs[:limit]:
+    outputs = consumer.translate(samples.texts, samples.limits)
+    for text, ours, theirs, limit in zip(samples.texts, samples.outputs, outputs, samples.limits, strict=True):
+        if ours == theirs[:limit]:
             identical += 1
         elif not first:
-            first = f"{_at(text)}{theirs[:limit]} instead of {list(ours)}"
+            first = f"{_at(text)}{theirs[:limit]} instead of {ours}"
     return identical, first
 
 
