@@ -11,6 +11,7 @@ from transduce.errors import ConfigError, ModelError
 from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
 from transduce.interop.export.hf import HF
+from transduce.interop.export.onnx import ONNX
 from transduce.interop.export.readme import common_limits, readme
 from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
 from transduce.interop.export.vocabulary import export_vocabulary
@@ -19,7 +20,7 @@ from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
 from transduce.text.languages import Direction, choose_target
 
-EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2}
+EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "onnx": ONNX}
 """The formats, by the name that `transduce export --to` takes."""
 
 
