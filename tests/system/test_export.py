@@ -1,15 +1,20 @@
 """`transduce export` and back, through the command line, with the toolkits that read the exports."""
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
 from commands import complaint
 from conftest import make_toy_pairs, write_lines
 
+from transduce.interop.export.verify import forced_logits
 from transduce.models.saved import load_model
+from transduce.text.tokenizer import BOS, EOS
 
 
 def assert_same_model(original: Path, restored: Path) -> None:
@@ -78,6 +83,61 @@ def test_ctranslate2(transduce: Any, trained: Any, tmp_path: Path, lines: list[s
     outcome = transduce("import", "float32", "--out", "back", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert_same_model(trained.run / "model", tmp_path / "back")
+
+
+def test_onnx(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -> None:
+    """The graphs also take padded batches, and a past of several tokens."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    words = ("--to", "onnx", "--sentences", "lines.txt", "--out", "onnx")
+    outcome = transduce("export", "-m", trained.run, *words, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "30 of 30 greedy outputs identical" in outcome.out
+    saved = load_model(trained.run / "model")
+    vocabulary = json.loads((tmp_path / "onnx" / "vocab.json").read_text(encoding="utf-8"))
+    names = saved.tokenizer.names  # type: ignore[attr-defined]
+    theirs = [vocabulary[name] for name in names]
+    sources = [[*saved.tokenizer.encode(text), EOS] for text in ("babo debo", "gigo")]
+    longest = max(map(len, sources))
+    ids = np.array([[*(theirs[token] for token in own), *[theirs[0]] * (longest - len(own))] for own in sources])
+    mask = np.array([[1] * len(own) + [0] * (longest - len(own)) for own in sources])
+    encoder, decoder, with_past = (
+        onnxruntime.InferenceSession(str(tmp_path / "onnx" / f"{name}_model.onnx"))
+        for name in ("encoder", "decoder", "decoder_with_past")
+    )
+    (memory,) = encoder.run(None, {"input_ids": ids, "attention_mask": mask})
+    target = [BOS, 300, 310, 320, 330]
+    inputs = {"encoder_attention_mask": mask, "input_ids": np.array([[theirs[token] for token in target[:2]]] * 2)}
+    results = decoder.run(None, {**inputs, "encoder_hidden_states": memory})
+    names = [one.name.replace("present", "past_key_values") for one in decoder.get_outputs()]
+    state = dict(zip(names, results, strict=True))
+    inputs["input_ids"] = np.array([[theirs[token] for token in target[2:]]] * 2)
+    rest = with_past.run(["logits"], {**inputs, **{name: x for name, x in state.items() if name != "logits"}})[0]
+    logits = torch.from_numpy(np.concatenate([state["logits"], rest], axis=1))[:, :, theirs]
+    for source, own in zip(sources, logits, strict=True):
+        torch.testing.assert_close(own, forced_logits(saved.model, source[:-1], target[1:]), atol=1e-5, rtol=0)
+
+
+def test_argos(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -> None:
+    """The package installs (it is unpacked to one folder) and gives our outputs as Argos Translate runs it."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    words = ("export", "-m", trained.run, "--to", "argos", "--sentences", "lines.txt", "--out", "argos")
+    assert complaint(transduce(*words, cwd=tmp_path)).endswith("name them with --from and --target")
+    outcome = transduce(*words, "--from", "en", "--target", "de", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    with zipfile.ZipFile(tmp_path / "argos" / "translate-en_de-1_0.argosmodel") as package:
+        package.extractall(tmp_path / "installed")
+    root = tmp_path / "installed" / "translate-en_de-1_0"
+    metadata = json.loads((root / "metadata.json").read_text())
+    assert [metadata[name] for name in ("from_code", "from_name", "to_code", "to_name")] == [
+        "en", "English", "de", "German"
+    ]  # fmt: skip
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(root / "sentencepiece.model"))
+    translator = ctranslate2.Translator(str(root / "model"), intra_threads=1)
+    results = translator.translate_batch(
+        spm.encode(lines, out_type=str), replace_unknowns=True, max_batch_size=32, batch_type="tokens", beam_size=1,
+        max_decoding_length=8,
+    )  # fmt: skip
+    assert [spm.decode_pieces(one.hypotheses[0]) for one in results] == greedy(transduce, trained.run, tmp_path)
 
 
 def test_an_export_that_differs_does_not_appear(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -> None:

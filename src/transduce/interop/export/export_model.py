@@ -8,6 +8,7 @@ from typing import Any
 from transduce.config import build
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
+from transduce.interop.export.argos import ARGOS
 from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
 from transduce.interop.export.hf import HF
@@ -20,7 +21,7 @@ from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
 from transduce.text.languages import Direction, choose_target
 
-EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "onnx": ONNX}
+EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX}
 """The formats, by the name that `transduce export --to` takes."""
 
 

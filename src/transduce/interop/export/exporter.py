@@ -56,7 +56,7 @@ class Exporter:
     check: Callable[[Model], EncoderDecoder]
     """Raises a ModelError, which says why, if the format cannot express the model."""
     write: Callable[[Exported, Path], None]
-    """Writes the files of the export to a folder."""
+    """Writes the files of the export to a folder; may raise a ModelError as well."""
     consumer: Callable[[Exported, Path], Consumer]
     """The program that verifies them."""
     limits: Callable[[Exported], list[str]]

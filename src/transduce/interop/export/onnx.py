@@ -161,7 +161,9 @@ def _import_runtime() -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise ModelError("the ONNX export is verified with the package onnxruntime: pip install 'transduce[export]'") from None
+        raise ModelError(
+            "the ONNX export is verified with the package onnxruntime: pip install 'transduce[export]'"
+        ) from None
     return onnxruntime
 
 
