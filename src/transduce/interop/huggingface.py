@@ -278,14 +278,20 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
     """Marian's sinusoids, whose halves lie side by side, are loaded as a table of learned positions."""
     source = _Source(weights, "model.")
     length = settings["max_position_embeddings"]
-    config = EncoderDecoderConfig(**_fairseq_settings(settings), max_positions=length, output_bias=True)
+    output_VD = weights.get("lm_head.weight", source["shared.weight"])
+    tied = torch.equal(output_VD, source["shared.weight"])
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings), max_positions=length, output_bias=True, tie_output=tied
+    )
     if not settings.get("share_encoder_decoder_embeddings", True):
         raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": marian_sinusoids(length, source["shared.weight"].shape[1]),
+        "embedding.positions.table_TD": opus_sinusoids(length, source["shared.weight"].shape[1]),
         "output.bias_V": weights["final_logits_bias"][0],
     }
+    if not tied:
+        ours["output.weight_VD"] = output_VD
     return config, ours | _fairseq_layers(source, config)
 
 
@@ -370,8 +376,8 @@ def _fairseq_layers(source: "_Source", config: EncoderDecoderConfig) -> dict[str
     return ours
 
 
-def marian_sinusoids(length: int, d_model: int) -> Tensor:
-    """Sinusoids with all sines before all cosines."""
+def opus_sinusoids(length: int, d_model: int) -> Tensor:
+    """The sinusoids of Marian in transformers: those of the paper, with all sines before all cosines."""
     half = (d_model + 1) // 2
     column = torch.arange(d_model, dtype=torch.float64)
     pair = torch.where(column < half, column, column - half)

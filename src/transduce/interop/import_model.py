@@ -16,10 +16,18 @@ from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
 from transduce.interop.huggingface import Converted, convert
+from transduce.interop.marian_file import find_npz, read_marian
 from transduce.interop.restore import original_notes, restore
-from transduce.interop.tokenizer_files import ctranslate2_tokenizer, gguf_tokenizer, read_json, read_tokenizer
+from transduce.interop.tokenizer_files import (
+    ctranslate2_tokenizer,
+    gguf_tokenizer,
+    marian_tokenizer,
+    read_json,
+    read_tokenizer,
+)
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.models.card import NOTES, read_notes
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.header import physical_memory
 from transduce.models.model import Model, ModelConfig
@@ -88,10 +96,13 @@ def _read(path: Path) -> Original:
     if path.suffix == ".gguf":
         settings, weights, fields = read_gguf(path)
         return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
+    if npz := find_npz(path):
+        settings, weights = read_marian(npz)
+        return Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
     if not (path / "config.json").exists():
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")
-        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json")
+        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json or an .npz file")
     settings = read_json(path / "config.json")
     if "model_type" not in settings and (path / "model.bin").exists():
         return _read_ctranslate2(path, settings)
@@ -146,10 +157,13 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _converted(original: Original) -> Converted:
-    converted = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
-    if original.settings.get("start_from_zero"):
-        converted[1]["embedding.weight_VD"][BOS] = 0
-    return converted
+    config, weights = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
+    if isinstance(config, EncoderDecoderConfig) and config.source == "text":
+        start_D = weights["embedding.weight_VD"][BOS]
+        if original.settings.get("start_from_zero"):
+            start_D.zero_()
+        config = replace(config, zero_start=not start_D.any())
+    return config, weights
 
 
 def _model(original: Original, path: Path) -> Model:

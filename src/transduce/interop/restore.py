@@ -11,14 +11,15 @@ from transduce.errors import ModelError
 from transduce.interop.export.exporter import CARD
 from transduce.interop.export.readme import ORIGINAL_NOTES
 from transduce.interop.export.vocabulary import restore_vocabulary
-from transduce.interop.export.weights import permute_width, to_halves
-from transduce.interop.huggingface import marian_sinusoids
+from transduce.interop.export.weights import VOCABULARY, permute_width, to_halves
+from transduce.interop.huggingface import opus_sinusoids
 from transduce.models.card import read_card
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import build_config
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer, SentencePiecePair
+from transduce.text.tokenizer import EOS
 
 _POSITIONS, _BIAS = "embedding.positions.table_TD", "output.bias_V"
 
@@ -32,12 +33,16 @@ def restore(
     if not isinstance(config, EncoderDecoderConfig):
         raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
     restored, facts = dict(weights), card["facts"]
-    if config.positions == "sinusoidal":
+    if config.positions != "learned":
         table_TD = restored.pop(_POSITIONS)
-        if torch.equal(table_TD, marian_sinusoids(*table_TD.shape)):
+        if torch.equal(table_TD, opus_sinusoids(*table_TD.shape)):
             restored = permute_width(restored, to_halves(config.d_model).argsort())
     if not config.output_bias:
         restored.pop(_BIAS, None)
+    markers = card["markers"]
+    for name in VOCABULARY:
+        if name in restored:
+            restored[name][:EOS] = torch.tensor(markers[name])
     if "imported" in facts:
         return config, restored, tokenizer, facts
     if not isinstance(tokenizer, SentencePiecePair):

@@ -7,6 +7,7 @@ from typing import Any
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.interop.marian_file import read_vocabulary
 from transduce.text.imported_tokenizer import (
     ImportedTokenizer,
     LibraryTokenizer,
@@ -81,6 +82,22 @@ def ctranslate2_tokenizer(folder: Path, settings: Mapping[str, Any], options: Ma
     roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
     names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
     return _pair(folder, files, pieces, settings, {**_DEFAULT_NAMES, **names})
+
+
+def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> SentencePiecePair:
+    """The vocabulary of a Marian model: `.spm` models and a `.yml` list of tokens, or one `.spm` model by itself."""
+    lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
+    if len(lists) == 1 and (folder / "source.spm").exists():
+        return _pair(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
+    models = sorted(folder.glob("*.spm"))
+    if len(models) != 1:
+        raise ModelError(
+            f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
+        )
+    from transduce.text.tokenizer import Tokenizer
+
+    names = Tokenizer.load(models[0]).names
+    return _pair(folder, (models[0].name, models[0].name), names, settings, roles)
 
 
 def markers(

@@ -17,6 +17,7 @@ from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
+from transduce.text.tokenizer import BOS
 
 _DEEP = 6
 """Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
@@ -32,6 +33,9 @@ class EncoderDecoderConfig(TransformerConfig):
     """N, the number of decoder layers."""
     share_positions: bool = True
     """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
+    zero_start: bool = False
+    """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
+    projection, use output_bias as well, so that the marker's logit is not fixed."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -76,6 +80,8 @@ class EncoderDecoder(Transformer):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.embedding = config.make_embedding(vocab_size)
+        if config.zero_start:
+            self.embedding.fix_at_zero(BOS)
         self.source_embedding: Embedding | Frames | None = None
         """The input of the encoder, if it differs from that of the decoder."""
         if config.source == "audio":

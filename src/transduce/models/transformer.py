@@ -15,7 +15,7 @@ from transduce.nn.layers import LayerConfig, NormPlacement
 from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.multi_head_attention import HeadSizes
 from transduce.nn.norm import NormType, make_norm
-from transduce.nn.positions import PositionKind, Positions, Rotary
+from transduce.nn.positions import ADDED, PositionKind, Positions, Rotary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class TransformerConfig(ModelConfig):
     dropout: float = 0.1
     """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
     positions: PositionKind = "sinusoidal"
-    """Positional encoding: the paper's sinusoids, learned vectors (Table 3, row E), rotations of queries and keys
-    (Llama), or a learned bias of the scores by distance (T5)."""
+    """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
+    queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
     max_positions: int = 1024
     """Number of learned positions; the others have no limit."""
     rotary_base: float = 10_000.0
@@ -74,8 +74,9 @@ class TransformerConfig(ModelConfig):
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
         require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
+        require(self.positions != "marian" or self.d_model % 2 == 0, "Marian's positions need an even d_model")
         require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
-        adds = self.positions in ("sinusoidal", "learned")
+        adds = self.positions in ADDED
         require(
             self.embedding != "normalized" or adds,
             'embedding = "normalized" normalizes the sum with positions: use positions = "learned" or "sinusoidal"',
@@ -138,7 +139,7 @@ class TransformerConfig(ModelConfig):
 
     def make_embedding(self, vocab_size: int | None) -> Embedding:
         """Token embeddings with the positional encoding that is added to them, if there is one."""
-        adds_positions = self.positions in ("sinusoidal", "learned")
+        adds_positions = self.positions in ADDED
         positions = Positions(self.positions, self.max_positions, self.d_model) if adds_positions else None
         norm = self.make_norm() if self.embedding == "normalized" else None
         return Embedding(vocab_size, positions, self.d_model, self.dropout, self.embedding, norm)
@@ -174,7 +175,7 @@ class Output(nn.Module):
 
     def weight_of(self, embedding: Embedding) -> Tensor:
         """The output projection (V, D)."""
-        return embedding.weight_VD if self.weight_VD is None else self.weight_VD
+        return embedding.used_weight_VD if self.weight_VD is None else self.weight_VD
 
 
 class Transformer(Model):

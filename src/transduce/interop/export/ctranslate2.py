@@ -18,6 +18,7 @@ from transduce.interop.export.weights import position_table, require_exportable,
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
+from transduce.nn.positions import ADDED
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.text.tokenizer import BOS, EOS, UNK
 
@@ -36,7 +37,7 @@ def check(model: Model) -> EncoderDecoder:
     """See `Exporter.check`."""
     return require_exportable(
         model, "CTranslate2", activation=tuple(ACTIVATIONS), embedding=("scaled", "plain"),
-        positions=("sinusoidal", "learned"),
+        positions=ADDED,
     )  # fmt: skip
 
 

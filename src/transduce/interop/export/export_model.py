@@ -12,16 +12,18 @@ from transduce.interop.export.argos import ARGOS
 from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
 from transduce.interop.export.hf import HF
+from transduce.interop.export.marian import MARIAN
 from transduce.interop.export.onnx import ONNX
 from transduce.interop.export.readme import common_limits, readme
 from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
 from transduce.interop.export.vocabulary import export_vocabulary
+from transduce.interop.export.weights import marker_rows
 from transduce.models.card import NOTES, card_text, read_card, read_notes
 from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
 from transduce.text.languages import Direction, choose_target
 
-EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX}
+EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX, "marian": MARIAN}
 """The formats, by the name that `transduce export --to` takes."""
 
 
@@ -83,7 +85,8 @@ def export_model(
             exporter.write(replace(exported, quantization=quantization), work)
             identical, _ = compare_outputs(exporter.consumer(exported, work), samples)
             verification = replace(verification, identical_int8=identical)
-        (work / CARD).write_text(card_text(read_card(folder)), encoding="utf-8")
+        card = read_card(folder) | {"markers": marker_rows(model)}
+        (work / CARD).write_text(card_text(card), encoding="utf-8")
         notes = readme(exported, exporter, out.name, verification, read_notes(folder))
         (work / NOTES).write_text(notes, encoding="utf-8")
     return Export(exporter.title, verification, [*common_limits(exported), *exporter.limits(exported)])

@@ -13,7 +13,7 @@ from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
 from transduce.interop.export.verify import OwnReader
 from transduce.interop.export.weights import (
-    has_marian_positions,
+    has_opus_positions,
     position_table,
     require_exportable,
     to_halves,
@@ -36,20 +36,31 @@ def check(model: Model) -> EncoderDecoder:
         model, "Hugging Face's Marian", norm=("post",), norm_epsilon=(1e-5,), activation=tuple(ACTIVATIONS),
         embedding=("scaled", "plain"), positions=("sinusoidal", "learned"),
     )  # fmt: skip
-    if found.config.positions == "learned" and not has_marian_positions(found):
+    if found.config.positions == "learned" and not has_opus_positions(found):
         raise ModelError("Hugging Face's Marian has sinusoidal positions, but the positions of this model are learned")
     return found
 
 
-def marian_order(vocab_size: int) -> list[int]:
-    """Our ids in the order of OPUS-MT: end and unknown first, then all tokens, at the end BOS and padding."""
-    return [EOS, UNK, *range(EOS + 1, vocab_size), BOS, PAD]
+def marian_order(model: EncoderDecoder) -> list[int]:
+    """Our ids in the order of OPUS-MT: end and unknown first, then all tokens, at the end BOS and padding.
+
+    In OPUS-MT, a zero vector is both of the last two, and other converters rely on it. If outputs of this model start
+    with a zero vector, it is the same here, and the vector of our padding is left out.
+    """
+    tokens = [EOS, UNK, *range(EOS + 1, model.vocab_size), BOS]
+    return tokens if model.config.zero_start else [*tokens, PAD]
+
+
+def their_ids(order: Sequence[int]) -> dict[int, int]:
+    """The exported id of each of ours."""
+    ids = {ours: theirs for theirs, ours in enumerate(order)}
+    return {PAD: ids[BOS], **ids}
 
 
 def write(exported: Exported, folder: Path) -> None:
     """See `Exporter.write`."""
     model = exported.model
-    order = marian_order(model.vocab_size)
+    order = marian_order(model)
     sinusoidal = model.config.positions == "sinusoidal"
     weights = transformers_weights(model, to_halves(model.config.d_model) if sinusoidal else None)
     for name in ("model.shared.weight", "lm_head.weight"):
@@ -57,14 +68,19 @@ def write(exported: Exported, folder: Path) -> None:
     weights["final_logits_bias"] = weights["final_logits_bias"][:, order]
     if model.config.tie_output:
         del weights["lm_head.weight"]
+    else:  # without tying, transformers looks for all embeddings
+        for side in ("encoder", "decoder"):
+            weights[f"model.{side}.embed_tokens.weight"] = weights["model.shared.weight"].clone()
     save_tensors(weights, folder / "model.safetensors")
     write_settings(exported, folder)
 
 
 def write_settings(exported: Exported, folder: Path) -> None:
     """Write everything but the weights."""
-    pieces, order = exported.vocabulary.pieces, marian_order(exported.model.vocab_size)
-    ids = {ours: theirs for theirs, ours in enumerate(order)}
+    pieces, order = list(exported.vocabulary.pieces), marian_order(exported.model)
+    if PAD not in order:
+        pieces[BOS] = pieces[PAD]
+    ids = their_ids(order)
     _write_json(folder / "config.json", _settings(exported, ids))
     _write_json(folder / "generation_config.json", _generation(exported, ids))
     _write_json(folder / "vocab.json", {pieces[ours]: theirs for theirs, ours in enumerate(order)})
@@ -82,8 +98,8 @@ def _settings(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "vocab_size": exported.model.vocab_size,
-        "decoder_vocab_size": exported.model.vocab_size,
+        "vocab_size": len(marian_order(exported.model)),
+        "decoder_vocab_size": len(marian_order(exported.model)),
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
@@ -131,10 +147,15 @@ def _positions(model: EncoderDecoder) -> int:
 
 def limits(exported: Exported) -> list[str]:
     """See `Exporter.limits`."""
-    return [
+    limits = [
         "Beam search of transformers divides log-probabilities by n^a, not by ((5 + n) / 6)^a, so some outputs of beam "
         "search differ. Greedy outputs are the same.",
         "Outputs end at `max_length` tokens (generation_config.json), however long the source is.",
+    ]
+    if exported.model.config.zero_start:
+        return limits
+    return [
+        *limits,
         "`ct2-transformers-converter` starts every output from a zero vector, which this model was not trained with: "
         "use `transduce export --to ctranslate2` instead.",
     ]
@@ -163,21 +184,21 @@ def consumer(exported: Exported, folder: Path) -> Consumer:
         import transformers
     except ImportError:
         return OwnReader(folder)
-    return _Transformers(transformers, folder, exported.model.vocab_size)
+    return _Transformers(transformers, folder, exported.model)
 
 
 class _Transformers:
     """`MarianMTModel` and `MarianTokenizer`."""
 
-    def __init__(self, library: Any, folder: Path, vocab_size: int) -> None:
+    def __init__(self, library: Any, folder: Path, model: EncoderDecoder) -> None:
         self.name = f"transformers {library.__version__}"
         library.utils.logging.disable_progress_bar()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a hint to install sacremoses, which only its method `normalize` uses
             self._tokenizer = library.MarianTokenizer.from_pretrained(folder)
         self._model = library.MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
-        self._ours = marian_order(vocab_size)
-        self._theirs = {ours: theirs for theirs, ours in enumerate(self._ours)}
+        self._ours = marian_order(model)
+        self._theirs = their_ids(self._ours)
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
         """See `Consumer`."""
@@ -185,7 +206,7 @@ class _Transformers:
         decoder = torch.tensor([[self._theirs[token] for token in (BOS, *output)]])
         with torch.inference_mode():
             logits_TV: Tensor = self._model(**batch, decoder_input_ids=decoder).logits[0]
-        return logits_TV[:, [self._theirs[token] for token in range(len(self._ours))]]
+        return logits_TV[:, [self._theirs[token] for token in range(len(self._theirs))]]
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
         """See `Consumer`; sentences of similar length share a batch."""

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
-from transduce.interop.export.hf import ACTIVATIONS, example, marian_order, write_settings
+from transduce.interop.export.hf import ACTIVATIONS, example, marian_order, their_ids, write_settings
 from transduce.interop.export.onnx_graph import Graph, WeightsFile, add_decoder, add_encoder
 from transduce.interop.export.weights import position_table, require_exportable, transformers_weights
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
+from transduce.nn.positions import ADDED
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.text.tokenizer import BOS, EOS, UNK
 
@@ -30,14 +31,14 @@ def check(model: Model) -> EncoderDecoder:
     _import_runtime()
     return require_exportable(
         model, "the ONNX export", activation=tuple(ACTIVATIONS), embedding=("scaled", "plain"),
-        positions=("sinusoidal", "learned"),
+        positions=ADDED,
     )  # fmt: skip
 
 
 def write(exported: Exported, folder: Path) -> None:
     """See `Exporter.write`."""
     library, model = _import_onnx(), exported.model
-    order = marian_order(model.vocab_size)
+    order = marian_order(model)
     weights = transformers_weights(model)
     weights |= {name: weights[name][order] for name in ("model.shared.weight", "lm_head.weight")}
     weights["bias"], weights["positions"] = weights["final_logits_bias"][0, order], position_table(model, _LENGTH)
@@ -76,13 +77,13 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
     """See `Exporter.consumer`: onnxruntime."""
-    return OnnxRuntime(_import_runtime(), folder, exported.vocabulary.pieces)
+    return OnnxRuntime(_import_runtime(), folder, exported.model, exported.vocabulary.pieces)
 
 
 class OnnxRuntime:
     """The three graphs in onnxruntime on one CPU thread, and greedy search."""
 
-    def __init__(self, library: Any, folder: Path, pieces: Sequence[str]) -> None:
+    def __init__(self, library: Any, folder: Path, model: EncoderDecoder, pieces: Sequence[str]) -> None:
         self.name = f"onnxruntime {library.__version__}"
         options = library.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -92,8 +93,8 @@ class OnnxRuntime:
             for name in (ENCODER, DECODER, WITH_PAST)
         )
         self._source = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
-        self._ours = marian_order(len(pieces))
-        self._theirs = {ours: theirs for theirs, ours in enumerate(self._ours)}
+        self._ours = marian_order(model)
+        self._theirs = their_ids(self._ours)
         self._ids = {pieces[ours]: theirs for theirs, ours in enumerate(self._ours)}
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
@@ -105,7 +106,7 @@ class OnnxRuntime:
         if len(first) < len(tokens):
             last, _ = self._next(memory, tokens[-1], state)
             logits = np.concatenate([logits, last])
-        return torch.from_numpy(logits[:, [self._theirs[token] for token in range(len(self._ours))]])
+        return torch.from_numpy(logits[:, [self._theirs[token] for token in range(len(self._theirs))]])
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
         """See `Consumer`."""

@@ -1,16 +1,19 @@
 """The weights of our encoder-decoder under the names of transformers, from which every exporter starts."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
-from transduce.interop.huggingface import marian_sinusoids
+from transduce.interop.huggingface import opus_sinusoids
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model
-from transduce.nn.positions import sinusoids
+from transduce.text.tokenizer import EOS
 
+VOCABULARY = ("embedding.weight_VD", "output.weight_VD", "output.bias_V")
+"""The weights with a row for each token."""
 _COMMON = {"norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
 """Settings that no exporter can change."""
 
@@ -35,10 +38,18 @@ def require_exportable(model: Model, target: str, **allowed: Sequence[object]) -
 
 def position_table(model: EncoderDecoder, length: int) -> Tensor:
     """The positional encodings (T, D): `length` sinusoids, or all learned ones."""
-    assert model.embedding.positions is not None
-    if model.config.positions == "sinusoidal":
-        return sinusoids(length, model.config.d_model)
-    return model.embedding.positions.table_TD.detach()
+    positions = model.embedding.positions
+    assert positions is not None
+    if model.config.positions == "learned":
+        return positions.table_TD.detach()
+    positions.require(length)
+    return positions.table_TD[:length]
+
+
+def marker_rows(model: EncoderDecoder) -> dict[str, list[Any]]:
+    """The rows of the markers that are never produced: other toolkits leave them out, or give them another bias."""
+    weights = model.state_dict()
+    return {name: weights[name][:EOS].tolist() for name in VOCABULARY if name in weights}
 
 
 def to_halves(d_model: int) -> Tensor:
@@ -46,10 +57,10 @@ def to_halves(d_model: int) -> Tensor:
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
-def has_marian_positions(model: EncoderDecoder) -> bool:
+def has_opus_positions(model: EncoderDecoder) -> bool:
     """Whether the positions are learned ones with the values of Marian's sinusoids, as of imported models."""
     table_TD = position_table(model, 1)
-    return model.config.positions == "learned" and torch.equal(table_TD, marian_sinusoids(*table_TD.shape))
+    return model.config.positions == "learned" and torch.equal(table_TD, opus_sinusoids(*table_TD.shape))
 
 
 def permute_width(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
