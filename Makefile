@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults format bench gpu settings wheel web clean
+.PHONY: demo test check docs faults format bench gpu settings wheel wheels web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -44,6 +44,9 @@ wheel: $(READY)         ## build the wheel into dist/, with its SBOM inside and 
 	rm -rf dist build/lib build/bdist*
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/python .ci/sbom.py dist/*.whl
+
+wheels: $(READY)        ## build wheels with the compiled library of engine native, for machines without a compiler
+	$(BIN)/python .ci/wheels.py
 
 web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build

@@ -26,3 +26,4 @@ translate $out/sources.fr en $out/distilled.fr-en.en &
 wait
 transduce train recipes/bundled/student.toml --out runs/bundled-student
 transduce shrink -m runs/bundled-student --out runs/bundled
+python -c 'from pathlib import Path; from transduce.models.card import write_fact; write_fact(Path("runs/bundled"), "default_to", "de")'

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from transduce.training.api import train
     from transduce.training.loop import Outcome
     from transduce.transcriber import SpeechOptions, SpokenPart, Transcriber, Transcript
-    from transduce.translator import Calibration, PairScore, Parser, Part, Translation, Translator
+    from transduce.translator import Calibration, PairScore, Part, Translation, Translator
+    from transduce.translator.parser import Parser
 else:
     _MODULES = {
         "transduce.classifier": ["Classification", "Classifier"],
@@ -86,12 +87,16 @@ else:
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
         "transduce.transcriber": ["SpeechOptions", "SpokenPart", "Transcriber", "Transcript"],
-        "transduce.translator": ["Calibration", "PairScore", "Parser", "Part", "Translation", "Translator"],
+        "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
+        "transduce.translator.parser": ["Parser"],
     }
 
     def __getattr__(name: str) -> Any:
         """Import a public name when it is first used, so that `transduce --help` does not wait for torch."""
+        from transduce.errors import needs_torch
+
         for module, names in _MODULES.items():
             if name in names:
-                return getattr(import_module(module), name)
+                with needs_torch():
+                    return getattr(import_module(module), name)
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")

@@ -1,5 +1,8 @@
 """The hierarchy of errors that a user can cause: each message tells what is wrong, where, and how to fix it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class TransduceError(Exception):
     """Base class of errors that the user can fix; the command line prints the message and exits with code 2."""
@@ -19,3 +22,25 @@ class ModelError(TransduceError):
 
 class RunError(TransduceError):
     """A training run cannot start or resume in its folder."""
+
+
+class MissingPackageError(TransduceError, ImportError):
+    """A package that is not part of every installation is needed, but not installed."""
+
+
+TRAINING_PACKAGES = ("torch", "sacrebleu")
+"""What `pip install 'transduce[train]'` installs besides the packages of every installation."""
+
+
+@contextmanager
+def needs_torch() -> Iterator[None]:
+    """Turn the error about a missing training package into one line that says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAINING_PACKAGES:
+            raise
+        raise MissingPackageError(
+            f"this needs {package}, which is not installed: pip install 'transduce[train]'"
+        ) from None

@@ -10,15 +10,20 @@ import pytest
 import sentencepiece
 import torch
 from conftest import as_sets, make_toy_pairs
+from engines import FAST, assert_same, plain
 
+from transduce.engines.engine import Job, search_all
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.export.vocabulary import export_vocabulary, rename_pieces, restore_vocabulary
 from transduce.interop.import_model import import_model
+from transduce.models.arrays import module_arrays
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.forward import ForwardPass
 from transduce.models.saved import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
+from transduce.search.options import SearchConfig
 from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
@@ -128,6 +133,26 @@ def test_marian_sinusoids() -> None:
             angle = position * math.exp(-i * math.log(10000) / 2)
             assert table[position, i] == pytest.approx(math.sin(angle), abs=1e-6)
             assert table[position, 3 + i] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_fast_engines_run_marian_models(name: str, toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Swish, a bias of the logits, Marian's positions and a zero start, as in `plain`."""
+    model = save_random(tmp_path / "model", toy_tokenizer, **MARIAN).model
+    assert isinstance(model, EncoderDecoder)
+    jobs = [Job(toy_tokenizer.encode(text), []) for text in (TEXTS if name == "native" else ["babo"])]
+    search = SearchConfig(beam=2, max_extra=4 if name == "native" else 0)
+    assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
+
+
+def test_the_forward_pass_in_numpy_runs_marian_models(toy_tokenizer: Any, tmp_path: Path) -> None:
+    model = save_random(tmp_path / "model", toy_tokenizer, **MARIAN).model
+    source, output = toy_tokenizer.encode(TEXTS[0]), toy_tokenizer.encode(TEXTS[1])
+    config = model.config
+    assert isinstance(config, EncoderDecoderConfig)
+    hidden_BTD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
+    logits = model.logits(torch.from_numpy(hidden_BTD[0]))
+    torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
 
 
 def test_ctranslate2_reads_the_names_of_a_marian_export(toy_tokenizer: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 from serving import TIMEOUT, serve_in_thread
 
-from transduce import Translator
+from transduce import DataError, Translator
 from transduce.models.card import BUNDLED, read_card, read_notes
 from transduce.models.header import is_matrix
 
@@ -41,10 +41,19 @@ def test_it_translates_in_its_other_directions(to: str, text: str, word: str) ->
     assert word in Translator.load().translate(text, to=to)
 
 
-def test_without_a_target_language_it_is_refused(transduce: Any, tmp_path: Path) -> None:
+def test_without_a_target_language_it_translates_to_its_default(transduce: Any, tmp_path: Path) -> None:
     outcome = transduce("translate", QUESTION, cwd=tmp_path)
-    message = "transduce: this model translates to de, en, fr; choose the target language (to)\n"
-    assert (outcome.code, outcome.out, outcome.err) == (2, "", message)
+    message = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"
+    assert (outcome.code, outcome.err) == (0, message)
+    assert outcome.out == transduce("translate", "--to", "de", QUESTION, cwd=tmp_path).out
+    # From English there is a choice, from French there is none.
+    outcome = transduce("translate", "--from", "en", QUESTION, cwd=tmp_path)
+    assert outcome.err == "transduce: translating en to de; for another target language, use --to (de, fr)\n"
+    outcome = transduce("translate", "--from", "fr", "Le chien dort.", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "dog" in outcome.out
+    with pytest.raises(DataError, match="choose the target language"):
+        Translator.load().translate(QUESTION)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def classes(hint: Any) -> Iterator[type]:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
 def test_classes_of_public_signatures_are_public(function: Callable[..., Any]) -> None:
-    for hint in get_type_hints(function).values():
+    for hint in get_type_hints(function, localns={"Model": transduce.Model}).values():
         for named in classes(hint):
             assert named.__name__ in transduce.__all__
             assert getattr(transduce, named.__name__) is named

@@ -23,7 +23,7 @@ def evaluate_trees(
     from transduce.evaluation.brackets import score_trees
     from transduce.text.pairs import ReadReport
     from transduce.text.trees import read_corpus
-    from transduce.translator import Parser
+    from transduce.translator.parser import Parser
 
     report = ReadReport()
     references = list(read_corpus([(str(test),)], report))

@@ -4,42 +4,20 @@ import errno
 import os
 import signal
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from transduce.cli.average import average
-from transduce.cli.backtranslate import backtranslate
-from transduce.cli.cache import cache
-from transduce.cli.calibrate import calibrate
-from transduce.cli.classify import classify
-from transduce.cli.data import data
-from transduce.cli.demo import demo
-from transduce.cli.embed import embed
-from transduce.cli.evaluate import evaluate
-from transduce.cli.export import export
-from transduce.cli.fill import fill
-from transduce.cli.generate import generate
-from transduce.cli.import_model import import_model
-from transduce.cli.info import info
-from transduce.cli.inspect import inspect
 from transduce.cli.messages import log
 from transduce.cli.options import Command
-from transduce.cli.paper import paper
-from transduce.cli.parse import parse
-from transduce.cli.rerank import rerank
-from transduce.cli.score import score
-from transduce.cli.serve import serve
-from transduce.cli.shrink import shrink
-from transduce.cli.train import train
-from transduce.cli.transcribe import transcribe
-from transduce.cli.translate import translate
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, needs_torch
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"transduce {version('transduce')}")
         raise typer.Exit
 
@@ -47,15 +25,42 @@ def _print_version(wanted: bool) -> None:
 _OLD_OPTIONS = {"output": "out", "save": "out"}
 """Earlier names of options, which still work."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
-)
+_COMMANDS = (
+    "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
+    "score", "rerank", "calibrate", "backtranslate", "info", "average", "shrink", "export", "serve", "demo", "cache",
+    "import", "data", "paper",
+)  # fmt: skip
+"""The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
+_MODULES = {"import": "import_model"}
+_GROUPS = ("data", "paper")
 
 
-@app.callback()
+def make_app(*commands: str) -> typer.Typer:
+    """The program with these commands, only whose modules are imported."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
+    )
+    app.callback()(about)
+    for name in commands:
+        module = _MODULES.get(name, name)
+        command = getattr(import_module(f"transduce.cli.{module}"), module)
+        if name in _GROUPS:
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, cls=Command)(command)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """`app` is the program with all commands."""
+    if name == "app":
+        return make_app(*_COMMANDS)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def about(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -64,23 +69,15 @@ def about(
     """Train and run Transformer translation models and language models."""
 
 
-for command in (
-    train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
-    backtranslate, info, average, shrink, export, serve, demo, cache,
-):  # fmt: skip
-    app.command(cls=Command)(command)
-app.command("import", cls=Command)(import_model)
-app.add_typer(data, name="data")
-app.add_typer(paper, name="paper")
-
-
 def main() -> None:
     """Run a command; a user error is reported in one line with exit code 2."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that open files are closed
     _open_streams()
     try:
         try:
-            app()
+            named = [word for word in sys.argv[1:2] if word in _COMMANDS]
+            with needs_torch():
+                make_app(*(named or _COMMANDS))()
         finally:
             sys.stdout.flush()  # so that an error is reported here
     except SystemExit as end:

@@ -26,10 +26,8 @@ def wrapped(line: str, indent: int = 0) -> str:
 
 def describe_engine(translator: "Translator") -> str:
     """The engine that runs the translator's search and, if it is not the chosen one, the reason."""
-    from transduce.models.ensemble import Ensemble
-
-    reason = translator.engine.supports(translator.model, translator.config)
+    reason = translator.engine.supports(translator.any_model, translator.config)
     description = translator.engine_for(translator.config).description
-    if isinstance(translator.model, Ensemble):
+    if translator.any_model.config.architecture == "ensemble":
         return f"{description}, because gpu and native have no ensembles"
     return f"{description}, because {translator.engine.name} has {reason}" if reason else description

@@ -54,7 +54,7 @@ def parse(
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
     from transduce.disk import atomic_file
     from transduce.errors import ConfigError
-    from transduce.translator import Parser
+    from transduce.translator.parser import Parser
 
     if model is None:
         raise ConfigError(

@@ -46,7 +46,6 @@ def serve(
 
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
-    from transduce.generator import Generator
     from transduce.models.card import find_model, read_card
     from transduce.serve.api_keys import ApiKeys
     from transduce.serve.app import make_app
@@ -62,6 +61,8 @@ def serve(
     generators, translators = {}, []
     for name, folder in named:
         if read_card(find_model(folder))["facts"].get("task") == "language_model":
+            from transduce.generator import Generator
+
             generators[name] = Generator.load(folder, device=device, threads=threads)
         else:
             translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))

@@ -125,6 +125,7 @@ def translate(
         protect=(protect_pattern or []) if protect else False,
         **options,
     )
+    to = to or _default_target(translator, from_)
     to = translator.target(to, from_)
     confidence = confidence or min_confidence is not None
     if confidence:
@@ -159,6 +160,18 @@ def translate(
                 file.flush()
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
+
+
+def _default_target(translator: "Translator", source: str | None) -> str | None:
+    """The model's default target language, with a message, if it has one and the request leaves a choice."""
+    possible = [one for one in translator.directions if source in (None, one[0])]
+    targets = list(dict.fromkeys(target for _, target in possible))
+    default = translator.default_to
+    if default not in targets or len(targets) == 1:
+        return None
+    sources = " or ".join(one for one, target in possible if target == default)
+    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
+    return default
 
 
 def _translated(

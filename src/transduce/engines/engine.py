@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from transduce.models.encoder_decoder import EncoderDecoderConfig
-from transduce.models.ensemble import Ensemble
-from transduce.models.model import Model
-from transduce.search.decoder import Hypothesis
+from transduce.models.config import EncoderDecoderConfig
+from transduce.models.stored import AnyModel, StoredModel
+from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.options import SearchConfig
 
 _MAX_BEAM = 16
@@ -62,7 +61,7 @@ class Engine(Protocol):
         """Source tokens times rows per sentence that are processed at once; None is as many as fit in memory."""
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+    def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """The reason why this engine cannot run this model with these options; None if it can.
 
         A `constrained` search holds its outputs to a grammar (search/constraint.py).
@@ -70,6 +69,13 @@ class Engine(Protocol):
 
     def start_session(self, config: SearchConfig) -> Session:
         """Start a session of jobs that share these options."""
+
+
+def cannot_generate(model: AnyModel) -> str | None:
+    """The reason why no engine can run this model; None if it generates text."""
+    # Only models that the native engine runs are left as they are stored.
+    generates = isinstance(model, StoredModel | Decoder)
+    return None if generates else f"{model.config.architecture} models do not generate text"
 
 
 def gpu_limits(config: EncoderDecoderConfig) -> str | None:
@@ -82,19 +88,19 @@ def gpu_limits(config: EncoderDecoderConfig) -> str | None:
 
 
 def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it is written for the settings of the paper, and pre-norm."""
+    """What the native engine does not compute: it is written for the settings of the paper, pre-norm and Swish."""
     paper = EncoderDecoderConfig()
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
-        if getattr(config, name) != getattr(paper, name):
+        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
     return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
 
 
-def search_limits(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+def search_limits(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
     """The search options that the fast engines do not support: they have greedy and beam search."""
     if constrained:
         return "no search that is held to a grammar"
-    if isinstance(model, Ensemble):
+    if model.config.architecture == "ensemble":
         return "no ensembles"
     if options.sample:
         return "no sampling"

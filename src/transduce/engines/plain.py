@@ -7,8 +7,9 @@ from dataclasses import replace
 import torch
 
 from transduce.data.batch import Stream
-from transduce.engines.engine import Job, output_limit
+from transduce.engines.engine import Job, cannot_generate, output_limit
 from transduce.models.model import Model
+from transduce.models.stored import AnyModel
 from transduce.nn.segments import pack_tokens
 from transduce.search.constraint import MakeConstraint
 from transduce.search.decoder import Decoder, Hypothesis, SearchSteps
@@ -35,9 +36,9 @@ class PlainEngine:
         return f"plain ({self.model.device.type}, {dtype})"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+    def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`: every option, for models that generate."""
-        return None if isinstance(model, Decoder) else f"{model.config.architecture} models do not generate text"
+        return cannot_generate(model)
 
     def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
         """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""

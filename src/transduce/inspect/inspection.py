@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from transduce.engines.engine import Job, output_limit
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens
+from transduce.inspect.request import InspectionRequest as InspectionRequest
 from transduce.inspect.tree import Node, build_tree
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
@@ -30,23 +31,6 @@ MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 128, 16
 """Limits of one inspection: the attention weights grow with the square of the number of tokens."""
 MIN_POSITIONS = 64
 """Minimum number of positional encodings: those of a short sentence do not show the pattern."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectionRequest:
-    """A text to translate and inspect, with search options."""
-
-    text: str
-    beam: int | None = None
-    """Hypotheses kept at each step; None is the translator's setting."""
-    length_penalty: float | None = None
-    """Exponent of the length penalty (alpha); None is the translator's setting."""
-    prefix: list[int] = field(default_factory=list)
-    """Token ids that the output must begin with; if they end with the end marker, the complete output."""
-    to: str | None = None
-    """Target language, for a model with several."""
-    off: list[str] = field(default_factory=list)
-    """Names of attention heads to switch off, e.g. cross.1.2."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 import base64
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from transduce.inspect.inspection import Inspection
-from transduce.inspect.serialize import serialize
 from transduce.translator import Translator
+
+if TYPE_CHECKING:
+    from transduce.inspect.inspection import Inspection
 
 MEDIA_TYPES = {
     "index.html": "text/html; charset=utf-8",
@@ -21,8 +23,10 @@ def static_file(name: str) -> bytes:
     return (files("transduce.inspect") / "static" / name).read_bytes()
 
 
-def self_contained(inspection: Inspection, translator: Translator) -> str:
+def self_contained(inspection: "Inspection", translator: Translator) -> str:
     """The page as a single HTML file with style, script and data, which opens offline."""
+    from transduce.inspect.serialize import serialize
+
     page, style, script = (static_file(name).decode() for name in MEDIA_TYPES)
     assert _STYLE in page
     assert _SCRIPT in page

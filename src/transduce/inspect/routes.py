@@ -3,10 +3,9 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from transduce.errors import TransduceError
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
+from transduce.errors import TransduceError, needs_torch
 from transduce.inspect.page import MEDIA_TYPES, static_file
-from transduce.inspect.serialize import serialize
+from transduce.inspect.request import InspectionRequest
 from transduce.translator import Translator
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def inspect_routes(translator: Translator) -> "APIRouter":
                 waiting.discard(request)
                 if await request.is_disconnected():
                     return Response(status_code=499)
-                data = await run_in_threadpool(lambda: serialize(inspect_translation(translator, body), translator))
+                data = await run_in_threadpool(_inspect, translator, body)
         except TransduceError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         finally:
@@ -82,3 +81,11 @@ def inspect_routes(translator: Translator) -> "APIRouter":
         return Response(data, media_type="application/octet-stream")
 
     return router
+
+
+def _inspect(translator: Translator, request: InspectionRequest) -> bytes:
+    with needs_torch():
+        from transduce.inspect.inspection import inspect_translation
+        from transduce.inspect.serialize import serialize
+
+        return serialize(inspect_translation(translator, request), translator)

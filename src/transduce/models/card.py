@@ -76,6 +76,9 @@ def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
     directions = facts.get("directions", [])
     if not _are_directions(directions) or (facts.get("tagged") and not directions):
         raise ModelError(f"{path}: facts.directions must be a list of pairs of language codes")
+    default_to = facts.get("default_to")
+    if default_to is not None and default_to not in [target for _, target in directions]:
+        raise ModelError(f"{path}: facts.default_to must be a target language of the model, not {default_to!r:.40}")
     return card
 
 

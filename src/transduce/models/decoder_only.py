@@ -11,34 +11,19 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.models.transformer import Output, Transformer, TransformerConfig
+from transduce.models.config import DecoderOnlyConfig as DecoderOnlyConfig
+from transduce.models.transformer import (
+    Output,
+    Transformer,
+    initialize,
+    layer_config,
+    make_embedding,
+    make_final_norm,
+    make_rotary,
+)
 from transduce.nn.cache import KVCache, TensorKVCache
 from transduce.nn.layers import EncoderLayer
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderOnlyConfig(TransformerConfig):
-    """The sizes of a decoder-only model."""
-
-    architecture: str = "decoder_only"
-    """Name of the architecture in the table of models (models/registry.py)."""
-    layers: int = 6
-    """Number of layers."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
-
-    @property
-    def layer_counts(self) -> Sequence[str]:
-        """See `TransformerConfig`."""
-        return ("layers",)
-
-    def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`."""
-        return super().min_parameters(vocab_size) + self.layers * sum(self.sublayer_parameters)
 
 
 @dataclass
@@ -61,12 +46,12 @@ class DecoderOnly(Transformer):
     def __init__(self, config: DecoderOnlyConfig, vocab_size: int) -> None:
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
-        self.embedding = config.make_embedding(vocab_size)
-        self.rotary = config.make_rotary()
-        layer = config.layer(self.rotary)
+        self.embedding = make_embedding(config, vocab_size)
+        self.rotary = make_rotary(config)
+        layer = layer_config(config, self.rotary)
         self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
-        config.initialize(self.decoder, sublayers=2)
-        self.decoder_norm = config.make_final_norm()
+        initialize(config, self.decoder, sublayers=2)
+        self.decoder_norm = make_final_norm(config)
         self.output = Output(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -2,14 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.models.transformer import Output, Transformer, TransformerConfig
+from transduce.models.config import EncoderDecoderConfig as EncoderDecoderConfig
+from transduce.models.transformer import (
+    Output,
+    Transformer,
+    initialize,
+    layer_config,
+    make_embedding,
+    make_final_norm,
+    make_rotary,
+)
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding
 from transduce.nn.frames import Frames
@@ -18,47 +26,6 @@ from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
 from transduce.text.tokenizer import BOS
-
-_DEEP = 6
-"""Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderDecoderConfig(TransformerConfig):
-    """The sizes of Table 3; the defaults are its base model."""
-
-    encoder_layers: int = 6
-    """N, the number of encoder layers."""
-    decoder_layers: int = 6
-    """N, the number of decoder layers."""
-    share_positions: bool = True
-    """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
-    zero_start: bool = False
-    """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
-    projection, use output_bias as well, so that the marker's logit is not fixed."""
-    source: Literal["text", "audio"] = "text"
-    """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
-    mel_bins: int = 80
-    """Frequency bands of a frame of sound."""
-    max_frames: int = 3000
-    """Maximum number of frames of a sound, of 10 ms each; a multiple of two."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
-        require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
-        require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
-
-    @property
-    def layer_counts(self) -> Sequence[str]:
-        """See `TransformerConfig`."""
-        return ("encoder_layers", "decoder_layers")
-
-    def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
-        attention, feed_forward = self.sublayer_parameters
-        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
-        return super().min_parameters(vocab_size) + layers
 
 
 @dataclass
@@ -79,7 +46,7 @@ class EncoderDecoder(Transformer):
     def __init__(self, config: EncoderDecoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
-        self.embedding = config.make_embedding(vocab_size)
+        self.embedding = make_embedding(config, vocab_size)
         if config.zero_start:
             self.embedding.fix_at_zero(BOS)
         self.source_embedding: Embedding | Frames | None = None
@@ -87,14 +54,14 @@ class EncoderDecoder(Transformer):
         if config.source == "audio":
             self.source_embedding = Frames(config.mel_bins, config.d_model, config.max_frames, config.dropout)
         elif not config.share_positions:
-            self.source_embedding = config.make_embedding(None)
-        self.rotary = config.make_rotary()
-        layer = config.layer(self.rotary)
+            self.source_embedding = make_embedding(config, None)
+        self.rotary = make_rotary(config)
+        layer = layer_config(config, self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
-        config.initialize(self.encoder, sublayers=2)
-        config.initialize(self.decoder, sublayers=3)
-        self.encoder_norm, self.decoder_norm = config.make_final_norm(), config.make_final_norm()
+        initialize(config, self.encoder, sublayers=2)
+        initialize(config, self.decoder, sublayers=3)
+        self.encoder_norm, self.decoder_norm = make_final_norm(config), make_final_norm(config)
         relative = config.positions == "relative"
         self.encoder_relative = RelativeBias(config.num_heads, causal=False) if relative else None
         self.decoder_relative = RelativeBias(config.num_heads, causal=True) if relative else None
@@ -163,8 +130,8 @@ class EncoderDecoder(Transformer):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: the number of learned positions, less one for the marker."""
-        return self.config.max_positions - 1 if self.config.positions == "learned" else None
+        """See `Model`."""
+        return self.config.longest
 
     @property
     def captures(self) -> bool:
@@ -177,9 +144,8 @@ class EncoderDecoder(Transformer):
 
     @property
     def alignment_attention(self) -> CrossAttention:
-        """See `Model`: of six layers, the last but one aligns best (Garg et al., 2019); of two or three, the last."""
-        layers = list(self.decoder_layers())
-        return layers[-2 if len(layers) >= _DEEP else -1].cross_attention
+        """See `Model`."""
+        return list(self.decoder_layers())[self.config.alignment_layer].cross_attention
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
         """The layers of the decoder, with their type."""

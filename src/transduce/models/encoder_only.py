@@ -13,8 +13,17 @@ from torch import Tensor, nn
 
 from transduce.config import require
 from transduce.data.batch import Batch
+from transduce.models.config import TransformerConfig
 from transduce.models.model import Model
-from transduce.models.transformer import Output, TransformerConfig
+from transduce.models.transformer import (
+    Output,
+    initialize,
+    layer_config,
+    make_embedding,
+    make_final_norm,
+    make_model_norm,
+    make_rotary,
+)
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import activate
@@ -78,7 +87,7 @@ class MaskedHead(nn.Module):
 
     def __init__(self, config: EncoderOnlyConfig) -> None:
         super().__init__()
-        self.linear, self.norm = projections(config.d_model, [config.d_model]), config.make_norm()
+        self.linear, self.norm = projections(config.d_model, [config.d_model]), make_model_norm(config)
         self.activation = config.activation
 
     def forward(self, x_LD: Tensor) -> Tensor:
@@ -115,12 +124,12 @@ class EncoderOnly(Model):
             require(min(size) > 0, "a model that reads images needs image_height and image_width")
             self.embedding = Patches(size, config.channels, config.patch_size, config.d_model, config.dropout)
         else:
-            self.embedding = config.make_embedding(vocab_size)
-        self.rotary = config.make_rotary()
-        layer = config.layer(self.rotary)
+            self.embedding = make_embedding(config, vocab_size)
+        self.rotary = make_rotary(config)
+        layer = layer_config(config, self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.layers))
-        config.initialize(self.encoder, sublayers=2)
-        self.encoder_norm = config.make_final_norm()
+        initialize(config, self.encoder, sublayers=2)
+        self.encoder_norm = make_final_norm(config)
         self.head: ClassHead | MaskedHead | nn.Identity
         if config.classes:
             self.head = ClassHead(config)

@@ -1,8 +1,9 @@
 """Matrices quantised to int8: a quarter of the bytes of float32.
 
 A row is stored as integers q in -127..127 and its largest magnitude; its weights are about q * largest / 127. The
-native engine rounds in the same way (`quantise_row` in engines/native/int8.h). Since `largest` is stored without the
-division by 127, it is read back exactly, and the engine recomputes exactly the stored integers.
+native engine rounds in the same way (`quantise_row` in engines/native/int8.h), so it uses the stored integers. Since
+`largest` is stored without the division by 127, it is read back exactly, and the engine recomputes the same integers
+from the weights in float32 (`Int8Matrix.rows`).
 """
 
 from collections.abc import Mapping
@@ -25,14 +26,3 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             stored[name] = x
     return stored
-
-
-def from_int8(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The stored weights in float32."""
-    weights = {name: x for name, x in stored.items() if not name.endswith(LARGEST)}
-    for name, x in weights.items():
-        if is_matrix(name, tuple(x.shape)):
-            # In double precision, 127 times the scale is exactly `largest`.
-            scale_N1 = stored[name + LARGEST].double()[:, None] / 127
-            weights[name] = (x * scale_N1).float()
-    return weights

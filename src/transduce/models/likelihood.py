@@ -1,45 +1,27 @@
 """Log-probabilities of given outputs, by one forward pass over packed batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
+from transduce.models.given_outputs import Pairs, TokenStatistics, batches, in_batches
 from transduce.models.model import Model
 from transduce.nn.observe import observe_attention
 from transduce.text.tokenizer import BOS, EOS
 
-_BATCH_TOKENS = 4096
 _LOGITS = 1 << 24
 """Logits in memory at the same time."""
-
-T = TypeVar("T")
-Pairs = Sequence[tuple[list[int], list[int]]]
-"""Source and target tokens, without markers."""
-
-
-@dataclass(frozen=True)
-class TokenStatistics:
-    """What a model predicts at each token of a target, and at its end marker."""
-
-    log_prob_T: npt.NDArray[np.float32]
-    """Log-probability of the token."""
-    entropy_T: npt.NDArray[np.float32]
-    """Entropy of the distribution over the vocabulary, in nats."""
-    attention_T: npt.NDArray[np.float32]
-    """Highest weight of the cross-attention that aligns; 0 if the model has none."""
 
 
 @torch.inference_mode()
 def token_log_probs(model: Model, pairs: Pairs) -> list[list[float]]:
     """The log-probability of each target token and of the end marker, for pairs of source and target tokens."""
     results: list[list[float]] = [[] for _ in pairs]
-    for numbers in _batches(pairs):
+    for numbers in batches(pairs):
         hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
         log_probs = [_predictions(*chunk)[0] for chunk in _logits(model, hidden_LD, label_L)]
         for number, own in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
@@ -64,7 +46,7 @@ def text_log_probs(
         for number, text in enumerate(texts)
         for first, start, end in _windows(len(text), context, stride)
     ]
-    for chosen in _in_batches(windows, [end - first for _, first, _, end in windows]):
+    for chosen in in_batches(windows, [end - first for _, first, _, end in windows]):
         inputs = [
             [*([BOS] if first == 0 else []), *texts[number][max(0, first - 1) : end - 1]]
             for number, first, _, end in chosen
@@ -102,7 +84,7 @@ def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
     """The statistics of each target token and of the end marker, for pairs of source and target tokens."""
     results: dict[int, TokenStatistics] = {}
     attention = model.alignment_attention
-    for numbers in _batches(pairs):
+    for numbers in batches(pairs):
         with observe_attention(attention or nn.Identity()) as recorded:
             hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
         predictions = [_predictions(*chunk) for chunk in _logits(model, hidden_LD, label_L)]
@@ -144,23 +126,3 @@ def _predictions(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor]:
 def _highest(weights_BHTS: Tensor) -> Tensor:
     """The highest attention weight (B, T) of each target token, in the mean of the heads."""
     return weights_BHTS.mean(dim=1).amax(dim=-1)
-
-
-def _batches(pairs: Pairs) -> Iterator[list[int]]:
-    """Indices of pairs of similar length."""
-    numbers = sorted(range(len(pairs)), key=lambda n: [len(side) for side in reversed(pairs[n])])
-    return _in_batches(numbers, [max(map(len, pairs[number])) + 1 for number in numbers])
-
-
-def _in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
-    """Consecutive items with at most _BATCH_TOKENS tokens together, at least one."""
-    batch: list[T] = []
-    tokens = 0
-    for item, size in zip(items, sizes, strict=True):
-        if batch and tokens + size > _BATCH_TOKENS:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(item)
-        tokens += size
-    if batch:
-        yield batch

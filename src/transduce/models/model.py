@@ -2,32 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The settings of every architecture; each architecture adds its own."""
-
-    architecture: str = "encoder_decoder"
-    """Name of the architecture in the table of models (models/registry.py)."""
-    d_model: int = 512
-    """Width of every token's vector."""
-
-    def min_parameters(self, vocab_size: int) -> int:
-        """A lower bound on the number of parameters, computed before anything is allocated."""
-        return vocab_size * self.d_model
-
-    def sizes(self) -> dict[str, Any]:
-        """The settings that decide the shapes and the meaning of the weights."""
-        return asdict(self)
+from transduce.models.config import ModelConfig as ModelConfig
 
 
 class Model(nn.Module, ABC):

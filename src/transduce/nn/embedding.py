@@ -1,7 +1,6 @@
 """Embeddings (section 3.4): in the paper one matrix for source, target and output, scaled by sqrt(d_model)."""
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +8,10 @@ from torch.nn import functional as F
 
 from transduce.nn import kernels
 from transduce.nn.dropout import Dropout
+from transduce.nn.kinds import EmbeddingKind as EmbeddingKind
 from transduce.nn.layers import Branches
 from transduce.nn.positions import Positions
 
-EmbeddingKind = Literal["scaled", "plain", "normalized"]
 PLAIN_DEVIATION = 0.02
 """Standard deviation of initial weights if embeddings are not scaled (GPT-2, BERT)."""
 

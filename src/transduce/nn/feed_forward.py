@@ -1,16 +1,12 @@
 """Position-wise feed-forward network (section 3.3), with the activations of later models."""
 
-from typing import Literal
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.nn import kernels
+from transduce.nn.kinds import Activation as Activation
 from transduce.nn.linear import projections
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
-"""max(0, x), as in the paper; x Φ(x), exact or approximated by tanh; x sigmoid(x); or, gated, gelu_tanh(x V) * (x W)
-and swish(x V) * (x W)."""
 _GATED = {"geglu": "gelu_tanh", "swiglu": "swish"}
 
 

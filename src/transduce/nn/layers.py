@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor, nn
 
@@ -10,12 +9,11 @@ from transduce.nn import kernels
 from transduce.nn.cache import KVCache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import Activation, FeedForward
+from transduce.nn.kinds import NormPlacement as NormPlacement
 from transduce.nn.multi_head_attention import CrossAttention, HeadSizes, SelfAttention
 from transduce.nn.norm import NormType, make_norm
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
-
-NormPlacement = Literal["post", "pre"]
 
 Branches = tuple[Tensor, Tensor]
 """The same vectors for their two readers: the sub-layer, and the residual connection around it.

@@ -4,29 +4,15 @@ Projections that read the same input are one matrix product: queries, keys and v
 values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.cache import KVCache
 from transduce.nn.heads import split_heads
+from transduce.nn.kinds import HeadSizes as HeadSizes
 from transduce.nn.linear import projections
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadSizes:
-    """Number and widths of the heads of an attention module."""
-
-    num_heads: int
-    d_k: int
-    d_v: int
-    kv_heads: int
-    """Heads of keys and values; each serves num_heads / kv_heads heads of queries (grouped-query attention)."""
-    bias: bool = True
-    """Whether the projections have biases."""
 
 
 class SelfAttention(nn.Module):

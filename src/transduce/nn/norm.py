@@ -1,10 +1,8 @@
 """Norms: layer norm, as in the paper, or root mean square norm (RMSNorm), which neither centres nor shifts."""
 
-from typing import Literal
-
 from torch import nn
 
-NormType = Literal["layer", "rms"]
+from transduce.nn.kinds import NormType as NormType
 
 
 def make_norm(kind: NormType, d_model: int, epsilon: float) -> nn.LayerNorm | nn.RMSNorm:

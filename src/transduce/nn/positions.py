@@ -1,18 +1,15 @@
 """Positional encodings: added to the embeddings (section 3.5), rotations of queries and keys, or a bias of scores."""
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.errors import ConfigError
+from transduce.nn.kinds import PositionKind as PositionKind
 from transduce.nn.segments import Segments
 
-PositionKind = Literal["sinusoidal", "marian", "learned", "rotary", "relative"]
-ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "learned")
-"""Positional encodings that are added to the embeddings."""
 _DISTANT, _BUCKETS = 128, 32
 """T5's relative positions: distances share 32 buckets; from 128 on, all are in the last."""
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
-
-import torch
-from torch import Tensor
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NEVER_GENERATED = [PAD, UNK, BOS]
 """Markers that an output never contains."""
 
-Length = TypeVar("Length", float, Tensor)
+Length = TypeVar("Length", float, "Tensor")
 
 
 @runtime_checkable
@@ -22,10 +23,10 @@ class Decoder(Protocol):
     def start(self, source: Any) -> Any:
         """The state before the first token, with one row per sentence."""
 
-    def step(self, token_R: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def step(self, token_R: "Tensor", state: Any) -> "tuple[Tensor, Any]":
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
 
-    def reorder(self, state: Any, index_BW: Tensor) -> Any:
+    def reorder(self, state: Any, index_BW: "Tensor") -> Any:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
 
 
@@ -54,20 +55,20 @@ def last_result(steps: SearchSteps) -> list[list[Hypothesis]]:
             return end.value
 
 
-def block_repeated_ngrams(log_prob_RV: Tensor, generated_RT: Tensor, t: int, n: int) -> None:
+def block_repeated_ngrams(log_prob_RV: "Tensor", generated_RT: "Tensor", t: int, n: int) -> None:
     """Set to -inf, in place, every token that would repeat an n-gram of the first t generated tokens of its row."""
     for row, tokens in enumerate(generated_RT[:, :t].tolist()):
         last = tokens[t - n + 1 :] if n > 1 else []
         repeats = [tokens[i + n - 1] for i in range(t - n + 1) if tokens[i : i + n - 1] == last]
-        log_prob_RV[row, [token for token in repeats if token != EOS]] = -torch.inf
+        log_prob_RV[row, [token for token in repeats if token != EOS]] = -inf
 
 
-def forbid_end(log_prob_RV: Tensor, exempt_R: Tensor | None = None) -> None:
+def forbid_end(log_prob_RV: "Tensor", exempt_R: "Tensor | None" = None) -> None:
     """Set the end marker to -inf, in place, except in rows that are exempt or in which no other token is allowed."""
     keep_R = log_prob_RV[:, EOS + 1 :].isneginf().all(-1)
     if exempt_R is not None:
         keep_R |= exempt_R
-    log_prob_RV[:, EOS].masked_fill_(~keep_R, -torch.inf)
+    log_prob_RV[:, EOS].masked_fill_(~keep_R, -inf)
 
 
 def length_penalty(length: Length, alpha: float) -> Length:

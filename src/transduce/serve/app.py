@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -10,10 +10,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from transduce import __version__
-from transduce.generator import Generator
 from transduce.inspect.routes import inspect_routes
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.completions import completion_routes
 from transduce.serve.errors import HttpError
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
@@ -26,6 +24,9 @@ from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
 from transduce.serve.v1 import v1_routes
 
+if TYPE_CHECKING:
+    from transduce.generator import Generator
+
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -34,7 +35,7 @@ def make_app(
     limits: Limits,
     keys: ApiKeys,
     hosts: Collection[str] | None = None,
-    generators: Mapping[str, Generator] | None = None,
+    generators: "Mapping[str, Generator] | None" = None,
 ) -> AdmissionMiddleware:
     """Build the application; without API keys, it only answers requests to `hosts`.
 
@@ -65,6 +66,8 @@ def make_app(
         app.include_router(libretranslate_routes(service, models, keys))
         app.include_router(v1_routes(service, models, keys))
     if generators:
+        from transduce.serve.completions import completion_routes
+
         app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)
     _add_error_handlers(app)

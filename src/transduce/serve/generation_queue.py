@@ -5,15 +5,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from transduce.generator import GenerationEvent, TextScore
 from transduce.serve.errors import error_location
 from transduce.serve.scheduler import QueueFullError
+
+if TYPE_CHECKING:
+    from transduce.generator import GenerationEvent, TextScore
 
 _ACTIVE = 8
 """Number of requests that are continued in turn; the others wait."""
 
-Result = GenerationEvent | list[TextScore] | Exception | None
+Result: TypeAlias = "GenerationEvent | list[TextScore] | Exception | None"
 """A token, the scores of the prompts, an error, or the end."""
 
 _log = logging.getLogger(__name__)
@@ -23,7 +26,7 @@ _log = logging.getLogger(__name__)
 class GenerationJob:
     """The work of one request."""
 
-    results: Iterator[GenerationEvent | list[TextScore]]
+    results: Iterator["GenerationEvent | list[TextScore]"]
     """Advanced on the thread of the queue only."""
     deliver: Callable[[Result], object]
     """Called on the thread of the queue with every result, and after the last one with None."""

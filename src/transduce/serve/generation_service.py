@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 from starlette.types import Receive
 
-from transduce.generator import GenerationEvent, TextScore
 from transduce.serve.errors import HttpError, queue_full_error
 from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result
 from transduce.serve.scheduler import QueueFullError
 from transduce.serve.translation_service import ClientDisconnectedError
+
+if TYPE_CHECKING:
+    from transduce.generator import GenerationEvent, TextScore
 
 
 class PendingGeneration:
@@ -21,7 +24,7 @@ class PendingGeneration:
         self._deadline = self._loop.time() + seconds
         self._results: asyncio.Queue[Result] = asyncio.Queue()
 
-    def submit(self, results: Iterator[GenerationEvent | list[TextScore]]) -> None:
+    def submit(self, results: Iterator["GenerationEvent | list[TextScore]"]) -> None:
         """Queue the work, or raise HttpError; it is dropped as soon as the client disconnects."""
         self._job = GenerationJob(
             results, lambda result: self._loop.call_soon_threadsafe(self._results.put_nowait, result)
@@ -32,7 +35,7 @@ class PendingGeneration:
             raise queue_full_error() from None
         self._watcher = asyncio.create_task(self._drop_on_disconnect())
 
-    async def results(self) -> AsyncIterator[GenerationEvent | list[TextScore]]:
+    async def results(self) -> AsyncIterator["GenerationEvent | list[TextScore]"]:
         """Yield results as they arrive; the rest is dropped if the reader stops."""
         try:
             while (result := await self._next()) is not None:
@@ -41,7 +44,7 @@ class PendingGeneration:
             self._watcher.cancel()
             self._queue.drop(self._job)
 
-    async def _next(self) -> GenerationEvent | list[TextScore] | None:
+    async def _next(self) -> "GenerationEvent | list[TextScore] | None":
         try:
             result = await asyncio.wait_for(self._results.get(), self._deadline - self._loop.time())
         except TimeoutError:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from transduce.models.given_outputs import can_align
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
 from transduce.serve.html_text import HtmlText
@@ -120,8 +121,8 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         documents = [HtmlText(source) for source in sources] if body.format == "html" else None
         tagged = [text for document in documents or [] for text in document.texts]
         texts = sources if documents is None else [text.text for text in tagged]
-        can_align = model.translator.model.alignment_attention is not None
-        align = [can_align and bool(text.tags) for text in tagged]
+        aligns = can_align(model.translator.any_model)
+        align = [aligns and bool(text.tags) for text in tagged]
         options: dict[str, Any] = {}
         if body.alternatives:
             nbest = body.alternatives + 1

@@ -68,7 +68,8 @@ def split_tags(marked: str) -> tuple[str, str]:
 
 def is_symbol(piece: str) -> bool:
     """Whether a piece of a vocabulary is a reserved symbol or a language tag."""
-    return piece in _SYMBOLS or piece.startswith(_TAG_START)
+    # The first comparison is fast, since a vocabulary has thousands of pieces.
+    return _SYMBOLS[0] <= piece[:1] <= _TAG_START and (piece in _SYMBOLS or piece.startswith(_TAG_START))
 
 
 def describe(piece: str) -> str:

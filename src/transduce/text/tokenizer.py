@@ -74,7 +74,7 @@ class Tokenizer:
             raise ModelError("not a SentencePiece model: it is empty")
         try:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-            self.pieces(range(self.vocab_size))  # raises an error if a piece is not valid text
+            self._all_pieces  # noqa: B018  # raises an error if a piece is not valid text
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ModelError(f"not a SentencePiece model: {error}") from None
 

@@ -1,9 +1,8 @@
 """Text to text: `Translator` splits texts into sentences, searches for translations, and joins them."""
 
 from transduce.translator.confidence import Calibration
-from transduce.translator.parser import Parser
 from transduce.translator.parts import Part
 from transduce.translator.translation import PairScore, Translation, join
 from transduce.translator.translator import LongInput, Translator
 
-__all__ = ["Calibration", "LongInput", "PairScore", "Parser", "Part", "Translation", "Translator", "join"]
+__all__ = ["Calibration", "LongInput", "PairScore", "Part", "Translation", "Translator", "join"]

@@ -100,7 +100,7 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     parts = [part for line in lines for part in line]
     results = search_all(translator.engine_for(config), parts, config)
     outputs = translator.translations(parts, results, config, align=False)
-    evidence = iter(observe(translator.model, translator.tokenizer, parts, results))
+    evidence = iter(observe(translator.any_model, translator.tokenizer, parts, results))
     texts, features = [], []
     for line in lines:
         own = [next(outputs) for _ in line]

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from transduce.errors import ModelError
 from transduce.models.card import CARD
-from transduce.models.likelihood import TokenStatistics, token_statistics
-from transduce.models.model import Model
+from transduce.models.given_outputs import TokenStatistics, token_statistics
+from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator.parts import Part
@@ -94,7 +94,7 @@ class Evidence:
 
 
 def observe(
-    model: Model, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+    model: AnyModel, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
     """The evidence for each hypothesis of each part, by one forward pass."""
     pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from transduce.engines.engine import Engine, search_all
-from transduce.models.alignment import cross_attention
-from transduce.models.likelihood import token_log_probs
-from transduce.models.model import Model
+from transduce.models.given_outputs import attention_weights, can_align, token_log_probs
+from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -32,11 +31,11 @@ _MARGIN = 1.5
 includes the missing text itself, which the model did not choose."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
-_BATCH = 64
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 _Outputs = Sequence[tuple[Part, list[int]]]
 _BYTE = re.compile("<0x..>")
+_Weights = npt.NDArray[np.float32]
 
 
 def output_text(marked: str, part: Part) -> str:
@@ -67,7 +66,7 @@ def missing(part: Part, marked: str) -> list[Required]:
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, model: Model, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, model: AnyModel, tokenizer: AnyTokenizer) -> None:
         self._model, self._tokenizer = model, tokenizer
         self._slots = {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
 
@@ -175,7 +174,7 @@ class Repairer:
         ]
         return stripped, places
 
-    def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: Tensor | None) -> list[int]:
+    def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: _Weights | None) -> list[int]:
         """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
         removed: set[int] = set()
         for one in lacks:
@@ -197,7 +196,7 @@ class Repairer:
     def _encoded(self, one: Required) -> list[int]:
         return self._tokenizer.target.encode_all([one.marked], marked=True)[0]
 
-    def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Tensor | None) -> int:
+    def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
         if weights_TS is None:  # the model has no cross-attention
             place = round(len(tokens) * self._source_index(one) / max(len(part.tokens), 1))
@@ -215,22 +214,16 @@ class Repairer:
     def _source_index(self, one: Required) -> int:
         return len(self._tokenizer.encode_all([one.before], marked=True)[0])
 
-    def _attention(self, one: Required, weights_TS: Tensor) -> Tensor:
+    def _attention(self, one: Required, weights_TS: _Weights) -> _Weights:
         """The attention of each output token to the first two source tokens of the text, a slot and its space."""
         index = min(self._source_index(one), weights_TS.shape[1] - 1)
-        return weights_TS[:, index : index + 2].sum(dim=1)
+        return weights_TS[:, index : index + 2].sum(axis=1)
 
-    def _weights(self, outputs: _Outputs) -> list[Tensor | None]:
+    def _weights(self, outputs: _Outputs) -> Sequence[_Weights | None]:
         """The cross-attention (T, S) of each output."""
-        if self._model.alignment_attention is None:
+        if not can_align(self._model):
             return [None] * len(outputs)
-        weights: list[Tensor | None] = []
-        for start in range(0, len(outputs), _BATCH):
-            chunk = outputs[start : start + _BATCH]
-            with torch.inference_mode():
-                sources, targets = [part.tokens for part, _ in chunk], [tokens for _, tokens in chunk]
-                weights += cross_attention(self._model, sources, targets).cpu()
-        return weights
+        return list(attention_weights(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
 
     def _scored(
         self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig

@@ -3,24 +3,18 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count, islice, repeat, takewhile
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from transduce.config import build
-from transduce.engines.choose import pick_engine
-from transduce.engines.engine import Engine, Job
-from transduce.engines.plain import PlainEngine
-from transduce.errors import ConfigError, DataError, ModelError
-from transduce.models.alignment import cross_attention
+from transduce.engines.choose import pick_engine, runs_on_cpu
+from transduce.engines.engine import Engine, Job, cannot_generate
+from transduce.errors import ConfigError, DataError, ModelError, needs_torch
 from transduce.models.card import find_model
-from transduce.models.ensemble import load_ensemble
-from transduce.models.likelihood import token_log_probs
-from transduce.models.model import Model
-from transduce.models.saved import load_model
-from transduce.nn.device import pick_device
+from transduce.models.given_outputs import attention_weights, token_log_probs
+from transduce.models.stored import AnyModel, StoredModel, read_model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -35,13 +29,16 @@ from transduce.translator.parts import Part, Splitter
 from transduce.translator.repair import Repairer, output_text
 from transduce.translator.translation import PairScore, Translation, join
 
+if TYPE_CHECKING:
+    from transduce.engines.plain import PlainEngine
+    from transduce.models.model import Model
+
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
 """The target language of all texts, or of each; None if the model has only one."""
 Terms = Glossary | Mapping[str, str]
 """A glossary, or its terms and their translations."""
 
-_ALIGNMENT_BATCH = 64
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 _REPAIRED_TOGETHER = 64
@@ -81,7 +78,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         tokenizer: AnyTokenizer,
         *,
         config: SearchConfig | None = None,
@@ -92,14 +89,18 @@ class Translator:
         protection: Protection | None = None,
         directions: Sequence[Direction] = (),
         tagged: bool = False,
+        default_to: str | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
     ) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        if reason := PlainEngine.supports(model, config or SearchConfig()):
+        self.any_model: AnyModel = model
+        """The model as the engine needs it: a torch module, or as it is stored in its folder."""
+        self.tokenizer = tokenizer
+        if reason := cannot_generate(model):
             raise ModelError(reason)
         if getattr(model.config, "source", "text") != "text":
             raise ModelError("this model reads sound; use it with: transduce transcribe")
-        self._plain = PlainEngine(model)
+        self._module: Model | None = None
+        self._threads: int | None = getattr(engine, "threads", None)  # of the engine native
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
         self.config = config or SearchConfig()
@@ -111,6 +112,8 @@ class Translator:
         """Source and target language of each direction of the model; empty if they are not known."""
         self.tagged = tagged
         """Whether a tag selects the target language, as in multilingual models."""
+        self.default_to = default_to
+        """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
         uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
@@ -119,6 +122,20 @@ class Translator:
         )
         """How texts are split into the parts that are translated."""
         self._repairer = Repairer(model, tokenizer)
+
+    @property
+    def model(self) -> "Model":
+        """The model as a torch module; if it was loaded for the engine native, it is built when this is first used."""
+        if isinstance(self.any_model, StoredModel):
+            if self._module is None:
+                self._module = self.any_model.module()
+            return self._module
+        return self.any_model
+
+    @cached_property
+    def _plain(self) -> Engine:
+        """The engine for searches that the chosen one does not support."""
+        return pick_engine("plain", self.model, self._threads)
 
     @property
     def max_source_length(self) -> int:
@@ -150,27 +167,32 @@ class Translator:
         """
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
-        at = pick_device(device)
-        if at.type == "meta":
-            raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
-        saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
-        if hint := _OTHER_TASKS.get(saved.facts.get("task", "")):
-            raise ModelError(f"{folders[0]} was trained for the task {saved.facts['task']}; {hint}")
-        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folders[0])), **options)
-        chosen = pick_engine(engine, saved.model, threads, batch_tokens)
+        model: AnyModel
+        if len(folders) == 1 and runs_on_cpu(device):
+            model = stored = read_model(folders[0])
+            tokenizer, facts = stored.tokenizer, stored.facts
+        else:
+            model, tokenizer, facts = _load_modules(folders, device)
+        if hint := _OTHER_TASKS.get(facts.get("task", "")):
+            raise ModelError(f"{folders[0]} was trained for the task {facts['task']}; {hint}")
+        config = replace(build(SearchConfig, facts.get("search", {}), str(folders[0])), **options)
+        chosen = pick_engine(engine, model, threads, batch_tokens)
+        if isinstance(model, StoredModel) and chosen.name != "native":
+            model = cast("PlainEngine", chosen).model
         return cls(
-            saved.model,
-            saved.tokenizer,
+            cast("Model", model),  # of an engine that needs no torch module, it is a StoredModel
+            tokenizer,
             config=config,
-            max_source_length=saved.facts.get("max_length", 256),
+            max_source_length=facts.get("max_length", 256),
             engine=chosen,
-            by_sentence=bool(saved.facts.get("by_sentence")),
-            uses_slots=bool(saved.facts.get("augment", {}).get("spans")),
+            by_sentence=bool(facts.get("by_sentence")),
+            uses_slots=bool(facts.get("augment", {}).get("spans")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
-            directions=[(source, target) for source, target in saved.facts.get("directions", [])],
-            tagged=bool(saved.facts.get("tagged")),
+            directions=[(source, target) for source, target in facts.get("directions", [])],
+            tagged=bool(facts.get("tagged")),
+            default_to=facts.get("default_to"),
             # The calibration of one model does not hold for an ensemble.
-            calibrations=read_calibrations(saved.facts, folders[0]) if len(folders) == 1 else None,
+            calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
         )
 
     @overload
@@ -251,7 +273,7 @@ class Translator:
         Results keep the order of the texts. There may be more prefixes than texts.
         """
         terms = as_glossary(glossary)
-        window = window or (_AHEAD_ON_GPU if self.device.type == "cuda" else _AHEAD_ON_CPU)
+        window = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
         if confidence and not self.calibrations:
             self.calibration(None)
@@ -303,7 +325,7 @@ class Translator:
         marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
         encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.target.encode_all(targets, -1)
         pairs = list(zip(*encoded, strict=True))
-        longest = self.model.longest
+        longest = self.any_model.longest
         for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
             for text, tokens in zip(texts, sides, strict=True):
                 if longest is not None and len(tokens) > longest:
@@ -313,7 +335,7 @@ class Translator:
                     )
         return [
             PairScore(sum(log_probs), self.tokenizer.pieces([*target, EOS]), log_probs)
-            for (_, target), log_probs in zip(pairs, token_log_probs(self.model, pairs), strict=True)
+            for (_, target), log_probs in zip(pairs, token_log_probs(self.any_model, pairs), strict=True)
         ]
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
@@ -334,7 +356,7 @@ class Translator:
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
-        return self.engine if self.engine.supports(self.model, config) is None else self._plain
+        return self.engine if self.engine.supports(self.any_model, config) is None else self._plain
 
     def parts(
         self,
@@ -367,10 +389,11 @@ class Translator:
     def _forced(self, prefix: str, line: int) -> list[int]:
         """The tokens of a prefix."""
         tokens = self.tokenizer.target.encode(prefix) if prefix else []
-        if self.model.longest is not None and len(tokens) > self.model.longest:
+        longest = self.any_model.longest
+        if longest is not None and len(tokens) > longest:
             raise DataError(
-                f"line {line} has a prefix of {len(tokens):,} tokens, more than the {self.model.longest} this model "
-                "can generate; shorten it"
+                f"line {line} has a prefix of {len(tokens):,} tokens, more than the {longest} this model can generate; "
+                "shorten it"
             )
         return tokens
 
@@ -429,7 +452,7 @@ class Translator:
         """The confidence of each hypothesis of each part, and of its words."""
         calibrations = [self.calibration(part.target) for part in parts]
         for part, calibration, own in zip(
-            parts, calibrations, observe(self.model, self.tokenizer, parts, results), strict=True
+            parts, calibrations, observe(self.any_model, self.tokenizer, parts, results), strict=True
         ):
             for evidence in own:
                 if part.is_untranslatable:
@@ -457,13 +480,24 @@ class Translator:
 
     def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
         """The index of the source token with the highest weight for each output token, without end markers."""
-        for start in range(0, len(pairs), _ALIGNMENT_BATCH):
-            chunk = pairs[start : start + _ALIGNMENT_BATCH]
-            weights_BTS = cross_attention(self.model, [src for src, _ in chunk], [out for _, out in chunk])
-            for weights_TS, (source, output) in zip(weights_BTS, chunk, strict=True):
-                yield weights_TS[: len(output), : len(source)].argmax(-1).tolist()
+        for weights_TS in attention_weights(self.any_model, pairs):
+            yield weights_TS[:-1, :-1].argmax(-1).tolist()
 
     @property
-    def device(self) -> torch.device:
-        """The model's device."""
-        return self.model.device
+    def on_gpu(self) -> bool:
+        """Whether the model is on a GPU."""
+        return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
+
+
+def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
+    """Load a model, or several as an ensemble, with torch."""
+    with needs_torch():
+        from transduce.models.ensemble import load_ensemble
+        from transduce.models.saved import load_model
+        from transduce.nn.device import pick_device
+
+    at = pick_device(device)
+    if at.type == "meta":
+        raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
+    saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
+    return saved.model, saved.tokenizer, saved.facts

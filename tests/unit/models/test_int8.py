@@ -13,16 +13,27 @@ from transduce.engines.engine import Job, search_all
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
 from transduce.engines.native.weights import Memory
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.arrays import Int8Matrix
 from transduce.models.header import LARGEST, is_matrix
-from transduce.models.int8 import from_int8, to_int8
+from transduce.models.int8 import to_int8
 from transduce.models.saved import load_model, save_model
+from transduce.models.stored import AnyModel, read_model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import Tokenizer
 
 
-def searched(model: EncoderDecoder) -> list[list[Hypothesis]]:
+def int8_matrix(stored: dict[str, torch.Tensor], name: str) -> Int8Matrix:
+    return Int8Matrix(stored[name].numpy(), stored[name + LARGEST].numpy())
+
+
+def from_int8(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    weights = {name: x for name, x in stored.items() if not name.endswith(LARGEST)}
+    matrices = [name for name, x in weights.items() if is_matrix(name, tuple(x.shape))]
+    return weights | {name: torch.from_numpy(int8_matrix(stored, name).rows()) for name in matrices}
+
+
+def searched(model: AnyModel) -> list[list[Hypothesis]]:
     library = load_library()
     if library is None:
         pytest.skip("no C compiler")
@@ -38,6 +49,7 @@ def test_the_native_engine_finds_the_same_to_the_last_bit(kind: Any, toy_tokeniz
     whole, small = (load_model(tmp_path / name).model for name in ("float", "int8"))
     assert not torch.equal(whole.embedding.weight_VD, small.embedding.weight_VD)  # or this would show nothing
     assert searched(whole) == searched(small)
+    assert searched(read_model(tmp_path / "float")) == searched(read_model(tmp_path / "int8")) == searched(small)
 
 
 def rows_of_all_sizes() -> torch.Tensor:
@@ -71,12 +83,23 @@ def test_the_native_engine_makes_the_same_of_a_matrix_and_of_its_8_bit_form() ->
     x_ND = rows_of_all_sizes()
     memory, no_bias = Memory(library), np.zeros(len(x_ND), np.float32)
 
-    def packed(weight_ND: torch.Tensor) -> tuple[bytes, bytes]:
-        made = memory.linear(weight_ND.numpy(), no_bias)
+    def packed(weight: Any) -> tuple[bytes, bytes, bytes]:
+        made = memory.linear(weight, no_bias)
         rows = made.panels * 16
-        return ctypes.string_at(made.weight, rows * made.padded_in), ctypes.string_at(made.scale, rows * 4)
+        sizes = (made.weight, rows * made.padded_in), (made.scale, rows * 4), (made.sum, rows * 4)
+        return tuple(ctypes.string_at(*one) for one in sizes)
 
-    assert packed(x_ND) == packed(from_int8(to_int8({"a.weight": x_ND}))["a.weight"])
+    stored = to_int8({"a.weight": x_ND})
+    assert (
+        packed(x_ND.numpy()) == packed(from_int8(stored)["a.weight"].numpy()) == packed(int8_matrix(stored, "a.weight"))
+    )
+    # Integers that another program wrote: without 127, with -128, of a largest magnitude of zero or below.
+    q_ND = np.random.default_rng(1).integers(-100, 100, size=x_ND.shape).astype(np.int8)
+    q_ND[1, 3], q_ND[2, 3] = -128, 127
+    largest_N = np.random.default_rng(2).normal(size=len(x_ND)).astype(np.float32)
+    largest_N[3] = 0
+    foreign = Int8Matrix(q_ND, largest_N)
+    assert packed(foreign) == packed(foreign.rows())
 
 
 def test_only_matrices_are_rounded() -> None:

@@ -13,7 +13,7 @@ from transduce.engines.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
-from transduce.models.model import Model
+from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
@@ -53,7 +53,7 @@ class GpuEngine:
         return f"gpu ({str(self.model.output_weight_VD.dtype).removeprefix('torch.')}, CUDA graphs)"
 
     @staticmethod
-    def supports(model: Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+    def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
         if not isinstance(model, EncoderDecoder | DecoderOnly | Ensemble):
             return f"no models of the architecture {model.config.architecture}"

@@ -40,7 +40,8 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         quantise(worker, batch->y, &layer->out, batch);
         linear(worker, &layer->out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, 1);
+        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
+        if (model->swish) swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
@@ -145,7 +146,8 @@ static void run_step(Worker worker, void *arguments) {
         quantise(worker, batch->y, &layer->cross_out, batch);
         linear(worker, &layer->cross_out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, 1);
+        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
+        if (model->swish) swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
@@ -168,6 +170,13 @@ void step(const Model *model, Job **jobs, int count, Batch *batch, float alpha, 
     run_parallel(threads, run_step, &call);
 }
 
+/* Arrange a quantised row as output channel n of its panel. */
+static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *sum) {
+    int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
+    for (int k = 0; k < padded_in; k += 4) memcpy(panel + (k / 4 * PANEL + n % PANEL) * 4, row + k, 4);
+    for (int k = 0; k < padded_in; k++) sum[n] += row[k];
+}
+
 /* Quantise weights and arrange them in panels. `packed`, `scale` and `sum` have room for all panels and hold zeros; `row`
  * is scratch space of padded_in numbers.
  */
@@ -175,11 +184,28 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
                   float *scale, int32_t *sum) {
     for (int n = 0; n < width_out; n++) {
         scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, row);
-        int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
-        for (int k = 0; k < padded_in; k++) {
-            panel[(k / 4 * PANEL + n % PANEL) * 4 + k % 4] = row[k];
-            sum[n] += row[k];
+        pack_row(row, n, padded_in, packed, sum);
+    }
+}
+
+/* `pack_weights` of a matrix that is stored as integers q and the largest magnitude of each row (models/int8.py). Integers
+ * that `quantise_row` would give are used as they are; a row that was not made so, because it has no weight of the largest
+ * magnitude, is quantised again. `x` is scratch space of width_in numbers.
+ */
+void pack_int8_weights(const int8_t *q, const float *largest, float *x, int width_out, int width_in, int padded_in,
+                       int8_t *row, int8_t *packed, float *scale, int32_t *sum) {
+    for (int n = 0; n < width_out; n++, q += width_in) {
+        int magnitude = 0;
+        for (int k = 0; k < width_in; k++) magnitude = abs(q[k]) > magnitude ? abs(q[k]) : magnitude;
+        if (largest[n] > 0 && magnitude == 127) {
+            scale[n] = largest[n] / 127;
+            memcpy(row, q, width_in);
+            memset(row + width_in, 0, padded_in - width_in);
+        } else {
+            for (int k = 0; k < width_in; k++) x[k] = (float)(q[k] * ((double)largest[n] / 127));
+            scale[n] = quantise_row(x, width_in, padded_in, row);
         }
+        pack_row(row, n, padded_in, packed, sum);
     }
 }
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from transduce.engines.engine import ANY, ANY_BUT_END, Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
 from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
-from transduce.engines.native.weights import PADDING, Weights
-from transduce.models import model as models
-from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.ensemble import Ensemble
+from transduce.engines.native.weights import PADDING, Weights, weight_shapes
+from transduce.models.arrays import module_arrays
+from transduce.models.config import EncoderDecoderConfig
+from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
@@ -67,12 +67,16 @@ class NativeEngine:
     name = "native"
     several_sessions = True
 
-    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
-        self.longest, self.library, self.threads = model.longest, library, threads
+    def __init__(self, model: AnyModel, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
+        assert isinstance(model.config, EncoderDecoderConfig)
+        self.sizes = model.config
+        self.longest, self.library, self.threads = self.sizes.longest, library, threads
         self.batch_tokens = batch_tokens
         """Maximum number of source tokens times the beam that are in a batch."""
-        self.weights = Weights(model, library)
-        self.sizes = model.config
+        if isinstance(model, StoredModel):
+            model.weights.require_shapes(weight_shapes(self.sizes, model.vocab_size))
+        arrays = model.weights if isinstance(model, StoredModel) else module_arrays(model)
+        self.weights = Weights(self.sizes, arrays, library)
 
     @property
     def description(self) -> str:
@@ -80,13 +84,13 @@ class NativeEngine:
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     @staticmethod
-    def supports(model: models.Model, options: SearchConfig, *, constrained: bool = False) -> str | None:
+    def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`."""
-        if not isinstance(model, EncoderDecoder | Ensemble):
+        if model.config.architecture not in ("encoder_decoder", "ensemble"):
             return f"no models of the architecture {model.config.architecture}"
         if reason := search_limits(model, options, constrained=constrained):
             return reason
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model.config, EncoderDecoderConfig)
         return paper_limits(model.config)
 
     def start_session(self, config: SearchConfig) -> "NativeSession":

@@ -1,4 +1,4 @@
-"""Compiles decoder.c for this machine and loads the library; it is kept in the cache folder."""
+"""Loads the library of the wheel, or compiles decoder.c for this machine and keeps it in the cache folder."""
 
 import ctypes
 import hashlib
@@ -18,17 +18,14 @@ import numpy as np
 
 from transduce.cache_folder import cache_folder
 from transduce.disk import digest, write_atomically
+from transduce.engines.native.prebuilt import FLAGS, load_prebuilt
 from transduce.engines.native.structs import check_layout
 from transduce.errors import ConfigError
 from transduce.text.one_line import one_line
 
 _HERE = Path(__file__).parent
 _SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "layers.h", "int8.h", "structs.h", "thread_pool.h")]
-# Sums may be reordered, so that loops can be vectorised; infinities and NaNs keep their meaning.
-_FLAGS = [
-    *("-O3", "-shared", "-fPIC", "-pthread"),
-    *("-fno-math-errno", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"),
-]
+_PORTABLE = b"portable C"
 _TIMEOUT = 120
 """Seconds that compilation may take."""
 
@@ -37,19 +34,34 @@ _log = logging.getLogger(__name__)
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Load the library and compile it first if necessary; None if there is no compiler, or if it fails."""
+    """Load the library; None if there is none for this machine.
+
+    That of the wheel is used if there is one. Otherwise, or if it has no instructions for 8-bit products, or if CC
+    names a compiler, it is compiled for this machine.
+    """
     if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
+    prebuilt = None if "CC" in os.environ else _usable(load_prebuilt())
+    if prebuilt and prebuilt.instructions() != _PORTABLE:
+        return prebuilt
     try:
         command = shlex.split(os.environ.get("CC") or "cc")  # it may have flags
         compiler = shutil.which(command[0])
         if compiler is None:
             if "CC" in os.environ:
                 raise FileNotFoundError(f"CC is {command[0]}, but there is no such compiler")
-            return None
+            return prebuilt
         library = _cached_or_compiled([compiler, *command[1:]])
     except (ValueError, OSError, subprocess.SubprocessError) as error:
-        _log.warning("transduce: the engine native is not available: %s", _reason(error))
+        if prebuilt is None:
+            _log.warning("transduce: the engine native is not available: %s", _reason(error))
+        return prebuilt
+    return _usable(library)
+
+
+def _usable(library: ctypes.CDLL | None) -> ctypes.CDLL | None:
+    """The library, if it works on this machine."""
+    if library is None:
         return None
     check_layout(library)
     library.instructions.restype = ctypes.c_char_p
@@ -57,7 +69,7 @@ def load_library() -> ctypes.CDLL | None:
 
 
 def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
-    machine = [platform.machine(), _processor(), *compiler, *_FLAGS]
+    machine = [platform.machine(), _processor(), *compiler, *FLAGS]
     content = b"".join(source.read_bytes() for source in _SOURCES) + "\0".join(machine).encode()
     name = f"native-{hashlib.sha256(content).hexdigest()[:16]}.so"
     try:
@@ -114,8 +126,9 @@ def _multiplies(library: ctypes.CDLL) -> bool:
     """Whether its matrix products are exact with the instructions of this processor."""
     from transduce.engines.native.weights import Memory
 
-    random = np.random.default_rng(1)
-    x, weight = (random.integers(-127, 128, size=(n, 37)).astype(np.float32) for n in (5, 21))
+    # Arbitrary numbers between -127 and 127; importing numpy.random would take longer than the products.
+    numbers = (np.arange(26 * 37) * 48271 % 65521 % 255 - 127).astype(np.float32).reshape(26, 37)
+    x, weight = numbers[:5].copy(), numbers[5:].copy()
     x[:, 0], weight[:, 0] = 127, -127  # makes every scale 1
     y, memory = np.zeros((5, 21), np.float32), Memory(library)
     layer = memory.linear(weight, np.zeros(21, np.float32))
@@ -126,7 +139,7 @@ def _multiplies(library: ctypes.CDLL) -> bool:
 def _compile(compiler: Sequence[str], path: Path) -> Path:
     """Compile the library into a file that only this user can change."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    command = [*compiler, *_FLAGS, tune, str(_SOURCES[0]), "-o", str(path), "-lm"]
+    command = [*compiler, *FLAGS, tune, str(_SOURCES[0]), "-o", str(path), "-lm"]
     subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
     path.chmod(0o644)
     return path

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
 
 from transduce.engines.native.structs import PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, fixed_positions
+from transduce.models.config import EncoderDecoderConfig
+from transduce.models.header import Shapes
 
 PADDING = 16
 """Inputs are padded to a multiple of this."""
@@ -31,8 +32,8 @@ class Memory:
         self._kept.append(x)
         return x.ctypes.data
 
-    def linear(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> Linear:
-        """A linear layer with quantised weights in panels."""
+    def linear(self, weight: Array, bias: Floats) -> Linear:
+        """A linear layer with quantised weights in panels; integers are taken as they are stored."""
         width_out, width_in = weight.shape
         _require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
@@ -41,32 +42,41 @@ class Memory:
         padded_bias[:width_out] = bias
         total = np.zeros(panels * PANEL, np.int32)
         memory = [self.keep(x) for x in (packed, scale, total)]
-        row = np.empty(padded_in, np.int8)
-        dense = np.ascontiguousarray(weight)  # a variable, so that a copy is not freed before it is read
-        addresses = map(c_void_p, (row.ctypes.data, *memory))
-        self._library.pack_weights(c_void_p(dense.ctypes.data), width_out, width_in, padded_in, *addresses)
+        row, floats = np.empty(padded_in, np.int8), np.empty(width_in, np.float32)
+        sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.ctypes.data, *memory))
+        # Variables, so that copies are not freed before they are read.
+        if isinstance(weight, Int8Matrix):
+            q, largest = np.ascontiguousarray(weight.q_NK), np.ascontiguousarray(weight.largest_N)
+            stored = map(c_void_p, (q.ctypes.data, largest.ctypes.data, floats.ctypes.data))
+            self._library.pack_int8_weights(*stored, *sizes, *addresses)
+        else:
+            dense = np.ascontiguousarray(weight)
+            self._library.pack_weights(c_void_p(dense.ctypes.data), *sizes, *addresses)
         return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
 
 
 class Weights(Memory):
     """A model's structures."""
 
-    def __init__(self, model: EncoderDecoder, library: ctypes.CDLL) -> None:
+    def __init__(self, config: EncoderDecoderConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(library)
-        config, (d_k, d_v) = model.config, model.config.head_widths
+        self._config, self._arrays = config, arrays
+        projection = arrays["embedding.weight_VD"]
+        vocabulary, (d_k, d_v) = projection.shape[0], config.head_widths
         self.model = Model(
-            model.vocab_size, config.d_model, config.num_heads, d_k, d_v,
-            config.encoder_layers, config.decoder_layers, config.norm == "pre",
+            vocabulary, config.d_model, config.num_heads, d_k, d_v,
+            config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
         )  # fmt: skip
-        bias_V = model.output_bias_V
-        bias = np.zeros(model.vocab_size, np.float32) if bias_V is None else _array(bias_V)
-        self.model.projection = self.linear(_array(model.output_weight_VD), bias)
-        self.model.encoder, self.model.decoder = self._stack(model.encoder), self._stack(model.decoder)
+        bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
+        self.model.projection = self.linear(projection, bias)
+        self.model.encoder = self._stack("encoder", config.encoder_layers, norms=2)
+        self.model.decoder = self._stack("decoder", config.decoder_layers, norms=3)
         if config.norm == "pre":
-            self.model.encoder_norm, self.model.decoder_norm = map(self._norm, (model.encoder_norm, model.decoder_norm))
-        assert model.embedding.positions is not None, "see `paper_limits`"
-        self._positions, self._length, self._lock = model.embedding.positions, 0, threading.Lock()
-        self.require_positions(1)
+            self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
+        self._learned = self._floats("embedding.positions.table_TD") if config.positions == "learned" else None
+        self._length, self._lock = 0, threading.Lock()
+        self.require_positions(min(config.max_positions, 256))
+        del self._arrays  # those that are stored in 8 bits are not needed any more
 
     def require_positions(self, length: int) -> None:
         """Make the table of positional encodings at least this long; an error if they are learned and it is not.
@@ -75,39 +85,80 @@ class Weights(Memory):
         """
         _require_size(length, "tokens of a text")
         with self._lock:
-            while self._length < length:
-                self._positions.require(length)
-                table_TD = _array(self._positions.table_TD)
-                self.model.positions, self._length = self.keep(table_TD), len(table_TD)
+            if self._length >= length:
+                return
+            if self._learned is not None and length > len(self._learned):
+                reach = len(self._learned)
+                raise ConfigError(
+                    f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)"
+                )
+            table_TD = self._learned
+            if table_TD is None:
+                table_TD = fixed_positions(self._config.positions, max(length, 2 * self._length), self._config.d_model)
+            self.model.positions, self._length = self.keep(table_TD), len(table_TD)
 
-    def _stack(self, layers: nn.ModuleList) -> Any:
-        stack = (Layer * len(layers))()
-        module: Any  # an EncoderLayer or a DecoderLayer
-        for layer, module in zip(stack, layers, strict=True):
-            layer.qkv, layer.out = map(self._linear, (module.self_attention.qkv, module.self_attention.out))
-            layer.inner, layer.outer = map(self._linear, (module.feed_forward.inner, module.feed_forward.outer))
-            norms = [self._norm(residual.norm) for residual in module.residuals]
-            layer.norms[0], layer.norms[2] = norms[0], norms[-1]
-            if len(norms) == 3:
-                cross = module.cross_attention
-                layer.q, layer.kv, layer.cross_out = map(self._linear, (cross.q, cross.kv, cross.out))
-                layer.norms[1] = norms[1]
+    def _stack(self, name: str, layers: int, norms: int) -> Any:
+        stack = (Layer * layers)()
+        for number, layer in enumerate(stack):
+            of = f"{name}.{number}"
+            attention, feed_forward = f"{of}.self_attention", f"{of}.feed_forward"
+            layer.qkv, layer.out = self._linear(f"{attention}.qkv"), self._linear(f"{attention}.out")
+            layer.inner, layer.outer = self._linear(f"{feed_forward}.inner"), self._linear(f"{feed_forward}.outer")
+            layer.norms[0] = self._norm(f"{of}.residuals.0.norm")
+            layer.norms[2] = self._norm(f"{of}.residuals.{norms - 1}.norm")
+            if norms == 3:
+                cross = f"{of}.cross_attention"
+                layer.q, layer.kv = self._linear(f"{cross}.q"), self._linear(f"{cross}.kv")
+                layer.cross_out = self._linear(f"{cross}.out")
+                layer.norms[1] = self._norm(f"{of}.residuals.1.norm")
         self._kept.append(stack)
         return stack
 
-    def _linear(self, module: nn.Linear) -> Linear:
-        return self.linear(_array(module.weight), _array(module.bias))
+    def _linear(self, name: str) -> Linear:
+        return self.linear(self._arrays[f"{name}.weight"], self._floats(f"{name}.bias"))
 
-    def _norm(self, norm: Any) -> Norm:
-        gain, shift = (self.keep(_array(x)) for x in (norm.weight, norm.bias))
-        return Norm(len(norm.weight), norm.eps, gain, shift)
+    def _norm(self, name: str) -> Norm:
+        gain, shift = self._floats(f"{name}.weight"), self._floats(f"{name}.bias")
+        return Norm(len(gain), self._config.norm_epsilon, self.keep(gain), self.keep(shift))
+
+    def _floats(self, name: str) -> Floats:
+        array = self._arrays[name]
+        assert not isinstance(array, Int8Matrix)
+        return array
+
+
+def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
+    """The shapes of all weights of a model with the settings of the paper, pre-norm or Marian."""
+    d_model, d_ff, heads, (d_k, d_v) = config.d_model, config.d_ff, config.num_heads, config.head_widths
+    shapes: Shapes = {"embedding.weight_VD": (vocab_size, d_model)}
+
+    def linear(name: str, width_out: int, width_in: int) -> None:
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (width_out, width_in), (width_out,)
+
+    def norm(name: str) -> None:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (d_model,)
+
+    for stack, layers, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
+        for layer in (f"{stack}.{number}" for number in range(layers)):
+            linear(f"{layer}.self_attention.qkv", heads * (2 * d_k + d_v), d_model)
+            linear(f"{layer}.self_attention.out", d_model, heads * d_v)
+            if stack == "decoder":
+                linear(f"{layer}.cross_attention.q", heads * d_k, d_model)
+                linear(f"{layer}.cross_attention.kv", heads * (d_k + d_v), d_model)
+                linear(f"{layer}.cross_attention.out", d_model, heads * d_v)
+            linear(f"{layer}.feed_forward.inner", d_ff, d_model)
+            linear(f"{layer}.feed_forward.outer", d_model, d_ff)
+            for number in range(norms):
+                norm(f"{layer}.residuals.{number}.norm")
+        if config.norm == "pre":
+            norm(f"{stack}_norm")
+    if config.positions == "learned":
+        shapes["embedding.positions.table_TD"] = (config.max_positions, d_model)
+    if config.output_bias:
+        shapes["output.bias_V"] = (vocab_size,)
+    return shapes
 
 
 def _require_size(size: int, what: str) -> None:
     if size > MAX_SIZE:
         raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")
-
-
-def _array(x: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = x.detach().float().cpu().contiguous().numpy()
-    return array

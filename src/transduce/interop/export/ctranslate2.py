@@ -18,7 +18,7 @@ from transduce.interop.export.weights import position_table, require_exportable,
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
-from transduce.nn.positions import ADDED
+from transduce.nn.kinds import ADDED
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.text.tokenizer import BOS, EOS, UNK
 

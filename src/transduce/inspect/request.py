@@ -1,0 +1,20 @@
+"""What is asked of an inspection, without torch."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionRequest:
+    """A text to translate and inspect, with search options."""
+
+    text: str
+    beam: int | None = None
+    """Hypotheses kept at each step; None is the translator's setting."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty (alpha); None is the translator's setting."""
+    prefix: list[int] = field(default_factory=list)
+    """Token ids that the output must begin with; if they end with the end marker, the complete output."""
+    to: str | None = None
+    """Target language, for a model with several."""
+    off: list[str] = field(default_factory=list)
+    """Names of attention heads to switch off, e.g. cross.1.2."""

@@ -1,0 +1,200 @@
+"""The settings of the Transformers, without torch; those of other architectures are beside their models."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from transduce.config import require
+from transduce.nn.kinds import ADDED, Activation, EmbeddingKind, HeadSizes, NormPlacement, NormType, PositionKind
+
+_DEEP = 6
+"""Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The settings of every architecture; each architecture adds its own."""
+
+    architecture: str = "encoder_decoder"
+    """Name of the architecture in the table of models (models/registry.py)."""
+    d_model: int = 512
+    """Width of every token's vector."""
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """A lower bound on the number of parameters, computed before anything is allocated."""
+        return vocab_size * self.d_model
+
+    def sizes(self) -> dict[str, Any]:
+        """The settings that decide the shapes and the meaning of the weights."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(ModelConfig):
+    """Sizes, and the settings in which later models differ from the paper's, whose values are the defaults."""
+
+    d_ff: int = 2048
+    """Inner width of the feed-forward network."""
+    num_heads: int = 8
+    """h, the number of attention heads."""
+    kv_heads: int | None = None
+    """Heads of keys and values, each shared by a group of heads (grouped-query attention); by default num_heads."""
+    d_k: int | None = None
+    """Width of a head's queries and keys; d_model / num_heads if not given."""
+    d_v: int | None = None
+    """Width of a head's values; d_model / num_heads if not given."""
+    dropout: float = 0.1
+    """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
+    positions: PositionKind = "sinusoidal"
+    """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
+    queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
+    max_positions: int = 1024
+    """Number of learned positions; the others have no limit."""
+    rotary_base: float = 10_000.0
+    """Base of the wavelengths of rotary positions."""
+    norm: NormPlacement = "post"
+    """Norm after the residual connection, as in the paper, or before the sub-layer."""
+    norm_type: NormType = "layer"
+    """Layer norm, as in the paper, or root mean square norm (RMSNorm)."""
+    norm_epsilon: float = 1e-5
+    """Number that norms add to the variance."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward network; geglu and swiglu are gated."""
+    bias: bool = True
+    """Whether linear layers have biases."""
+    embedding: EmbeddingKind = "scaled"
+    """Embeddings times sqrt(d_model), as in the paper, plain, or normalized after adding positions (BERT, BART)."""
+    tie_output: bool = True
+    """Use the embeddings as the output projection, as in the paper; otherwise it has a matrix of its own."""
+    output_bias: bool = False
+    """Whether the logits have a bias."""
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "d_ff", "num_heads", "max_positions", *self.layer_counts):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name in ("d_k", "d_v"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1")
+            divides = self.d_model % self.num_heads == 0
+            require(value is not None or divides, f"num_heads must divide d_model, or give {name}")
+        groups = self.num_heads if self.kv_heads is None else self.kv_heads
+        require(groups >= 1 and self.num_heads % groups == 0, "kv_heads must divide num_heads")
+        require(self.max_positions <= 2**16, "max_positions must be at most 65536")
+        require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
+        require(0 < self.norm_epsilon < 1, "norm_epsilon must be above 0 and below 1")
+        require(self.rotary_base > 1, "rotary_base must be above 1")
+        rotary = self.positions == "rotary"
+        require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
+        require(self.positions != "marian" or self.d_model % 2 == 0, "Marian's positions need an even d_model")
+        require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
+        adds = self.positions in ADDED
+        require(
+            self.embedding != "normalized" or adds,
+            'embedding = "normalized" normalizes the sum with positions: use positions = "learned" or "sinusoidal"',
+        )
+
+    @property
+    def layer_counts(self) -> Sequence[str]:
+        """The settings that are numbers of layers."""
+        return ()
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """d_k and d_v."""
+        width = self.d_model // self.num_heads
+        return self.d_k or width, self.d_v or width
+
+    @property
+    def heads(self) -> HeadSizes:
+        """The sizes of the attention heads."""
+        d_k, d_v = self.head_widths
+        return HeadSizes(
+            num_heads=self.num_heads, d_k=d_k, d_v=d_v, kv_heads=self.kv_heads or self.num_heads, bias=self.bias
+        )
+
+    @property
+    def sublayer_parameters(self) -> tuple[int, int]:
+        """The elements of the matrices of an attention module and of a feed-forward network."""
+        heads = self.heads
+        attention = self.d_model * (heads.num_heads + heads.kv_heads) * (heads.d_k + heads.d_v)
+        return attention, self.d_model * self.d_ff * (3 if self.activation in ("geglu", "swiglu") else 2)
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """See `ModelConfig`: the elements of the embeddings and, if it is separate, of the output projection."""
+        return vocab_size * self.d_model * (1 if self.tie_output else 2)
+
+    def sizes(self) -> dict[str, Any]:
+        """See `ModelConfig`; dropout is not included."""
+        d_k, d_v = self.head_widths
+        return asdict(replace(self, dropout=0.0, d_k=d_k, d_v=d_v, kv_heads=self.heads.kv_heads))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(TransformerConfig):
+    """The sizes of Table 3; the defaults are its base model."""
+
+    encoder_layers: int = 6
+    """N, the number of encoder layers."""
+    decoder_layers: int = 6
+    """N, the number of decoder layers."""
+    share_positions: bool = True
+    """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
+    zero_start: bool = False
+    """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
+    projection, use output_bias as well, so that the marker's logit is not fixed."""
+    source: Literal["text", "audio"] = "text"
+    """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
+    mel_bins: int = 80
+    """Frequency bands of a frame of sound."""
+    max_frames: int = 3000
+    """Maximum number of frames of a sound, of 10 ms each; a multiple of two."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
+        require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
+        require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
+
+    @property
+    def layer_counts(self) -> Sequence[str]:
+        """See `TransformerConfig`."""
+        return ("encoder_layers", "decoder_layers")
+
+    @property
+    def longest(self) -> int | None:
+        """See `Model`: the number of learned positions, less one for the marker."""
+        return self.max_positions - 1 if self.positions == "learned" else None
+
+    @property
+    def alignment_layer(self) -> int:
+        """The decoder layer that aligns best: of six the last but one (Garg et al., 2019); of two or three the last."""
+        return self.decoder_layers - (2 if self.decoder_layers >= _DEEP else 1)
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
+        attention, feed_forward = self.sublayer_parameters
+        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
+        return super().min_parameters(vocab_size) + layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOnlyConfig(TransformerConfig):
+    """The sizes of a decoder-only model."""
+
+    architecture: str = "decoder_only"
+    """Name of the architecture in the table of models (models/registry.py)."""
+    layers: int = 6
+    """Number of layers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
+
+    @property
+    def layer_counts(self) -> Sequence[str]:
+        """See `TransformerConfig`."""
+        return ("layers",)
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """See `ModelConfig`."""
+        return super().min_parameters(vocab_size) + self.layers * sum(self.sublayer_parameters)

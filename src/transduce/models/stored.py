@@ -1,0 +1,174 @@
+"""Model folders, read without torch: settings, tokenizer, facts, and the weights as numpy arrays.
+
+`saved.py` writes the folders, and makes torch modules of them.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.config import build
+from transduce.disk import MANIFEST, damaged_file
+from transduce.errors import ConfigError, ModelError, needs_torch
+from transduce.models.arrays import Array, Floats, Int8Matrix
+from transduce.models.card import CARD, IMPORTED_TOKENIZER, TOKENIZER, WEIGHTS, read_card
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
+from transduce.models.forward import ForwardPass
+from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, stored_shapes, weight_shapes
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from transduce.models.model import Model
+
+_TYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "I8": "|i1"}
+_CONFIGS: dict[str, type[ModelConfig]] = {"encoder_decoder": EncoderDecoderConfig, "decoder_only": DecoderOnlyConfig}
+"""The settings that are known without torch; those of other architectures are in models/registry.py."""
+
+
+class StoredWeights(Mapping[str, Array]):
+    """The tensors of a weights file by name; each is read when it is used.
+
+    The file stays open, so that another file of that name, as that of a run that goes on, is not mixed with it.
+    """
+
+    def __init__(self, path: Path, precision: Precision = "float32") -> None:
+        self.path, self.precision = path, precision
+        self.stored_shapes = weight_shapes(path, precision)
+        self._file = path.open("rb", buffering=0)
+        size = int.from_bytes(self._file.read(8), "little")
+        header: dict[str, Any] = json.loads(self._file.read(size))
+        self._entries = {name: header[name] for name in self.stored_shapes}
+        self._start = 8 + size
+
+    def __getitem__(self, name: str) -> Array:
+        """The weights of this name: float32, or integers if they are stored as such; all values are finite."""
+        if self.precision == "int8" and is_matrix(name, self.stored_shapes[name]):
+            return Int8Matrix(self._read(name).astype(np.int8, copy=False), self._floats(name + LARGEST))
+        return self._floats(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.stored_shapes if not self._belongs_to_matrix(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def require_shapes(self, expected: Shapes) -> None:
+        """Raise an error unless the file has tensors of these names and shapes, and no others."""
+        wanted = stored_shapes(expected, self.precision)
+        if self.stored_shapes != wanted:
+            name = min(set(wanted.items()) ^ set(self.stored_shapes.items()))[0]
+            actual, required = self.stored_shapes.get(name, "missing"), wanted.get(name, "absent")
+            raise ModelError(f"{self.path}: does not fit {CARD}: {name[:80]} is {actual}, but should be {required}")
+
+    def _belongs_to_matrix(self, name: str) -> bool:
+        return self.precision == "int8" and name.endswith(LARGEST)
+
+    def _floats(self, name: str) -> Floats:
+        x = self._read(name)
+        with np.errstate(over="ignore"):  # a float64 value may become infinite
+            floats = x.astype(np.float32, copy=False)
+        if floats.size and not np.isfinite([floats.min(), floats.max()]).all():
+            raise ModelError(f"{self.path}: {name} contains values that are not finite numbers")
+        return floats
+
+    def _read(self, name: str) -> npt.NDArray[Any]:
+        entry = self._entries[name]
+        begin, end = entry["data_offsets"]
+        x = np.empty(self.stored_shapes[name], _TYPES[entry["dtype"]])
+        content, read = x.reshape(-1).view(np.uint8), 0
+        while read < x.nbytes == end - begin:  # a system call reads at most 2 GiB
+            more = os.preadv(self._file.fileno(), [content[read:]], self._start + begin + read)
+            if not more:
+                break
+            read += more
+        if read < end - begin:
+            raise ModelError(f"{self.path}: {name[:80]} cannot be read; the file has changed or is damaged")
+        if entry["dtype"] == "BF16":  # the first half of a float32
+            return (x.astype(np.uint32) << 16).view(np.float32)
+        return x
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """The content of a model folder."""
+
+    config: ModelConfig
+    tokenizer: AnyTokenizer
+    facts: dict[str, Any]
+    """Metadata: data, steps, scores, the longest input in training."""
+    weights: StoredWeights
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return self.tokenizer.vocab_size
+
+    @property
+    def longest(self) -> int | None:
+        """See `Model`."""
+        assert isinstance(self.config, EncoderDecoderConfig)
+        return self.config.longest
+
+    @cached_property
+    def forward_pass(self) -> ForwardPass:
+        """The model as a function in numpy, if the native engine runs it."""
+        assert isinstance(self.config, EncoderDecoderConfig)
+        return ForwardPass(self.config, self.weights)
+
+    def module(self, device: str = "cpu") -> "Model":
+        """A torch module of this model; an error in one line if torch is not installed."""
+        with needs_torch():
+            from transduce.models.saved import build_module
+
+            return build_module(self, device)
+
+
+AnyModel: TypeAlias = "Model | StoredModel"
+"""A torch module, or a model that only the native engine runs, so that torch need not be imported."""
+
+
+def read_model(folder: Path) -> StoredModel:
+    """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
+    is_checkpoint = (folder / MANIFEST).exists()
+    vocabulary = IMPORTED_TOKENIZER if (folder / IMPORTED_TOKENIZER).exists() else TOKENIZER
+    if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, vocabulary), others=False)):
+        raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
+    card = read_card(folder)
+    weights = StoredWeights(folder / WEIGHTS, card["precision"])
+    tokenizer = load_tokenizer(folder)
+    if card["vocab_size"] != tokenizer.vocab_size:
+        stated, actual = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
+        raise ModelError(f"{folder / CARD}: vocab_size is {stated}, but {vocabulary} has {actual} tokens")
+    config = _build_config(card["architecture"], card["model"], str(folder / CARD))
+    required = config.min_parameters(tokenizer.vocab_size)
+    stored = sum(map(math.prod, weights.stored_shapes.values()))
+    if required > stored:
+        raise ModelError(
+            f"{folder / WEIGHTS}: does not fit {CARD}: it has {stored:,} weights, but at least {_count(required)} "
+            "are expected"
+        )
+    return StoredModel(config, tokenizer, card["facts"], weights)
+
+
+def _build_config(architecture: str, table: Mapping[str, Any], where: str) -> ModelConfig:
+    try:
+        if architecture in _CONFIGS:
+            return build(_CONFIGS[architecture], {**table, "architecture": architecture}, where)
+        with needs_torch():
+            from transduce.models.registry import build_config
+
+        return build_config(architecture, table, where)
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if abs(number) < 10**15 else "more than 10^15"

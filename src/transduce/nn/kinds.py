@@ -1,0 +1,27 @@
+"""The kinds of parts that a model is built from, and the sizes of attention heads, without torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
+"""max(0, x), as in the paper; x Φ(x), exact or approximated by tanh; x sigmoid(x); or, gated, gelu_tanh(x V) * (x W)
+and swish(x V) * (x W)."""
+EmbeddingKind = Literal["scaled", "plain", "normalized"]
+NormPlacement = Literal["post", "pre"]
+NormType = Literal["layer", "rms"]
+PositionKind = Literal["sinusoidal", "marian", "learned", "rotary", "relative"]
+ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "learned")
+"""Positional encodings that are added to the embeddings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSizes:
+    """Number and widths of the heads of an attention module."""
+
+    num_heads: int
+    d_k: int
+    d_v: int
+    kv_heads: int
+    """Heads of keys and values; each serves num_heads / kv_heads heads of queries (grouped-query attention)."""
+    bias: bool = True
+    """Whether the projections have biases."""
