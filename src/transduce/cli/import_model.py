@@ -10,8 +10,8 @@ def import_model(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, or a folder of CTranslate2 "
-            "(Whisper).",
+            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, a folder of CTranslate2 or "
+            "Marian, or what transduce export wrote.",
             show_default=False,
         ),
     ],
