@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
-from conftest import as_sets, make_toy_pairs
+from conftest import as_sets, make_toy_pairs, write_lines
 from engines import FAST, assert_same, plain
 
 from transduce.engines.engine import Job, search_all
@@ -153,6 +153,34 @@ def test_the_forward_pass_in_numpy_runs_marian_models(toy_tokenizer: Any, tmp_pa
     hidden_BTD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
     logits = model.logits(torch.from_numpy(hidden_BTD[0]))
     torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
+
+
+def test_an_imported_marian_model_is_like_any_other(transduce: Any, toy_tokenizer: Any, tmp_path: Path) -> None:
+    """It translates in `native` and `plain`, is shrunk and inspected, and is fine-tuned."""
+    save_random(tmp_path / "model", toy_tokenizer, {"search": {"max_extra": 2}}, **MARIAN)
+    export_model(tmp_path / "model", "marian", tmp_path / "marian", sentences=TEXTS)
+    (tmp_path / "marian" / "transduce.json").unlink()
+
+    def run(*words: str) -> str:
+        outcome = transduce(*words, cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+        return str(outcome.out)
+
+    assert "transformer (Marian)" in run("import", "marian", "--out", "ours")
+    beam = ("--beam", "1", "--max-length", "3")
+    expected = run("translate", "-m", "model", "--engine", "plain", *beam, TEXTS[0])
+    assert run("translate", "-m", "ours", "--engine", "plain", *beam, TEXTS[0]).strip() == expected.strip()
+    native = run("translate", "-m", "ours", "--engine", "native", *beam, TEXTS[0])
+    run("shrink", "-m", "ours", "--out", "small")
+    assert run("translate", "-m", "small", "--engine", "native", *beam, TEXTS[0]) == native
+    run("inspect", "-m", "ours", *beam, "--out", "look.html", TEXTS[0])
+    for side in ("src", "tgt"):
+        write_lines(tmp_path / f"train.{side}", TEXTS * 10)
+    sets = as_sets({"train.steps": 2, "train.save_every": 2, "train.batch_tokens": 256})
+    run("train", "--src", "train.src", "--tgt", "train.tgt", "--start-from", "ours", *sets, "--out", "run")
+    weights = [load_model(tmp_path / name).model.state_dict()["embedding.weight_VD"] for name in ("ours", "run/model")]
+    assert not torch.equal(*weights)
+    assert not weights[1][BOS].any()
 
 
 def test_ctranslate2_reads_the_names_of_a_marian_export(toy_tokenizer: Any, tmp_path: Path) -> None:
