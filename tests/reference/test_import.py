@@ -564,7 +564,7 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
 
     assert refused("missing") == "missing: no such file or folder"
     (tmp_path / "empty").mkdir()
-    assert refused("empty") == "empty: neither a .gguf file nor a folder with a config.json or an .npz file"
+    assert refused("empty") == "empty: neither a .gguf file nor a folder with a config.json or a model of Marian"
     assert refused("empty", "empty") == "empty exists already; name a folder that does not"
     gpt2(tmp_path / "original")
     folder = tmp_path / "original"

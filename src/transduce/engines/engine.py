@@ -84,6 +84,8 @@ def gpu_limits(config: EncoderDecoderConfig) -> str | None:
         return "no grouped heads of keys and values"
     if config.positions == "relative":
         return "no relative positions"
+    if config.decoder_cell != "attention":
+        return f"no models with model.decoder_cell = {config.decoder_cell}"
     return "no models that read sound" if config.source == "audio" else None
 
 

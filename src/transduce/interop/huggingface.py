@@ -305,6 +305,7 @@ def _transformer(settings: Settings, weights: Weights) -> Converted:
         max_positions=settings["max_position_embeddings"],
         output_bias=True,
         tie_output=tied,
+        decoder_cell=settings.get("decoder_cell", "attention"),
     )
     ours = {
         "embedding.weight_VD": source["shared.weight"],
@@ -361,8 +362,12 @@ def _fairseq_layers(source: "_Source", config: EncoderDecoderConfig) -> dict[str
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for n in range(layers):
             layer, name = source.inside(f"{side}.layers.{n}."), f"{side}.{n}"
-            ours |= layer.joined(f"{name}.self_attention.qkv", [f"self_attn.{x}_proj" for x in "qkv"], bias=True)
-            modules = {"self_attention.out": "self_attn.out_proj", "residuals.0.norm": "self_attn_layer_norm"}
+            modules = {"residuals.0.norm": "self_attn_layer_norm"}
+            if side == "decoder" and config.decoder_cell == "ssru":
+                modules |= {f"self_attention.{gate}": f"self_attn.{gate}" for gate in ("input", "forget")}
+            else:
+                ours |= layer.joined(f"{name}.self_attention.qkv", [f"self_attn.{x}_proj" for x in "qkv"], bias=True)
+                modules["self_attention.out"] = "self_attn.out_proj"
             if side == "decoder":
                 ours |= layer.joined(f"{name}.cross_attention.kv", [f"encoder_attn.{x}_proj" for x in "kv"], bias=True)
                 modules |= {

@@ -16,7 +16,7 @@ from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
 from transduce.interop.huggingface import Converted, convert
-from transduce.interop.marian_file import find_npz, read_marian
+from transduce.interop.marian_file import find_marian, read_marian
 from transduce.interop.restore import original_notes, restore
 from transduce.interop.tokenizer_files import (
     ctranslate2_tokenizer,
@@ -96,13 +96,13 @@ def _read(path: Path) -> Original:
     if path.suffix == ".gguf":
         settings, weights, fields = read_gguf(path)
         return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
-    if npz := find_npz(path):
-        settings, weights = read_marian(npz)
+    if marian := find_marian(path):
+        settings, weights = read_marian(marian)
         return Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
     if not (path / "config.json").exists():
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")
-        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json or an .npz file")
+        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json or a model of Marian")
     settings = read_json(path / "config.json")
     if "model_type" not in settings and (path / "model.bin").exists():
         return _read_ctranslate2(path, settings)

@@ -1,7 +1,14 @@
-"""Reading Marian's `.npz` models of the type transformer: settings and weights as in a Hugging Face folder."""
+"""Reading Marian's models of the type transformer: settings and weights as in a Hugging Face folder.
+
+A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations: a version and the number of arrays; the
+length of name, type, rank and size in bytes of each; all names, all shapes, a gap, and the content of each. A matrix of
+8-bit integers is stored transposed, but for the embeddings, and a number at its end says what 1.0 is.
+"""
 
 import json
+import math
 import re
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -24,24 +31,29 @@ FEED_FORWARD = {"fc1": "1", "fc2": "2"}
 """The names of modules in transformers, and what Marian calls them."""
 _LENGTH = 1024
 """Number of positions: sinusoids have no limit of their own."""
+_MAX_ARRAYS = 100_000
+_FLOATS, _INTEGERS, _INT8_MATRIX = 0x404, 0x101, 0x4101
+"""Types of arrays in a binary file."""
 _REQUIRED = {
-    "type": "transformer", "transformer-decoder-autoreg": "self-attention", "transformer-postprocess-emb": "d",
+    "type": "transformer", "transformer-postprocess-emb": "d",
     "transformer-no-projection": "false", "transformer-ffn-depth": "2", "transformer-tied-layers": "[]",
 }  # fmt: skip
 """Settings with the only value that can be imported, if they are given."""
 
 
-def find_npz(folder: Path) -> Path | None:
+def find_marian(folder: Path) -> Path | None:
     """The model of a folder, if it is one of Marian."""
-    found = sorted(folder.glob("*.npz")) if folder.is_dir() else []
+    if not folder.is_dir() or (folder / "config.json").exists():
+        return None
+    found = [*sorted(folder.glob("*.npz")), *sorted(folder.glob("model*.bin"))]
     if len(found) > 1:
-        raise ModelError(f"{folder}: it has several .npz files: {', '.join(path.name for path in found[:4])}; keep one")
+        raise ModelError(f"{folder}: it has several models: {', '.join(path.name for path in found[:4])}; keep one")
     return found[0] if found else None
 
 
 def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings of `config.json` and the weights with their names in transformers."""
-    arrays = _read_arrays(path)
+    arrays = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
     try:
         options = parse_settings(bytes(arrays.pop(SETTINGS)).rstrip(b"\0").decode())
         settings = _settings(options, arrays)
@@ -54,7 +66,55 @@ def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelError(f"{path}: {error}") from None
 
 
-def _read_arrays(path: Path) -> dict[str, Any]:
+def _read_binary(path: Path) -> dict[str, Any]:
+    require_file(path, physical_memory() // 8, "this machine has memory for")
+    content = path.read_bytes()
+    at = 0
+
+    def numbers(code: str, count: int) -> tuple[int, ...]:
+        nonlocal at
+        layout = f"<{count}{code}"
+        values = struct.unpack_from(layout, content, at)
+        at += struct.calcsize(layout)
+        return values
+
+    try:
+        version, count = numbers("Q", 2)
+        if version != 1 or count > _MAX_ARRAYS:
+            raise ValueError(f"version {version} with {count:,} arrays")
+        headers = [numbers("Q", 4) for _ in range(count)]
+        names = [bytes(numbers("B", length)[:-1]).decode() for length, *_ in headers]
+        shapes = [numbers("i", rank) for _, _, rank, _ in headers]
+        (gap,) = numbers("Q", 1)
+        at += gap
+        arrays = {}
+        for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
+            if len(content) - at < size:
+                raise ValueError("it ends too early")
+            arrays[name] = _stored_array(name, kind, shape, content[at : at + size])
+            at += size
+    except (ValueError, struct.error, KeyError, UnicodeDecodeError, MemoryError) as error:
+        raise ModelError(f"{path}: not a binary model of Marian, or damaged: {error}") from None
+    return arrays
+
+
+def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> Any:
+    if kind == _INTEGERS:
+        return np.frombuffer(content, np.int8)
+    size = math.prod(shape)
+    if min(shape, default=0) < 1 or size > len(content):
+        raise ValueError(f"{name:.60} has the shape {shape}")
+    if kind == _FLOATS:
+        return np.frombuffer(content, np.float32, size).reshape(shape)
+    if kind != _INT8_MATRIX or len(shape) != 2:
+        raise ValueError(f"{name:.60} is of the type {kind:#x}")
+    integers = np.frombuffer(content, np.int8, size)
+    one = np.frombuffer(content, np.float32, 1, size)[0]
+    rows = integers.reshape(shape) if name.endswith("Wemb") else integers.reshape(shape[::-1]).T
+    return rows.astype(np.float32) / one
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
     require_file(path, physical_memory() // 2, "this machine has memory for")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -88,6 +148,9 @@ def _settings(options: dict[str, str], arrays: dict[str, Any]) -> dict[str, Any]
     names = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
     if tuple(options.get(name, "") for name in names) != expected:
         raise ModelError(f"a Marian model whose norms are placed other than {expected} cannot be imported")
+    cell = (options.get("transformer-decoder-autoreg", "self-attention"), options.get("dec-cell", "ssru"))
+    if cell[0] != "self-attention" and cell != ("rnn", "ssru"):
+        raise ModelError(f"a Marian model with a decoder of {' '.join(cell):.40} cannot be imported")
     if (activation := options["transformer-ffn-activation"]) not in ("relu", "swish"):
         raise ModelError(f"a Marian model with the activation {activation:.40} cannot be imported, only relu or swish")
     if "Wpos" in arrays:
@@ -110,6 +173,7 @@ def _settings(options: dict[str, str], arrays: dict[str, Any]) -> dict[str, Any]
         "scale_embedding": True,
         "tie_word_embeddings": "decoder_ff_logit_out_W" not in arrays,
         "start_from_zero": True,
+        "decoder_cell": "attention" if cell[0] == "self-attention" else "ssru",
         "layer_norm_epsilon": EPSILON,
         "dropout": 0.1,
     }
@@ -140,7 +204,13 @@ def _weights(settings: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tens
             put_norm(f"model.{side}.layer_norm", f"{side}_top")
         for n in range(settings[f"{side}_layers"]):
             name, theirs = f"model.{side}.layers.{n}", f"{side}_l{n + 1}"
-            for attention, part in list(ATTENTION.items())[: 2 if side == "decoder" else 1]:
+            recurrent = side == "decoder" and settings["decoder_cell"] == "ssru"
+            if recurrent:
+                weights[f"{name}.self_attn.input.weight"] = _tensor(arrays[f"{theirs}_rnn_W"]).T
+                weights[f"{name}.self_attn.forget.weight"] = _tensor(arrays[f"{theirs}_rnn_Wf"]).T
+                weights[f"{name}.self_attn.forget.bias"] = _tensor(arrays[f"{theirs}_rnn_bf"]).flatten()
+                put_norm(f"{name}.self_attn_layer_norm", f"{theirs}_rnn_ffn")
+            for attention, part in list(ATTENTION.items())[recurrent : 2 if side == "decoder" else 1]:
                 for projection, letter in PROJECTIONS.items():
                     own = f"{name}.{attention}.{projection}"
                     weights[f"{own}.weight"] = _tensor(arrays[f"{theirs}_{part}_W{letter}"]).T

@@ -5,7 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from transduce.config import require
-from transduce.nn.kinds import ADDED, Activation, EmbeddingKind, HeadSizes, NormPlacement, NormType, PositionKind
+from transduce.nn.kinds import (
+    ADDED,
+    Activation,
+    DecoderCell,
+    EmbeddingKind,
+    HeadSizes,
+    NormPlacement,
+    NormType,
+    PositionKind,
+)
 
 _DEEP = 6
 """Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
@@ -142,6 +151,9 @@ class EncoderDecoderConfig(TransformerConfig):
     zero_start: bool = False
     """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
     projection, use output_bias as well, so that the marker's logit is not fixed."""
+    decoder_cell: DecoderCell = "attention"
+    """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
+    of Firefox Translations. Engine plain only."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -152,6 +164,8 @@ class EncoderDecoderConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
+        recurrent = self.decoder_cell == "ssru"
+        require(not recurrent or self.positions in ADDED, "a decoder_cell of ssru needs positions that are added")
         require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
         require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
 
@@ -173,7 +187,9 @@ class EncoderDecoderConfig(TransformerConfig):
     def min_parameters(self, vocab_size: int) -> int:
         """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
         attention, feed_forward = self.sublayer_parameters
-        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
+        cell = attention if self.decoder_cell == "attention" else 2 * self.d_model**2
+        decoder = self.decoder_layers * (cell + attention + feed_forward)
+        layers = self.encoder_layers * (attention + feed_forward) + decoder
         return super().min_parameters(vocab_size) + layers
 
 

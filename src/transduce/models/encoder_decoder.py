@@ -1,7 +1,7 @@
 """The Transformer of the paper: an encoder for the source, a decoder for the target (section 3, figure 1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -56,7 +56,7 @@ class EncoderDecoder(Transformer):
         elif not config.share_positions:
             self.source_embedding = make_embedding(config, None)
         self.rotary = make_rotary(config)
-        layer = layer_config(config, self.rotary)
+        layer = replace(layer_config(config, self.rotary), cell=config.decoder_cell)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
         initialize(config, self.encoder, sublayers=2)

@@ -38,7 +38,7 @@ def write(exported: Exported, folder: Path) -> None:
     model, weights = exported.model, transformers_weights(exported.model)
     bias_V = weights["final_logits_bias"].clone()
     bias_V[:, NEVER_GENERATED] = NEVER
-    arrays = {"Wemb": _array(weights["model.shared.weight"]), "decoder_ff_logit_out_b": _array(bias_V)}
+    arrays: dict[str, Any] = {"Wemb": _array(weights["model.shared.weight"]), "decoder_ff_logit_out_b": _array(bias_V)}
     for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
         for n in range(layers):
             arrays |= _layer(weights, f"model.{side}.layers.{n}", f"{side}_l{n + 1}")

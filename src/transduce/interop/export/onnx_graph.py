@@ -147,7 +147,10 @@ class Graph:
             return self.op("Relu", x)
         if kind == "swish":
             return self.op("Mul", x, self.op("Sigmoid", x))
-        number = lambda value: self.constant(value, np.float32)  # noqa: E731
+
+        def number(value: float) -> str:
+            return self.constant(value, np.float32)
+
         if kind == "gelu":
             curve = self.op("Erf", self.op("Mul", x, number(math.sqrt(0.5))))
         else:
@@ -212,14 +215,14 @@ def add_decoder(graph: Graph, *, past: bool) -> None:
     mask = graph.source_mask(graph.input("encoder_attention_mask", ["batch", "source"], integers=True))
     ids = graph.input("input_ids", ["batch", "target"], integers=True)
     memory = "" if past else graph.input("encoder_hidden_states", ["batch", "source", config.d_model])
-    cached = [config.num_heads, "past", config.d_model // config.num_heads]
+    heads, width = config.num_heads, config.d_model // config.num_heads
     kept: dict[str, str] = {}
     if past:
         for n in range(config.decoder_layers):
             for part, length in (("decoder", "past"), ("encoder", "source")):
                 for kind in ("key", "value"):
-                    shape = ["batch", cached[0], length, cached[2]]
-                    kept[f"{n}.{part}.{kind}"] = graph.input(f"past_key_values.{n}.{part}.{kind}", shape)
+                    name = f"{n}.{part}.{kind}"
+                    kept[name] = graph.input(f"past_key_values.{name}", ["batch", heads, length, width])
     start = graph.size(kept["0.decoder.key"], 2) if past else graph.constant(0)
     end = graph.op("Add", start, graph.size(ids, 1))
     position_T = graph.range(start, end)
@@ -253,4 +256,4 @@ def add_decoder(graph: Graph, *, past: bool) -> None:
     graph.output("logits", graph.logits(x), ["batch", "target", len(graph.weights["bias"])])
     for name, value in present.items():
         length = "source" if ".encoder." in name else "length"
-        graph.output(f"present.{name}", value, ["batch", cached[0], length, cached[2]])
+        graph.output(f"present.{name}", value, ["batch", heads, length, width])

@@ -78,7 +78,7 @@ class Samples:
 
 def make_samples(exported: Exported, texts: Sequence[str]) -> Samples:
     """Translate the sentences with the original; if it has several target languages, each in turn."""
-    targets: list[str | None] = sorted(exported.vocabulary.tags) or [None]
+    targets: list[str | None] = [*sorted(exported.vocabulary.tags)] or [None]
     if exported.direction and exported.vocabulary.tags:
         targets = [exported.direction[1]]
     languages = [targets[n % len(targets)] for n in range(len(texts))]

@@ -14,7 +14,7 @@ from transduce.text.tokenizer import EOS
 
 VOCABULARY = ("embedding.weight_VD", "output.weight_VD", "output.bias_V")
 """The weights with a row for each token."""
-_COMMON = {"norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
+_COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
 """Settings that no exporter can change."""
 
 
