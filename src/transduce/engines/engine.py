@@ -90,14 +90,16 @@ def gpu_limits(config: EncoderDecoderConfig) -> str | None:
         return "no relative positions"
     if config.attention_variant is not None:
         return "no attention other than the paper's"
+    if config.decoder_cell != "attention":
+        return f"no models with model.decoder_cell = {config.decoder_cell}"
     return "no models that read sound" if config.source == "audio" else None
 
 
 def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it is written for the settings of the paper, and pre-norm."""
+    """What the native engine does not compute: it is written for the settings of the paper, pre-norm and Swish."""
     paper = EncoderDecoderConfig()
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
-        if getattr(config, name) != getattr(paper, name):
+        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
     return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
 

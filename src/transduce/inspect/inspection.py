@@ -113,6 +113,8 @@ def inspected_model(translator: Translator) -> Model:
     model = translator.model
     if model.alignment_attention is None or isinstance(model, Ensemble):
         raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
+    if isinstance(model, EncoderDecoder) and model.config.decoder_cell != "attention":
+        raise ModelError(f"models with model.decoder_cell = {model.config.decoder_cell} cannot be inspected")
     return model
 
 

@@ -47,11 +47,11 @@ def find_model(path: Path | None) -> Path:
     raise ModelError(f"{path}: no model here yet; train one with: transduce train --out {path} ...")
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    """Read and check `model.json`; `precision` defaults to float32."""
-    path = folder / CARD
+def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
+    """Read and check `model.json`, or a card with another name; `precision` defaults to float32."""
+    path = folder / name
     if not path.exists():
-        raise ModelError(f"{folder}: no model here (it has no {CARD})")
+        raise ModelError(f"{folder}: no model here (it has no {name})")
     require_file(path, _CARD_BYTES, "a card may have")
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -207,19 +207,30 @@ class SentencePiecePair(ImportedTokenizer):
         if not all(isinstance(piece, str) for piece in pieces):
             raise ModelError("its pieces are not texts")
         "".join(pieces).encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
-        self._models, self._pieces = (source, target), list(pieces)
+        self.models = (source, target)
+        """The SentencePiece models of source and target."""
+        self._pieces = list(pieces)
         self._source, self._target = _processor(source), _processor(target)
         self._id = {piece: token for token, piece in enumerate(self._pieces)}
 
     @property
     def _content(self) -> dict[str, Any]:
-        source, target = (base64.b64encode(model).decode() for model in self._models)
+        source, target = (base64.b64encode(model).decode() for model in self.models)
         return {"source": source, "target": target, "pieces": self._pieces}
+
+    @property
+    def names(self) -> list[str]:
+        """The piece of each id as its files write it; markers have our names, and no two ids the same one."""
+        names = list(_MARKERS.values())
+        for original in self.order.originals[len(names) :]:
+            piece = self._pieces[original] if original < len(self._pieces) else self._name(original)
+            names.append(self._name(original) if piece in _MARKERS.values() else piece)
+        return names
 
     @cached_property
     def target(self) -> "SentencePiecePair":
         """See `ImportedTokenizer`: it encodes with the SentencePiece model of the target."""
-        target = self._models[1]
+        target = self.models[1]
         return SentencePiecePair(target, target, self._pieces, self.order)
 
     def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:

@@ -192,9 +192,14 @@ class Tokenizer:
         # field 1 of the model has the pieces; fields 1 to 3 of a piece are its text, score and type.
         model = self.model
         for symbol in symbols:
-            piece = _field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
-            model += _field(1, piece)
+            piece = wire_field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
+            model += wire_field(1, piece)
         return Tokenizer(model)
+
+    @property
+    def names(self) -> list[str]:
+        """The piece of each id as the SentencePiece model writes it; symbols are private characters."""
+        return self._all_pieces
 
     def save(self, path: Path) -> None:
         """Write the SentencePiece model."""
@@ -278,7 +283,7 @@ def _least(symbols: Sequence[str]) -> int:
     return _BASE_TOKENS + len(symbols) + 20
 
 
-def _field(number: int, content: bytes) -> bytes:
+def wire_field(number: int, content: bytes) -> bytes:
     """A field of a protocol buffer that holds bytes: its number and kind, the length as a varint, and the content."""
     length, count = bytearray(), len(content)
     while count > 127:

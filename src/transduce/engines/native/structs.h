@@ -28,7 +28,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish;
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
@@ -94,7 +94,7 @@ static const Entry entries[] = {
     STRUCT, F(qkv), F(out), F(q), F(kv), F(cross_out), F(inner), F(outer), F(norms),
 #undef T
 #define T Model
-    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first),
+    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
     F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(projection),
 #undef T
 #define T Job

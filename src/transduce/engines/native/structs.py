@@ -39,7 +39,7 @@ class Model(ctypes.Structure):
 
     _fields_ = (
         *((name, c_int32) for name in (
-            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
+            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
