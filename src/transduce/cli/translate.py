@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice, repeat
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
+from transduce.cli.inputs import Input
 from transduce.cli.messages import describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
@@ -42,6 +43,19 @@ def translate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of documents: docx, html, md, odt, po, srt, tmx, vtt, xliff; or text, one output line for "
+            "each input line.",
+            metavar="NAME",
+            show_default="by the file's name",
+        ),
+    ] = None,
+    retranslate: Annotated[
+        bool, typer.Option("--retranslate", help="Translate again what has a translation in the document.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
     prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
     glossary: Annotated[
@@ -82,14 +96,16 @@ def translate(
         int | None, typer.Option(help="Source tokens times beam in one batch.", min=1, show_default="as many as fit")
     ] = None,
 ) -> None:
-    """Translate text, one output line for each input line.
+    """Translate text, one output line for each input line, or documents.
 
-    An argument that names a file is read; any other is text, unless it looks like the path of a missing file. A search
-    option that is not given has the value stored with the model, usually the default shown here.
+    An argument that names a file is read; any other is text, unless it looks like the path of a missing file. The
+    translation of a document is a document, written to --out or, by default, next to it with the target language in its
+    name. A search option that is not given has the value stored with the model, usually the default shown here.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
     from transduce.cli.outputs import line_output
-    from transduce.cli.translate_progress import Progress
+    from transduce.cli.translate_documents import find_documents, translate_documents
+    from transduce.cli.translate_progress import Progress, count_lines
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
@@ -110,6 +126,11 @@ def translate(
         and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    documents = find_documents(inputs, format_)
+    if documents and (jsonl or resume or prefix or min_confidence is not None):
+        raise ConfigError("--jsonl, --resume, --prefix and --min-confidence work with text, not with documents")
+    if retranslate and not documents:
+        raise ConfigError("--retranslate needs a document; a text file has no translations")
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
@@ -132,6 +153,9 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
+    if documents:
+        translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
+        return
     with ExitStack() as stack:
         file: TextIO = sys.stdout
         done = 0
@@ -139,7 +163,7 @@ def translate(
             file, done = stack.enter_context(line_output(out, resume=resume))
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        progress = stack.enter_context(Progress(inputs, done, typed))
+        progress = stack.enter_context(Progress(lambda: count_lines(inputs), done, typed or _is_text(inputs)))
         lines = lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
@@ -155,7 +179,7 @@ def translate(
             else:
                 line = best[0].text.replace("\n", " ") if accepted else ""
             file.write(line + "\n")
-            if progress.line_done():
+            if progress.advance():
                 file.flush()
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
@@ -173,6 +197,11 @@ def _translated(
         ahead = _remember(lines, kept)
         for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
             yield kept.popleft(), best
+
+
+def _is_text(inputs: Sequence[Input]) -> bool:
+    """Whether the input is one text from the command line, whose translation needs no progress."""
+    return len(inputs) == 1 and isinstance(inputs[0], str)
 
 
 def _remember(lines: Iterable[str], kept: deque[str]) -> Iterator[str]:

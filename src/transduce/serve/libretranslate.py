@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
-from transduce.serve.html_text import HtmlText
 from transduce.serve.request_parsing import (
     ERROR_RESPONSES,
     JSON,
@@ -23,6 +22,7 @@ from transduce.serve.request_parsing import (
 from transduce.serve.served_models import AUTO, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
+from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText
 from transduce.text.languages import language_name
 from transduce.text.project_tags import project

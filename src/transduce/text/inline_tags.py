@@ -57,7 +57,9 @@ def protected_tags(tags: Sequence[Tag]) -> list[Tag]:
 class TaggedTextBuilder:
     """Builds a TaggedText from text and tags, in the order of the source."""
 
-    def __init__(self) -> None:
+    def __init__(self, no_break_space: str = "&nbsp;") -> None:
+        self._no_break_space = no_break_space
+        """How the markup language writes a no-break space."""
         self._parts: list[str] = []
         self._length = 0
         self._root = Tag(0, 0, "")
@@ -114,7 +116,7 @@ class TaggedTextBuilder:
                     0 < first < len(words) and words[first - 1][1] == tag.start and tag.end == words[first][0]
                 )
                 if tag.closing and not between_words and not any(child.start < child.end for child in tag.children):
-                    tag.opening += raw[tag.start : tag.end].replace("\xa0", "&nbsp;")  # only white space
+                    tag.opening += raw[tag.start : tag.end].replace("\xa0", self._no_break_space)  # white space
                 tag.start = tag.end = _empty_place(tag, first, words, starts, keep_spaces)
         return TaggedText(" ".join(raw[start:end] for start, end in words), self._root.children)
 

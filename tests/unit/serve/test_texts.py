@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transduce.errors import ConfigError
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
-from transduce.serve.html_text import HtmlText
+from transduce.text.html_text import HtmlText
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
 from transduce.serve.split_texts import SplitTexts

@@ -23,8 +23,8 @@ class PairFormat:
     """Endings of the file names, without the suffix of a compression."""
     read: Callable[[Path], Iterator[tuple[int, Pair | str]]]
     """Yields the line number of each entry, with its pair or, if it is unusable, the problem for the read report."""
-    write: Callable[[str, str], str]
-    """Returns the text that stands for one pair in a file."""
+    write: Callable[[str, str], str] | None = None
+    """Returns the text that stands for one pair in a file; None for a format that is only read."""
 
 
 class UnusableError(Exception):
