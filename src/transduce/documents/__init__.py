@@ -7,8 +7,14 @@ from pathlib import Path
 from transduce.documents.document import Document as Document  # re-exported
 from transduce.documents.document import Output as Output
 from transduce.documents.docx import read_docx
+from transduce.documents.markdown import read_markdown
+from transduce.documents.odt import read_odt
 from transduce.documents.options import ReadOptions as ReadOptions
 from transduce.documents.po import read_po
+from transduce.documents.subtitles import read_srt, read_vtt
+from transduce.documents.tmx import read_tmx
+from transduce.documents.web_page import read_html
+from transduce.documents.xliff import read_xliff
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,14 @@ class DocumentFormat:
 
 DOCUMENT_FORMATS = {
     "docx": DocumentFormat((".docx",), read_docx),
+    "html": DocumentFormat((".html", ".htm", ".xhtml"), read_html),
+    "md": DocumentFormat((".md", ".markdown"), read_markdown),
+    "odt": DocumentFormat((".odt",), read_odt),
     "po": DocumentFormat((".po", ".pot"), read_po),
+    "srt": DocumentFormat((".srt",), read_srt),
+    "tmx": DocumentFormat((".tmx",), read_tmx),
+    "vtt": DocumentFormat((".vtt",), read_vtt),
+    "xliff": DocumentFormat((".xliff", ".xlf"), read_xliff),
 }
 
 

@@ -58,33 +58,33 @@ def _source_of(message: PoMessage, keyword: str, forms: int) -> str:
 
 
 def _unit(keyword: str, text: str, newline: str) -> Unit | None:
-    """The unit of a msgstr: each line of the message is translated separately."""
-    lines = text.split("\n")
+    """The unit of a msgstr: the parts of the message between newlines and tabs are translated separately."""
+    parts = re.split(r"([\n\t])", text)
     if _TAG.search(text):
-        html_lines = [HtmlText(line) for line in lines]
-        texts = [tagged for line in html_lines for tagged in line.texts]
+        pages = [HtmlText(part) for part in parts]
+        texts = [tagged for page in pages for tagged in page.texts]
 
         def fill(outputs: Iterator[str]) -> list[str]:
-            return [line.fill([next(outputs) for _ in line.texts]) for line in html_lines]
+            return [page.fill([next(outputs) for _ in page.texts]) for page in pages]
 
         escape = escape_xml if _ENTITY.search(text) else unchanged
     else:
-        plain_lines = [tagged_text(line) for line in lines]
-        texts = [tagged for tagged in plain_lines if has_words(tagged)]
+        tagged_parts = [tagged_text(part) for part in parts]
+        texts = [tagged for tagged in tagged_parts if has_words(tagged)]
 
         def fill(outputs: Iterator[str]) -> list[str]:
             return [
-                line.replace(line.strip(), next(outputs), 1) if has_words(tagged) else line
-                for line, tagged in zip(lines, plain_lines, strict=True)
+                part.replace(part.strip(), next(outputs), 1) if has_words(tagged) else part
+                for part, tagged in zip(parts, tagged_parts, strict=True)
             ]
 
         escape = unchanged
     if not any(map(has_words, texts)):
         return None
-    return Unit(texts, lambda outputs: _written(keyword, fill(iter(outputs)), newline), escape, copy=False)
+    return Unit(texts, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), escape, copy=False)
 
 
-def _written(keyword: str, lines: list[str], newline: str) -> str:
+def _written(keyword: str, text: str, newline: str) -> str:
     """The string with its keyword: in one line, or with a line for each line of the text."""
-    strings = [quote(f"{line}\n") for line in lines[:-1]] + [quote(line) for line in lines[-1:] if line]
-    return newline.join([f"{keyword} {strings[0]}"] if len(strings) == 1 else [f'{keyword} ""', *strings])
+    lines = [quote(line) for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
+    return newline.join([f"{keyword} {lines[0]}"] if len(lines) == 1 else [f'{keyword} ""', *lines])
