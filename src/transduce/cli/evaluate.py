@@ -183,13 +183,13 @@ def _test_set(
 
 
 def _translate(translator: "Translator", sources: list[str], to: str | None, out: Path | None) -> list[str]:
-    from transduce.cli.translate_progress import Progress
+    from transduce.cli.translate_progress import Progress, count_lines
 
     outputs = []
-    with Progress(sources, done=0, typed=False) as progress:
+    with Progress(lambda: count_lines(sources), 0, hidden=False) as progress:
         for best in translator.stream(sources, to=to):
             outputs.append(best[0].text)
-            progress.line_done()
+            progress.advance()
     if out:
         out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs

@@ -34,9 +34,9 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
         if isinstance(one, Path) and name:
             documents.append((one, name))
         else:
-            others.append(str(one))
+            others.append(str(one) if isinstance(one, Path) else f"{one:.60}")
     if documents and others:
-        raise ConfigError(f"{others[0]:.60} is text, {documents[0][0]} is a document; translate them separately")
+        raise ConfigError(f"{others[0]} is text, {documents[0][0]} is a document; translate them separately")
     return documents
 
 

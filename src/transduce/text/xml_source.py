@@ -93,13 +93,16 @@ def decode_xml(data: bytes, name: str) -> tuple[str, str]:
         raise DataError(f"{name}: not {encoding}, as it claims to be; convert it with iconv") from None
 
 
-def safe_parser(name: str) -> expat.XMLParserType:
-    """A parser that refuses entity declarations, which can expand without bound or name other files."""
+def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
+    """A parser that refuses entity declarations, which can expand without bound or name other files.
+
+    Without an encoding, the file tells it.
+    """
 
     def refuse(*_: object) -> None:
         raise DataError(f"{name}: XML that declares entities is not read; replace them by their text")
 
-    parser = expat.ParserCreate("utf-8")
+    parser = expat.ParserCreate(encoding)
     parser.EntityDeclHandler = refuse
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     return parser
@@ -112,7 +115,7 @@ def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
 
 def parse_xml(source: str, name: str) -> Element:
     """The root element of a document; `name` is the file's, for errors."""
-    parser, depth = safe_parser(name), 0
+    parser, depth = safe_parser(name, "utf-8"), 0
 
     def deeper(*_: object) -> None:
         nonlocal depth
