@@ -66,7 +66,7 @@ def test_xliff(tmp_path: Path) -> None:
 def test_message_catalogue(tmp_path: Path) -> None:
     pairs, report = read(
         tmp_path / "a.po",
-        'msgid ""\nmsgstr "header"\n\n# note\nmsgctxt "menu"\nmsgid "open \\"it\\"\\n"\n"now"\nmsgstr "\\303\\266ffne"\n\n'
+        'msgid ""\nmsgstr "header"\n\n# note\nmsgctxt "menu"\nmsgid "open \\"it\\"\\n"\n"now"\nmsgstr "auf"\n\n'
         '#, fuzzy\nmsgid "old"\nmsgstr "alt"\n\nmsgid "new"\nmsgstr ""\n\nmsgid "%d day"\nmsgid_plural "%d days"\n'
         'msgstr[0] "%d Tag"\nmsgstr[1] "%d Tage"\n\nmsgid "broken"\nnonsense\nmsgstr "kaputt"\n\n#~ msgid "x"\n'
         'msgid "last"\nmsgstr "letzte"\n',
