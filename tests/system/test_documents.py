@@ -72,7 +72,9 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
         return complaint(translate(transduce, trained, *words))
 
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
-    assert mistake(report, "--format", "pdf").startswith("--format pdf is not known; use docx, html, md, odt, po, ")
+    assert mistake(report, "--format", "pdf").startswith(
+        "--format pdf is not known; use one of docx, html, md, odt, po, "
+    )
     assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix and --min-confidence work with text")
     assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"
     assert mistake(report, report, "-o", "x.docx").startswith("--out names one file, but there are several documents")

@@ -10,7 +10,7 @@ import typer
 from transduce.cli.messages import log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
 
-_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
+_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
 
 
 def serve(
@@ -31,6 +31,10 @@ def serve(
     ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one per line.", show_default="$TRANSDUCE_API_KEYS")
+    ] = None,
+    suggestions: Annotated[
+        Path | None,
+        typer.Option(help="File to add suggested translations to, as pairs (.jsonl).", show_default="none"),
     ] = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
@@ -72,7 +76,7 @@ def serve(
             [*(_describe(model.name, model.translator.directions) for model in models.models), *generators]
         )
         line = f"serving {described} on http://{url_host(address)}:{at}"
-        app = make_app(models, limits, known, allowed_hosts(listening, host), generators)
+        app = make_app(models, limits, known, allowed_hosts(listening, host), generators, suggestions)
         serve_on(listening, app, lambda: log(line))
 
 

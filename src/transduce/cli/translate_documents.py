@@ -10,7 +10,7 @@ from transduce.cli.inputs import STANDARD_INPUT, Input
 from transduce.cli.messages import log
 from transduce.cli.translate_progress import Progress
 from transduce.disk import write_atomically
-from transduce.documents import DOCUMENT_FORMATS, ReadOptions, document_format
+from transduce.documents import DOCUMENT_FORMATS, TEXT, ReadOptions, document_format
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import open_binary
 
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
     from transduce.text.glossary import Glossary
     from transduce.translator import Translator
 
-TEXT = "text"
 _MAX_BYTES = 512 << 20
 
 
 def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
-    """The documents among the inputs, each with the name of its format; either all inputs are documents or none."""
-    if format_ not in (None, TEXT, *DOCUMENT_FORMATS):
-        raise ConfigError(f"--format {format_} is not known; use {', '.join(DOCUMENT_FORMATS)} or {TEXT}")
+    """The documents among the inputs, each with the name of its format; either all inputs are documents or none.
+
+    Text files are not among them: they are read and written as a stream of lines.
+    """
+    if format_ not in (None, *DOCUMENT_FORMATS):
+        raise ConfigError(f"--format {format_} is not known; use one of {', '.join(DOCUMENT_FORMATS)}")
     if format_ == TEXT:
         return []
     documents, others = [], []
     for one in inputs:
         name = format_ or (document_format(one) if isinstance(one, Path) else None)
-        if isinstance(one, Path) and name:
+        if isinstance(one, Path) and name not in (None, TEXT):
+            assert name
             documents.append((one, name))
         else:
             others.append(str(one) if isinstance(one, Path) else f"{one:.60}")

@@ -10,6 +10,7 @@ from transduce.documents.docx import read_docx
 from transduce.documents.markdown import read_markdown
 from transduce.documents.odt import read_odt
 from transduce.documents.options import ReadOptions as ReadOptions
+from transduce.documents.plain import read_text
 from transduce.documents.po import read_po
 from transduce.documents.subtitles import read_srt, read_vtt
 from transduce.documents.tmx import read_tmx
@@ -27,6 +28,8 @@ class DocumentFormat:
     """Reads the content of a file; the second argument is its name, for errors."""
 
 
+TEXT = "text"
+
 DOCUMENT_FORMATS = {
     "docx": DocumentFormat((".docx",), read_docx),
     "html": DocumentFormat((".html", ".htm", ".xhtml"), read_html),
@@ -34,6 +37,7 @@ DOCUMENT_FORMATS = {
     "odt": DocumentFormat((".odt",), read_odt),
     "po": DocumentFormat((".po", ".pot"), read_po),
     "srt": DocumentFormat((".srt",), read_srt),
+    TEXT: DocumentFormat((".txt",), read_text),
     "tmx": DocumentFormat((".tmx",), read_tmx),
     "vtt": DocumentFormat((".vtt",), read_vtt),
     "xliff": DocumentFormat((".xliff", ".xlf"), read_xliff),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from transduce.errors import DataError
 
-MAX_MEMBER_BYTES = 64 << 20
+MAX_MEMBER_BYTES = 32 << 20
 MAX_PACKAGE_BYTES = 512 << 20
 _MAX_MEMBERS = 10_000
 
