@@ -14,6 +14,7 @@ from transduce.cli.backtranslate import backtranslate
 from transduce.cli.cache import cache
 from transduce.cli.calibrate import calibrate
 from transduce.cli.classify import classify
+from transduce.cli.compare import compare
 from transduce.cli.data import data
 from transduce.cli.demo import demo
 from transduce.cli.embed import embed
@@ -65,7 +66,7 @@ def about(
 
 for command in (
     train, translate, transcribe, generate, fill, embed, classify, parse, inspect, evaluate, score, rerank, calibrate,
-    backtranslate, info, average, shrink, serve, demo, cache,
+    backtranslate, info, compare, average, shrink, serve, demo, cache,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.command("import", cls=Command)(import_model)

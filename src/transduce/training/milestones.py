@@ -136,6 +136,8 @@ class Milestones:
                 kept = {"files": scored.files} if scored.files else {}
                 kept |= {"confusion": scored.confusion} if scored.confusion else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
+                if worst := self.task.worst(scored.samples, recipe.train.samples):
+                    kept["worst"] = worst
         if not validation.processes.is_main:
             return scores
         if scores:
