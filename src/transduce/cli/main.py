@@ -90,7 +90,7 @@ def main() -> None:
     except BrokenPipeError:
         _end_with_closed_pipe()
     except TransduceError as error:
-        log(str(error))
+        log(str(error), error=True)
         sys.exit(2)
     except OSError as error:
         _discard_output()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.messages import log
+from transduce.cli.messages import announce, log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
@@ -50,14 +50,15 @@ def serve(
 
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
-    from transduce.generator import Generator
-    from transduce.models.card import find_model, read_card
-    from transduce.serve.api_keys import ApiKeys
-    from transduce.serve.app import make_app
-    from transduce.serve.limits import Limits
-    from transduce.serve.served_models import ServedModels, parse_model_option, require_different
-    from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
-    from transduce.translator import Translator
+    with announce("loading PyTorch and the server"):
+        from transduce.generator import Generator
+        from transduce.models.card import find_model, read_card
+        from transduce.serve.api_keys import ApiKeys
+        from transduce.serve.app import make_app
+        from transduce.serve.limits import Limits
+        from transduce.serve.served_models import ServedModels, parse_model_option, require_different
+        from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
+        from transduce.translator import Translator
 
     limits = build(Limits, apply_sets({}, limit or [], "--limit"), "--limit")
     known = ApiKeys.read(keys)
@@ -65,10 +66,11 @@ def serve(
     require_different([name for name, _ in named])
     generators, translators = {}, []
     for name, folder in named:
-        if read_card(find_model(folder))["facts"].get("task") == "language_model":
-            generators[name] = Generator.load(folder, device=device, threads=threads)
-        else:
-            translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
+        with announce(f"loading the model {name}"):
+            if read_card(find_model(folder))["facts"].get("task") == "language_model":
+                generators[name] = Generator.load(folder, device=device, threads=threads)
+            else:
+                translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
     models = ServedModels(translators)
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from transduce.cli.inputs import Input
-from transduce.cli.messages import describe_engine, log
+from transduce.cli.messages import announce, describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
@@ -109,7 +110,6 @@ def translate(
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
-    from transduce.translator import Translator
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -137,15 +137,18 @@ def translate(
     for path, folder in zip(paths, folders, strict=True):
         if path and folder.parent.name == "checkpoints" and folder != path:
             log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
-    translator = Translator.load(
-        folders,
-        device=device,
-        engine=engine,
-        threads=threads,
-        batch_tokens=batch_tokens,
-        protect=(protect_pattern or []) if protect else False,
-        **options,
-    )
+    with announce("loading the model"):
+        from transduce.translator import Translator
+
+        translator = Translator.load(
+            folders,
+            device=device,
+            engine=engine,
+            threads=threads,
+            batch_tokens=batch_tokens,
+            protect=(protect_pattern or []) if protect else False,
+            **options,
+        )
     to = translator.target(to, from_)
     confidence = confidence or min_confidence is not None
     if confidence:
@@ -156,6 +159,7 @@ def translate(
     if documents:
         translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
         return
+    began = time.monotonic()
     with ExitStack() as stack:
         file: TextIO = sys.stdout
         done = 0
@@ -164,7 +168,7 @@ def translate(
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
         progress = stack.enter_context(Progress(lambda: count_lines(inputs), done, typed or _is_text(inputs)))
-        lines = lines_of(inputs)
+        lines = _prompted(lines_of(inputs)) if typed else lines_of(inputs)
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
         common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms, "confidence": confidence}
@@ -181,6 +185,8 @@ def translate(
             file.write(line + "\n")
             if progress.advance():
                 file.flush()
+    if sys.stderr.isatty() and not typed and not _is_text(inputs):
+        log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
@@ -197,6 +203,18 @@ def _translated(
         ahead = _remember(lines, kept)
         for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
             yield kept.popleft(), best
+
+
+def _prompted(lines: Iterator[str]) -> Iterator[str]:
+    """Lines that a person types, each after a prompt."""
+    print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            yield next(lines)
+        except StopIteration:
+            print(file=sys.stderr)
+            return
 
 
 def _is_text(inputs: Sequence[Input]) -> bool:

@@ -33,7 +33,7 @@ def refuse_mistakes(recipe: Recipe, processes: Processes) -> None:
 def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
     """Warn of settings that are likely to be mistakes."""
     for line in _warnings(recipe):
-        log(line)
+        log(f"warning: {line}")
 
 
 def highest_rate(recipe: Recipe) -> float:

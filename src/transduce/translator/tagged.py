@@ -5,7 +5,7 @@ from typing import Any
 
 from transduce.documents.document import Output
 from transduce.text.inline_tags import TaggedText
-from transduce.text.token_ranges import align_characters
+from transduce.text.token_ranges import Span, align_characters
 from transduce.translator.translator import Terms, Translator
 
 
@@ -28,7 +28,7 @@ def translate_tagged(
         some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
         results = translator.stream(some, to=to, align=align and can_align, glossary=glossary, **options)
         for text, (best, *_) in zip(some, results, strict=True):
-            aligned = ()
+            aligned: Sequence[tuple[Span, Span]] = ()
             if best.alignment:
                 tokens = translator.source_tokens(text, to, glossary)
                 aligned = align_characters(tokens, text, best.tokens, best.text, best.alignment)
