@@ -27,7 +27,7 @@ _OLD_OPTIONS = {"output": "out", "save": "out"}
 
 _COMMANDS = (
     "init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
-    "score", "rerank", "calibrate", "backtranslate", "info", "average", "shrink", "export", "serve", "demo",
+    "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "export", "serve", "demo",
     "doctor", "cache", "import", "data", "paper",
 )  # fmt: skip
 """The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
@@ -87,7 +87,7 @@ def main() -> None:
     except BrokenPipeError:
         _end_with_closed_pipe()
     except TransduceError as error:
-        log(str(error))
+        log(str(error), error=True)
         sys.exit(2)
     except OSError as error:
         _discard_output()

@@ -2,8 +2,9 @@
 
 import json
 import sys
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice, repeat
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from transduce.cli.messages import describe_engine, log
+from transduce.cli.inputs import Input
+from transduce.cli.messages import announce, describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
@@ -51,6 +53,19 @@ def translate(
             show_default="standard output",
         ),
     ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of documents: docx, html, md, odt, po, srt, tmx, vtt, xliff; or text, one output line for "
+            "each input line.",
+            metavar="NAME",
+            show_default="by the file's name",
+        ),
+    ] = None,
+    retranslate: Annotated[
+        bool, typer.Option("--retranslate", help="Translate again what has a translation in the document.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
     shard: Annotated[
         str | None,
@@ -116,21 +131,22 @@ def translate(
         int | None, typer.Option(help="Source tokens times beam in one batch.", min=1, show_default="as many as fit")
     ] = None,
 ) -> None:
-    """Translate text, one output line for each input line.
+    """Translate text, one output line for each input line, or documents.
 
-    An argument that names a file is read; any other is text, unless it looks like the path of a missing file. A search
-    option that is not given has the value stored with the model, usually the default shown here.
+    An argument that names a file is read; any other is text, unless it looks like the path of a missing file. The
+    translation of a document is a document, written to --out or, by default, next to it with the target language in its
+    name. A search option that is not given has the value stored with the model, usually the default shown here.
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, rows_of, shard_of
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, count_lines, rows_of, shard_of
     from transduce.cli.outputs import Output, open_output
+    from transduce.cli.translate_documents import find_documents, translate_documents
     from transduce.cli.translate_progress import Progress
     from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
-    from transduce.translator import Translator
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -147,6 +163,13 @@ def translate(
         and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
     ):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    documents = find_documents(inputs, format_)
+    if documents and (ray or shard or column):
+        raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
+    if documents and (jsonl or resume or prefix or min_confidence is not None):
+        raise ConfigError("--jsonl, --resume, --prefix and --min-confidence work with text, not with documents")
+    if retranslate and not documents:
+        raise ConfigError("--retranslate needs a document; a text file has no translations")
     if workers and not ray:
         raise ConfigError("--workers is the number of workers of --ray; give --threads for the threads of this process")
     if ray:
@@ -166,15 +189,18 @@ def translate(
     for path, folder in zip(paths, folders, strict=True):
         if path and folder.parent.name == "checkpoints" and folder != path:
             log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
-    translator = Translator.load(
-        folders,
-        device=device,
-        engine=engine,
-        threads=threads,
-        batch_tokens=batch_tokens,
-        protect=(protect_pattern or []) if protect else False,
-        **options,
-    )
+    with announce("loading the model"):
+        from transduce.translator import Translator
+
+        translator = Translator.load(
+            folders,
+            device=device,
+            engine=engine,
+            threads=threads,
+            batch_tokens=batch_tokens,
+            protect=(protect_pattern or []) if protect else False,
+            **options,
+        )
     to = to or _default_target(translator, from_)
     to = translator.target(to, from_)
     confidence = confidence or min_confidence is not None
@@ -183,6 +209,10 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {describe_engine(translator)}")
     terms = Glossary.load(glossary) if glossary else None
+    if documents:
+        translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
+        return
+    began = time.monotonic()
     with ExitStack() as stack:
         output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl)) if out else Output()
         done = output.done
@@ -191,8 +221,13 @@ def translate(
             return
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        progress = stack.enter_context(Progress(inputs, done, typed, None if part is None else len(part)))
+        hidden = typed or _is_text(inputs)
+        progress = stack.enter_context(
+            Progress(lambda: count_lines(inputs) if part is None else len(part), done, hidden)
+        )
         lines = rows_of(inputs, column)
+        if typed:
+            lines = _prompted(lines)
         first = done
         if part is not None:
             lines, first = islice(lines, part.start, part.stop), part.start + done
@@ -209,8 +244,10 @@ def translate(
                 output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
                 output.add(row, best[0].text if accepted else "")
-            if progress.line_done():
+            if progress.advance():
                 output.flush()
+    if sys.stderr.isatty() and not typed and not _is_text(inputs):
+        log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
@@ -245,6 +282,23 @@ def _translated(
         ahead = _remember(rows, kept)
         for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
             yield kept.popleft(), best
+
+
+def _prompted(rows: Iterator[tuple[str, "Row"]]) -> Iterator[tuple[str, "Row"]]:
+    """Lines that a person types, each after a prompt."""
+    print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            yield next(rows)
+        except StopIteration:
+            print(file=sys.stderr)
+            return
+
+
+def _is_text(inputs: Sequence[Input]) -> bool:
+    """Whether the input is one text from the command line, whose translation needs no progress."""
+    return len(inputs) == 1 and isinstance(inputs[0], str)
 
 
 def _remember(rows: Iterable[tuple[str, "Row"]], kept: deque[tuple[str, "Row"]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -12,6 +13,9 @@ from starlette.exceptions import HTTPException
 from transduce import __version__
 from transduce.inspect.routes import inspect_routes
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.detection import Detector
+from transduce.serve.document_jobs import DocumentJobs
+from transduce.serve.document_routes import document_routes
 from transduce.serve.errors import HttpError
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
@@ -36,10 +40,12 @@ def make_app(
     keys: ApiKeys,
     hosts: Collection[str] | None = None,
     generators: "Mapping[str, Generator] | None" = None,
+    suggestions: Path | None = None,
 ) -> AdmissionMiddleware:
     """Build the application; without API keys, it only answers requests to `hosts`.
 
     `generators` are language models by their names; either these or the translation models may be missing.
+    `suggestions` is the file to which suggested translations are added; without it, they are refused.
     """
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
@@ -49,6 +55,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        jobs.close()
         scheduler.close()
         generation.close()
 
@@ -62,8 +69,11 @@ def make_app(
         redoc_url=None,
     )
     service = TranslationService(scheduler, limits)
+    detector = Detector(models)
+    jobs = DocumentJobs(service, models, detector, limits)
     if models.models:
-        app.include_router(libretranslate_routes(service, models, keys))
+        app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
+        app.include_router(document_routes(jobs, keys))
         app.include_router(v1_routes(service, models, keys))
     if generators:
         from transduce.serve.completions import completion_routes

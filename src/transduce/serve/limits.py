@@ -17,6 +17,20 @@ class Limits:
     """Maximum number of lines of all texts of a request."""
     terms: int = 1_000
     """Maximum number of terms of a glossary."""
+    file_bytes: int = 10_000_000
+    """Maximum size of a request body with a file to translate."""
+    file_characters: int = 1_000_000
+    """Maximum number of characters of the texts in a file."""
+    file_seconds: float = 1_800.0
+    """Timeout of the translation of a file."""
+    files: int = 8
+    """Maximum number of files that are being translated; further files are refused with 429."""
+    kept_files: int = 64
+    """Maximum number of translated files that wait for their download; the oldest is deleted first."""
+    kept_minutes: float = 30.0
+    """Time after which a translated file is deleted."""
+    suggestion_bytes: int = 100_000_000
+    """Maximum size of the file of suggestions; further suggestions are refused."""
     beam: int = 16
     """Maximum value of the search option beam."""
     nbest: int = 16

@@ -59,7 +59,9 @@ def protected_tags(tags: Sequence[Tag]) -> list[Tag]:
 class TaggedTextBuilder:
     """Builds a TaggedText from text and tags, in the order of the source."""
 
-    def __init__(self) -> None:
+    def __init__(self, no_break_space: str = "&nbsp;") -> None:
+        self._no_break_space = no_break_space
+        """How the markup language writes a no-break space."""
         self._parts: list[str] = []
         self._length = 0
         self._root = Tag(0, 0, "")
@@ -117,11 +119,14 @@ class TaggedTextBuilder:
                 )
                 inner = [child for child in tag.children if child.start < child.end]
                 if tag.closing and between_words:
-                    tag.space = _space_html(raw[tag.start : inner[0].start if inner else tag.end]) or " "
+                    tag.space = self._space_markup(raw[tag.start : inner[0].start if inner else tag.end]) or " "
                 elif tag.closing and not inner:
-                    tag.opening += _space_html(raw[tag.start : tag.end])
+                    tag.opening += self._space_markup(raw[tag.start : tag.end])
                 tag.start = tag.end = _empty_place(tag, first, words, starts, keep_spaces)
         return TaggedText(" ".join(raw[start:end] for start, end in words), self._root.children)
+
+    def _space_markup(self, space: str) -> str:
+        return space.replace("\xa0", self._no_break_space)
 
     def _add(self, opening: str) -> Tag:
         tag = Tag(self._length, self._length, opening)
@@ -136,10 +141,6 @@ class TaggedTextBuilder:
             tag.children = []
             self._names[name] -= 1
         del self._open[index:]
-
-
-def _space_html(space: str) -> str:
-    return space.replace("\xa0", "&nbsp;")
 
 
 def _empty_place(tag: Tag, following: int, words: list[tuple[int, int]], starts: list[int], keep_spaces: bool) -> int:

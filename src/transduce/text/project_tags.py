@@ -3,7 +3,7 @@
 import html
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -25,8 +25,15 @@ _MINOR = 0.1
 """Weight of punctuation marks relative to words."""
 
 
-def project(tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span, Span]]) -> str:
+def project(
+    tagged: TaggedText,
+    translation: str,
+    alignment: Sequence[tuple[Span, Span]],
+    escape: Callable[[str], str] = html.escape,
+) -> str:
     """The HTML of a translation: its text, escaped, with every tag of the source exactly once and properly nested.
+
+    `escape` writes text in another markup language.
 
     `alignment` has pairs of ranges of characters, of the source text and of the translation. An element surrounds the
     words that its source words are aligned with, without outliers, so that they are contiguous. If nothing is aligned
@@ -34,8 +41,8 @@ def project(tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span
     it is the space between two words there, it is the space after that word.
     """
     if not tagged.tags:
-        return html.escape(translation)
-    return _Projection(tagged, translation, alignment).html()
+        return escape(translation)
+    return _Projection(tagged, translation, alignment).html(escape)
 
 
 @dataclass
@@ -114,7 +121,7 @@ class _Projection:
         )
         self._costs = [0.0, *accumulate(costs)]
 
-    def html(self) -> str:
+    def html(self, escape: Callable[[str], str]) -> str:
         """Place all tags, then write text and tags in order."""
         whole = Tag(0, len(self._tagged.text), "", children=self._tagged.tags)
         words, translated = range(len(self._source)), range(len(self._target))
@@ -131,23 +138,23 @@ class _Projection:
             if isinstance(item, str):
                 output.append(item)
             else:
-                todo += reversed(self._content(item))
+                todo += reversed(self._content(item, escape))
         return "".join(output)
 
-    def _content(self, placed: _Placed) -> list["_Placed | str"]:
+    def _content(self, placed: _Placed, escape: Callable[[str], str]) -> list["_Placed | str"]:
         if placed.tag.protected:
             before, after = placed.spaces
             return [before + placed.tag.opening + after]
         items: list[_Placed | str] = [placed.tag.opening]
         position = placed.start
         for child in sorted(placed.children, key=lambda child: (child.start, child.end)):
-            items += [self._text(placed, position, child.start), child]
+            items += [self._text(placed, position, child.start, escape), child]
             position = child.end
-        return [*items, self._text(placed, position, placed.end), placed.tag.closing]
+        return [*items, self._text(placed, position, placed.end, escape), placed.tag.closing]
 
-    def _text(self, placed: _Placed, start: int, end: int) -> str:
-        """HTML of text that is in an element and in none of its children."""
-        return placed.tag.space if placed.tag.space and start < end else html.escape(self._translation[start:end])
+    def _text(self, placed: _Placed, start: int, end: int, escape: Callable[[str], str]) -> str:
+        """Markup of text that is in an element and in none of its children."""
+        return placed.tag.space if placed.tag.space and start < end else escape(self._translation[start:end])
 
     def _align_literally(self, literal: list[tuple[Tag, Span]]) -> None:
         """Align protected elements with the words of the translation that are equal to them, and with no others."""

@@ -28,6 +28,7 @@ from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.optimizer import make_optimizer
 from transduce.training.profile import StepProfile
+from transduce.training.session import describe_session
 from transduce.training.start import (
     check_scoring,
     facts_of,
@@ -141,7 +142,11 @@ def _train(
     if processes.is_main:
         run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
-    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
+    facts = facts_of(recipe, task, prepared)
+    milestones = Milestones(recipe, task, run, validation, facts, display, ending)
+    if processes.is_main:
+        session = describe_session(device, processes.count, model.parameters_count, facts["data"])
+        run.metrics.add("start", step=progress.step, **session)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.log(
@@ -182,7 +187,12 @@ def _train(
                 if processes.is_main:
                     display.show(
                         run.metrics.add(
-                            "train", step=progress.step, **measured, learning_rate=rate, grad_norm=finite_norm
+                            "train",
+                            step=progress.step,
+                            **measured,
+                            learning_rate=rate,
+                            grad_norm=finite_norm,
+                            seconds=round(progress.seconds, 2),
                         )
                     )
 

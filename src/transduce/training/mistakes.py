@@ -28,9 +28,9 @@ def refuse_mistakes(recipe: Recipe) -> None:
 def warn(recipe: Recipe, processes: int, log: Callable[[str], None]) -> None:
     """Warn of settings that are likely to be mistakes."""
     for line in _warnings(recipe):
-        log(line)
+        log(f"warning: {line}")
     if recipe.train.shard and processes == 1:
-        log("train.shard saves no memory with one process; start several with torchrun")
+        log("warning: train.shard saves no memory with one process; start several with torchrun")
 
 
 def highest_rate(recipe: Recipe) -> float:

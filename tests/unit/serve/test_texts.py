@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from transduce.errors import ConfigError
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
-from transduce.serve.html_text import HtmlText
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
 from transduce.serve.split_texts import SplitTexts
+from transduce.text.html_text import HtmlText
 from transduce.text.project_tags import project
 from transduce.translator import Translation, Translator
 

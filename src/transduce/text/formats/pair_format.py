@@ -24,8 +24,8 @@ class PairFormat:
     """Endings of the file names, without the suffix of a compression."""
     read: Callable[[Path], Iterator[tuple[int, Pair | str]]]
     """Yields the line number of each entry, with its pair or, if it is unusable, the problem for the read report."""
-    write: Callable[[str, str], str] | None
-    """Returns the text that stands for one pair in a file; None if the format is not text."""
+    write: Callable[[str, str], str] | None = None
+    """Returns the text that stands for one pair in a file; None if the format is only read, or not text."""
     create: Callable[[Path], AbstractContextManager[Callable[[str, str], None]]] | None = None
     """If the format is not text: gives a function that writes one pair; the file appears when the block ends."""
 

@@ -48,12 +48,15 @@ class HtmlText:
         """Indices of the parts that the translations replace."""
         self.texts: list[TaggedText] = []
         """The texts that contain more than white space and protected elements."""
+        self.places: list[tuple[int, int]] = []
+        """Start and end of each text in the source."""
+        self._length = 0
         run: list[_Part] = []
         for part in _scan(source):
             if part.kind == "block":
                 self._add_run(run)
                 run = []
-                self._parts.append(part.source)
+                self._append(part.source)
             else:
                 run.append(part)
         self._add_run(run)
@@ -82,12 +85,20 @@ class HtmlText:
         tagged = builder.finish()
         source = "".join(part.source for part in run)
         if not tagged.has_text:
-            self._parts.append(source)
+            self._append(source)
             return
         before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
-        self._text_parts.append(len(self._parts) + 1)
+        self._append(before)
+        self._text_parts.append(len(self._parts))
         self.texts.append(tagged)
-        self._parts += [before, "", after]
+        start = self._length
+        self._append(source[len(before) : len(source) - len(after)])
+        self.places.append((start, self._length))
+        self._append(after)
+
+    def _append(self, source: str) -> None:
+        self._parts.append(source)
+        self._length += len(source)
 
 
 def _scan(source: str) -> Iterator[_Part]:
