@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { fill, headColour, matrixImage, plainColour, strength } from "./colours.js";
 import { Choice, Figure, percent, samePosition, shorten } from "./components.js";
 import { live } from "./data.js";
-import { dark, highlight, inspection, layer, narrow, off, onLeave, shownLayer, shownView, specialTokens, stack, tooltip, view } from "./state.js";
+import { dark, highlight, hovered, inspection, layer, narrow, off, onLeave, shownLayer, shownView, specialTokens, stack, tooltip, view } from "./state.js";
 import { isSpecial, label, tokenAt } from "./tokens.js";
 import { COMBINED, combinedViews, countLayers, headBytes, sizes, STACKS, weights } from "./weights.js";
 
@@ -113,7 +113,7 @@ function Lines({ matrix, rows, columns, colour }) {
 }
 
 function TokenLabel({ at, x, y, anchor, highlighted, onHover, box: [from, to, pitch] }) {
-  const show = () => (highlight.value = { query: null, key: null, ...onHover });
+  const show = () => (hovered.value = { query: null, key: null, ...onHover });
   return html`<g onPointerEnter=${show} onPointerLeave=${onLeave}>
     <rect x=${from} y=${y - pitch / 2} width=${to - from} height=${pitch} class=${highlighted ? "back highlighted" : "back"} rx="4" />
     <text x=${x} y=${y} class="token ${at.side} ${anchor} ${highlighted ? "strong" : ""}">${shorten(at.label, narrow.value ? 12 : 16)}</text>
@@ -139,7 +139,7 @@ function HeatMap({ matrix, rows, columns, colour }) {
     const cellIndex = (client, start, span, n) => Math.max(0, Math.min(n - 1, Math.floor(((client - start) / span) * n)));
     const r = cellIndex(event.clientY, box.top, box.height, rows.length);
     const c = cellIndex(event.clientX, box.left, box.width, columns.length);
-    highlight.value = { query: rows[r], key: columns[c], cell: true };
+    hovered.value = { query: rows[r], key: columns[c], cell: true };
     tooltip.value = {
       target: new DOMRect(event.clientX - 8, event.clientY - 8, 16, 16),
       body: html`<b class=${rows[r].side}>${rows[r].label}</b> attends to <b class=${columns[c].side}>${columns[c].label}</b>${" "}

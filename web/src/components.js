@@ -3,7 +3,7 @@
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { saveFigure } from "./export.js";
-import { clearHighlight, highlight, onLeave, tooltip } from "./state.js";
+import { clearHighlight, hovered, onLeave, togglePin, tooltip } from "./state.js";
 
 /** A group of radio buttons; options are [value, label, colour]. */
 export function Choice({ name, label, options, chosen, onChoose }) {
@@ -49,13 +49,18 @@ export function Figure({ name, title, hint, wide, children }) {
   </figure>`;
 }
 
-/** Event handlers that highlight positions in all figures, and show a tooltip, on hover and focus. */
-export function highlightOnHover(positions, body) {
+/** Event handlers that highlight positions in all figures and show a tooltip on hover and focus, and pin on click. */
+export function highlightOnHover(positions, body, onClick = () => {}) {
   const show = (event) => {
-    highlight.value = { query: null, key: null, ...positions };
+    hovered.value = { query: null, key: null, ...positions };
     tooltip.value = body && { target: event.currentTarget.getBoundingClientRect(), body };
   };
-  return { onPointerEnter: show, onFocus: show, onPointerLeave: onLeave, onBlur: clearHighlight };
+  const click = (event) => {
+    show(event); // the first tap on a touch screen
+    if (positions.query || positions.key) togglePin(positions);
+    onClick(event);
+  };
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: onLeave, onBlur: clearHighlight, onClick: click };
 }
 
 export function Tooltip() {

@@ -4,7 +4,7 @@ import { html } from "htm/preact";
 import { useMemo } from "preact/hooks";
 import { divergingColour, matrixImage } from "./colours.js";
 import { Figure } from "./components.js";
-import { dark, highlight, inspection, onLeave } from "./state.js";
+import { dark, highlight, hovered, inspection, onLeave } from "./state.js";
 
 const byteToNumber = (byte) => (byte - 128) / 127;
 
@@ -55,7 +55,7 @@ function Matrix({ image, count, columns, position, axis, value, label }) {
   const onPoint = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
     const row = Math.min(count - 1, Math.floor(((event.clientY - box.top) / box.height) * count));
-    highlight.value = { query: { side: "position", position: row }, key: null };
+    hovered.value = { query: { side: "position", position: row }, key: null };
   };
   const highlighted = position !== null && position < count;
   return html`<svg class="figure" viewBox="0 0 ${left + w + 6} ${top + h + 26}" role="img" aria-label=${label}>

@@ -100,17 +100,17 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """(M, D) tokens and (N, D) encoder output to (M, D); `bias` as in `SelfAttention.forward`."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
-        o_MHK = attend(self._queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
+        o_MHK = attend(self.queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
         return self.out(o_MHK.flatten(1), bias=bias)
 
     def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
         """`forward` for one new token per row."""
-        return self.out(cache.attend_cross(self._queries(x_RD)).flatten(1), bias=bias)
+        return self.out(cache.attend_cross(self.queries(x_RD)).flatten(1), bias=bias)
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, S)."""
         k_NHK, _ = self.project_memory(memory_ND)
-        return attention_weights(self._queries(x_MD), k_NHK, segments, memory_segments, False)
+        return attention_weights(self.queries(x_MD), k_NHK, segments, memory_segments, False)
 
     def project_memory(self, memory_ND: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output."""
@@ -118,5 +118,6 @@ class CrossAttention(nn.Module):
         k_NHK, v_NHK = split_heads(self.kv(memory_ND), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v))
         return k_NHK, v_NHK
 
-    def _queries(self, x_MD: Tensor) -> Tensor:
+    def queries(self, x_MD: Tensor) -> Tensor:
+        """Queries of tokens."""
         return self.q(x_MD).view(-1, self.heads.num_heads, self.heads.d_k)
