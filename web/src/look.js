@@ -1,5 +1,6 @@
 // Look inside: the inspection of one sentence, with a bar that stays in view.
 
+import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
 import { Ablation, Diff, changes } from "./ablation.js";
 import { Attention } from "./attention.js";
@@ -93,7 +94,7 @@ const roleOf = (here) => (here.side === "target" || stack.value === "encoder" ? 
 function Token({ side, id, position }) {
   const shown = latest.value;
   const here = { side, position };
-  const highlighted = samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here);
+  const highlighted = useComputed(() => samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here)).value;
   const chosen = side === "target" && position === shownStep.value;
   const forced = side === "target" && position < shown.prefix.length;
   const classes = [highlighted && "highlighted", chosen && "chosen", forced && "forced", isSpecial(id) && "special"];

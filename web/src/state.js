@@ -22,6 +22,7 @@ export const step = signal(0);
 export const temperature = signal(1);
 export const treeSteps = signal(null); // number of search steps shown; null: all
 export const theme = signal("auto");
+export const lecture = signal(false); // large labels, and the figures of the attention fill the window
 
 export const latest = signal(null); // the newest inspection, shown in the translation panel
 export const inspection = signal(null); // shown in all other sections, one frame later
@@ -104,6 +105,7 @@ const PARAMETERS = {
   step: [step, parseCount],
   temperature: [temperature, parseNumber],
   grown: [treeSteps, parseCount],
+  lecture: [lecture, (word) => word === "true"],
   theme: [theme, (word) => (["auto", "light", "dark"].includes(word) ? word : null)],
 };
 const defaults = Object.fromEntries(Object.entries(PARAMETERS).map(([name, [field]]) => [name, field.peek()]));
@@ -128,6 +130,7 @@ export function syncUrl() {
     clearTimeout(timer);
     timer = setTimeout(() => history.replaceState(null, "", `#${parameters}`), 150);
   });
+  effect(() => document.documentElement.classList.toggle("lecture", lecture.value));
   effect(() => {
     document.documentElement.style.colorScheme = theme.value === "auto" ? "light dark" : theme.value;
   });
