@@ -45,7 +45,7 @@ wheel: $(READY)         ## build the wheel into dist/, with its SBOM inside and 
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/python .ci/sbom.py dist/*.whl
 
-web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
+web:                    ## build the page of `transduce serve` and `inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build
 
 clean:

@@ -1,6 +1,6 @@
 """Measure frames per second while a pointer moves over the figures of a long sentence.
 
-    python web/frame_rate.py http://127.0.0.1:5000/ "a sentence of about 70 tokens"
+python web/frame_rate.py http://127.0.0.1:5000/ "a sentence of about 70 tokens"
 """
 
 import argparse
@@ -22,7 +22,8 @@ MEASURE = """async ([selector, frames]) => {
     const clientY = visible.top + (visible.bottom - visible.top) * (0.5 + 0.45 * Math.sin(i / 7));
     const target = document.elementFromPoint(clientX, clientY) ?? element;
     const event = { clientX, clientY, bubbles: true, pointerType: "mouse" };
-    for (const name of ["pointerover", "pointerenter", "pointermove"]) target.dispatchEvent(new PointerEvent(name, event));
+    for (const name of ["pointerover", "pointerenter", "pointermove"])
+      target.dispatchEvent(new PointerEvent(name, event));
     target.parentElement?.dispatchEvent(new PointerEvent("pointerenter", { ...event, bubbles: false }));
     await nextFrame();
   }

@@ -20,7 +20,7 @@ export function Attention() {
   const long = Math.max(rows.length, columns.length) > LONG;
   const title = attentionTitle();
   const name = `attention-${stack.value}-${shownLayer.value}-${shownView.value}`;
-  const table = () => ({ columns: ["", ...columns.map((column) => column.label)],
+  const table = () => ({ columns: ["token", ...columns.map((column) => column.label)],
     rows: rows.map((row) => [row.label, ...columns.map((column) => percent(map.weight(row, column)))]) });
   return html`<section class="attention-section" aria-labelledby="attention">
     <h2 id="attention">Attention</h2>

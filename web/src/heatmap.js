@@ -56,7 +56,7 @@ function layout(rows, columns) {
   const longest = Math.max(rows.length, columns.length, 8);
   const big = lecture.value;
   const [left, top] = big ? [210, 170] : narrow.value ? [92, 80] : [118, 96];
-  const available = big ? Math.min(innerHeight - 560, 660) : narrow.value ? 225 : longest > 30 ? 960 : 470;
+  const available = big ? Math.min(innerHeight - 540, 620) : narrow.value ? 225 : longest > 30 ? 960 : 470;
   const size = Math.max(big ? 26 : MIN_CELL, Math.min(big ? 48 : 30, available / longest));
   const [width, height] = [columns.length * size, rows.length * size];
   const total = { width: Math.max(left + width + (big ? 120 : 60), 330), height: top + height + (big ? 70 : 46) };

@@ -4,16 +4,20 @@ import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
 import { Ablation, Diff, changes } from "./ablation.js";
 import { Attention } from "./attention.js";
+import { Guide } from "./guide.js";
+import { Compare } from "./compare.js";
 import { format, highlightOnHover, percent, samePosition } from "./components.js";
 import { inspected, live, lookAt } from "./data.js";
 import { shownTo } from "./languages.js";
 import { PositionStrip, Positions } from "./positions.js";
 import { Predictions } from "./predictions.js";
+import { Reference } from "./reference.js";
 import { item, roving } from "./roving.js";
 import { Search } from "./search.js";
 import { beam, busy, error, highlight, inspection, latest, off, prefix, sentence, shownStep, stack, step } from "./state.js";
 import { decode, hex, isSpecial, label } from "./tokens.js";
 import { sentences } from "./translate.js";
+import { countLayers } from "./weights.js";
 
 export function LookInside() {
   const shown = latest.value;
@@ -22,8 +26,10 @@ export function LookInside() {
     ${error.value && html`<p class="error" role="alert">${error.value}</p>`}
     ${!shown && !error.value && html`<p class="note" role="status">inspecting the sentence …</p>`}
     ${shown && html`<${Bar} /><${TokenPanels} />`}
+    ${live && inspection.value && countLayers(inspection.value, "decoder") > 0 && html`<${Guide} />`}
     ${inspection.value && html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} />
-      ${inspection.value.positions.count > 0 && html`<${Positions} />`}`}
+      ${inspection.value.positions.count > 0 && html`<${Positions} />`}
+      ${live && html`<${Reference} /><${Compare} />`}`}
   </section>`;
 }
 

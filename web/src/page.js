@@ -3,9 +3,11 @@
 import { html, render } from "htm/preact";
 import { Tooltip } from "./components.js";
 import { inspected, live, startLoading } from "./data.js";
+import { Examples } from "./examples.js";
+import { Help, helpOpen } from "./help.js";
 import { LookInside } from "./look.js";
 import { addShortcuts } from "./shortcuts.js";
-import { busy, error, inspection, latest, syncUrl, theme } from "./state.js";
+import { busy, error, inspection, latest, lecture, syncUrl, text, theme } from "./state.js";
 import { startTranslating, translating } from "./translate.js";
 import { Translator } from "./translator.js";
 
@@ -15,10 +17,15 @@ function Page() {
   const model = inspection.value?.model;
   return html`<header>
       <h1>transduce <span>${live ? "translate and look inside" : "inspect a translation"}</span></h1>
-      <button type="button" class="theme" onClick=${() => (theme.value = NEXT_THEME[theme.value])}>theme: ${theme.value}</button>
+      <div class="header-buttons">
+        ${inspection.value && html`<button type="button" class="theme" aria-pressed=${lecture.value} onClick=${() => (lecture.value = !lecture.value)}>lecture mode</button>`}
+        <button type="button" class="theme" aria-label="Keyboard shortcuts" onClick=${() => (helpOpen.value = true)}>?</button>
+        <button type="button" class="theme" onClick=${() => (theme.value = NEXT_THEME[theme.value])}>theme: ${theme.value}</button>
+      </div>
     </header>
     <main aria-busy=${latest.value !== inspection.value || translating.value || busy.value}>
       ${live && html`<${Translator} />`}
+      ${live && !text.value && html`<${Examples} />`}
       ${(!live || inspected.value || error.value) && html`<${LookInside} />`}
     </main>
     <footer>
@@ -27,6 +34,7 @@ function Page() {
       <p>${live ? "The URL of this page stores the current view: share it with anyone who can reach this server."
         : "This file is self-contained. To translate other text, force a prefix or switch heads off, use the page of transduce serve."}</p>
     </footer>
+    <${Help} />
     <${Tooltip} />`;
 }
 

@@ -67,15 +67,20 @@ def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
     assert tooltip.locator(".strip").count() == 1
     assert page.locator(".lines .back.highlighted").count() == 1
-    assert page.locator(".heat .highlight-box").count() == 1
-    assert page.locator("[data-figure=positional-encoding] .highlight-box").count() == 1
+    assert page.locator(".heat .mark:not([hidden])").count() == 1
     assert page.locator(".tokens .highlighted").count() == 1
-    assert page.locator(".grid.row .thumbnail").count() == 8
     assert page.locator(".node.highlighted").count() == 1
     assert page.locator(".lens .column.highlighted").count() == 1
     page.mouse.move(2, 2)
     assert tooltip.count() == 0
     assert page.locator(".tokens .highlighted").count() == 0
+
+
+def test_figures_that_come_into_view_are_highlighted(page: Any) -> None:
+    page.locator(".tokens.target button").nth(1).click()
+    for figure in (".grid.row .thumbnail >> nth=7", "[data-figure=positional-encoding] .highlight-box"):
+        page.locator(".heads" if "grid" in figure else "#positions").scroll_into_view_if_needed()
+        sync_api.expect(page.locator(figure)).to_have_count(1)
 
 
 def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, inspection: Inspection) -> None:
@@ -251,6 +256,7 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     choose(page, "view", 2)
     page.locator("[data-head='decoder.1.2']").click()
     page.locator(".tokens.target button").nth(1).click()
+    page.keyboard.press("Escape")  # a pin is not part of the URL
     slide(page.get_by_label("Length penalty"), 1.4)
     page.get_by_label("special tokens").uncheck()
     page.get_by_role("button", name="theme: auto").click()
