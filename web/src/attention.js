@@ -7,7 +7,7 @@ import { Choice, Figure, percent } from "./components.js";
 import { HeatMap } from "./heatmap.js";
 import { AllHeads, WhoLooks } from "./heads.js";
 import { Lines } from "./lines.js";
-import { inspection, layer, narrow, shownLayer, shownView, specialTokens, stack, view } from "./state.js";
+import { inspection, layer, lecture, narrow, shownLayer, shownView, specialTokens, stack, view } from "./state.js";
 import { COMBINED, combinedViews, countLayers, oneTo, sizes, STACKS } from "./weights.js";
 
 const LONG = 30; // more tokens need the whole width of the page
@@ -37,8 +37,8 @@ export function Attention() {
         special tokens</label>
     </div>
     <div class="pair attention ${long ? "long" : ""}">
-      <${Figure} name="${name}-lines" title="Lines" hint=${title} table=${table} wide=${long || narrow.value}><${Lines} map=${map} /><//>
-      <${Figure} name="${name}-map" title="Heat map" hint=${title} table=${table} wide=${long || narrow.value}><${HeatMap} map=${map} /><//>
+      <${Figure} name="${name}-lines" title="Lines" hint=${title} table=${table} wide=${long || narrow.value || lecture.value}><${Lines} map=${map} /><//>
+      <${Figure} name="${name}-map" title="Heat map" hint=${title} table=${table} wide=${long || narrow.value || lecture.value}><${HeatMap} map=${map} /><//>
     </div>
     <${WhoLooks} />
     <${AllHeads} />

@@ -7,7 +7,7 @@ import { percent, samePosition, shorten } from "./components.js";
 import { dark, highlight, hovered, lecture, narrow, onLeave, shownView, specialTokens, togglePin, tooltip } from "./state.js";
 import { COMBINED, oneTo } from "./weights.js";
 
-const MIN_CELL = 13; // smaller cells have labels that cannot be read; a larger map is scrolled
+const MIN_CELL = 12; // smaller cells have labels that cannot be read; a larger map is scrolled
 
 export function HeatMap({ map, label = "Heat map" }) {
   const { rows, columns, weight, colour, matrix } = map;
@@ -59,7 +59,7 @@ function layout(rows, columns) {
   const available = big ? Math.min(innerHeight - 540, 620) : narrow.value ? 225 : longest > 30 ? 960 : 470;
   const size = Math.max(big ? 26 : MIN_CELL, Math.min(big ? 48 : 30, available / longest));
   const [width, height] = [columns.length * size, rows.length * size];
-  const total = { width: Math.max(left + width + (big ? 120 : 60), 330), height: top + height + (big ? 70 : 46) };
+  const total = { width: Math.max(left + width + (big ? 120 : 60), 330), height: top + height + (big ? 84 : 56) };
   const exact = big || size === MIN_CELL || longest > 30; // one unit is one pixel, and the figure may be scrolled
   const font = big ? "" : `font-size:${Math.max(11, Math.min(12, size))}px`;
   return { left, top, size, width, height, total, font, letters: big ? 14 : narrow.value ? 11 : 14, style: exact ? `width:${total.width}px` : "" };

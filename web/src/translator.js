@@ -113,7 +113,8 @@ function Sentence({ one }) {
     ${one.text.split(/(\s+)/).map((run) => {
       if (!run.trim()) return run;
       word += 1;
-      return clickable(run).map((piece) => html`<${Word} one=${one} piece=${piece} probability=${one.words?.[word]} />`);
+      const first = one.index === 0 && word === 0;
+      return clickable(run).map((piece, n) => html`<${Word} one=${one} piece=${piece} probability=${one.words?.[word]} first=${first && n === 0} />`);
     })}
     ${one.edited && html`<button type="button" class="undo" aria-label="Undo the change of this sentence" title="Undo the change" onClick=${() => undo(one)}></button>`}
   </span>${one.after}`;
@@ -125,14 +126,14 @@ function clickable(run) {
   return [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(run)].map(({ segment }) => segment);
 }
 
-function Word({ one, piece, probability }) {
+function Word({ one, piece, probability, first }) {
   const open = (event) => openAlternatives(event.currentTarget, one, offsetIn(event.currentTarget), piece);
   const onKey = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
     open(event);
   };
-  return html`<span role="button" class="word ${shading.value ? doubt(probability) : ""}" aria-haspopup="dialog" ...${item("word", one.index === 0)}
+  return html`<span role="button" class="word ${shading.value ? doubt(probability) : ""}" aria-haspopup="dialog" ...${item("word", first)}
     onClick=${open} onKeyDown=${onKey}>${piece}</span>`;
 }
 

@@ -18,7 +18,8 @@ from transduce.serve.translation_service import ClientDisconnectedError
 
 KNOWN_PATHS = (
     "/", "/translate", "/v1/translate", "/v1/alternatives", "/v1/translators", "/v1/completions", "/v1/models",
-    "/languages", "/detect", "/frontend/settings", "/inspect/look", "/inspect/reference", "/inspect/head", "/health", "/ready", "/metrics",
+    "/languages", "/detect", "/frontend/settings", "/inspect/look", "/inspect/reference", "/inspect/head",
+    "/health", "/ready", "/metrics",
     "/openapi.json",
 )  # fmt: skip
 """Paths that metrics and logs name; any other path could contain private data."""

@@ -135,6 +135,7 @@ def test_words_of_which_the_model_is_unsure_are_shaded(open_page: Callable[..., 
         shades = word.get_attribute("class").split()[1:]
         assert shades == ([] if probability >= 0.5 else ["unsure"] if probability >= 0.2 else ["doubtful"])
     assert page.locator(".word.unsure, .word.doubtful").count() > 0
+    assert page.locator(".word[tabindex='0']").count() == 1
     page.get_by_label("shade unsure words").uncheck()
     assert page.locator(".word.unsure, .word.doubtful").count() == 0
 
