@@ -16,6 +16,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.inspect.heads import STACKS, Head, parse_heads
 from transduce.inspect.inspection import Inspection, InspectionRequest, check_tokens, inspect_translation
 from transduce.inspect.predictions import TEMPERATURES, TOP_TOKENS
+from transduce.inspect.serialize import serialize
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import attention
 from transduce.nn.ablate import sharing_copy
@@ -345,3 +346,11 @@ def test_a_prefix_is_limited_by_learned_positions_even_by_a_single_one(make: Mak
 def test_learned_positions_limit_the_positions_shown(make: Make) -> None:
     inspection = inspect(make(positions="learned", max_positions=30), text="ba de")
     assert inspection.positions_TD.shape == (30, 16)
+
+
+def test_protected_spans_are_inspected_as_they_are_translated() -> None:
+    translator, text = Translator.load(engine="plain"), "Write to tom@example.org."  # the bundled model has slots
+    inspection = inspect_translation(translator, InspectionRequest(text=text, to="de"))
+    (part,) = translator.parts(text, to="de")
+    assert inspection.source == [*part.tokens, EOS]
+    assert "tom@example.org" in str(serialize(inspection, translator))
