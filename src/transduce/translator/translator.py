@@ -451,7 +451,8 @@ class Translator:
                 if part.is_untranslatable:
                     yield 1.0, [1.0] * len(part.text.split())
                 else:
-                    yield calibration and calibration.confidence(evidence.features), evidence.words
+                    confidence = calibration.confidence(evidence.features) if calibration else None
+                    yield confidence, evidence.words
 
     def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
         """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
