@@ -385,6 +385,55 @@ def test_an_inspection_that_waits_too_long_is_rejected(translator: Translator, m
         assert "not finished within 0.2 s" in error_message(first, 503)
 
 
+# Sentences and alternatives
+
+
+def test_sentences_join_to_the_translation(client: httpx.Client, translator: Translator, toy_pairs: Any) -> None:
+    lines = [source for source, _ in toy_pairs[:3]]
+    body = {"text": "\n".join([lines[0], "", *lines[1:]]), "sentences": True, "confidence": "words"}
+    answer = client.post("/v1/translate", json=body).json()["translations"][0]
+    sentences = answer["sentences"]
+    assert [sentence["source"] for sentence in sentences] == [lines[0], "", *lines[1:]]
+    assert [sentence["line"] for sentence in sentences] == [0, 1, 2, 3]
+    assert "\n".join(sentence["text"] + sentence["after"] for sentence in sentences) == answer["outputs"][0]["text"]
+    for sentence in sentences:
+        words = sentence["word_confidences"] or []
+        assert len(words) == len(sentence["text"].split())
+        assert all(0 <= word <= 1 for word in words)
+    assert client.post("/v1/translate", json={"text": lines[0]}).json()["translations"][0]["sentences"] is None
+
+
+def test_alternatives_begin_with_the_words_before(client: httpx.Client) -> None:
+    body = {"text": "gibo bago gigo", "output": "gigo bago gibo", "position": 5, "count": 4}
+    answer = client.post("/v1/alternatives", json=body).json()
+    found = answer["alternatives"]
+    assert 1 < len(found) <= 4
+    assert answer["before"].strip() == "gigo"
+    assert [one["probability"] for one in found] == sorted((one["probability"] for one in found), reverse=True)
+    for one in found:
+        assert one["text"].startswith(f"gigo {one['word']}")
+        assert one["probability"] == one["word_confidences"][1]
+        forced = client.post(INSPECT, json={"text": body["text"], "prefix": one["prefix"]})
+        assert one["text"].encode() in forced.content
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"position": 99}, "position 99 is not in the output, which has 4 characters"),
+        ({"text": ""}, "the text is empty"),
+        ({"text": "ba " * 500}, "tokens; the model takes"),
+        ({"count": 17}, "count"),
+        ({"model": "none"}, "no such model"),
+    ],
+)
+def test_an_invalid_request_for_alternatives_is_answered_with_the_reason(
+    client: httpx.Client, change: dict[str, Any], message: str
+) -> None:
+    body = {"text": "babo", "output": "gigo", "position": 0, **change}
+    assert message in error_message(client.post("/v1/alternatives", json=body), 400)
+
+
 # Concurrency
 
 
@@ -523,14 +572,16 @@ def test_unknown_paths_have_error_responses_of_the_same_form(client: httpx.Clien
 def test_the_openapi_description_has_examples_and_every_route(client: httpx.Client) -> None:
     description = client.get("/openapi.json").json()
     routes = {"/translate", "/languages", "/v1/translate", "/health", "/ready", "/metrics"}
+    routes |= {"/v1/alternatives", "/v1/translators", INSPECT, "/inspect/reference", "/inspect/head"}
     assert routes <= description["paths"].keys()
     content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert content.keys() == {"application/json", "application/x-www-form-urlencoded", "multipart/form-data"}
     example = content["application/json"]["schema"]["example"]
     assert client.post("/translate", json=example).status_code == 200
-    content = description["paths"]["/v1/translate"]["post"]["requestBody"]["content"]
-    example = content["application/json"]["schema"]["example"]
-    assert client.post("/v1/translate", json=example).status_code == 200
+    for path in ("/v1/translate", "/v1/alternatives"):
+        content = description["paths"][path]["post"]["requestBody"]["content"]
+        example = content["application/json"]["schema"]["example"]
+        assert client.post(path, json=example).status_code == 200
 
 
 # The command line

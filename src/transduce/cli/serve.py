@@ -42,8 +42,8 @@ def serve(
 ) -> None:
     """Serve models over HTTP.
 
-    The server has LibreTranslate's interface, its own under /v1, and the page of `transduce inspect`; for language
-    models, it has OpenAI's /v1/completions.
+    The server has a page that translates and looks inside, LibreTranslate's interface, and its own under /v1; for
+    language models, it has OpenAI's /v1/completions.
     """
     from transduce.config import apply_sets, build
     from transduce.errors import ConfigError

@@ -18,3 +18,15 @@ class InspectionRequest:
     """Target language, for a model with several."""
     off: list[str] = field(default_factory=list)
     """Names of attention heads to switch off, e.g. cross.1.2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadRequest:
+    """A head, e.g. cross.1.2, and the position of its query in a translation."""
+
+    text: str
+    head: str
+    query: int
+    output: list[int] = field(default_factory=list)
+    """Token ids of the translation, without the end marker."""
+    to: str | None = None

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from transduce import __version__
 from transduce.inspect.routes import inspect_routes
+from transduce.serve.alternatives import alternatives_routes
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.detection import Detector
 from transduce.serve.document_jobs import DocumentJobs
@@ -22,7 +23,8 @@ from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import Metrics
 from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
-from transduce.serve.request_parsing import ErrorResponse, validation_message
+from transduce.serve.page_routes import page_routes
+from transduce.serve.request_parsing import ErrorResponse, bearer_token, validation_message
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
@@ -81,8 +83,11 @@ def make_app(
         app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)
     _add_error_handlers(app)
-    if models.models and not keys:  # the page cannot send a key
-        app.include_router(inspect_routes(models.models[0].translator))
+    if models.models:
+        app.include_router(alternatives_routes(service, models, keys))
+        app.include_router(page_routes(models, limits, keys))
+        translators = {model.name: model.translator for model in models.models}
+        app.include_router(inspect_routes(translators, lambda request: keys.check(bearer_token(request))))
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 

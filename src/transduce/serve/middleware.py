@@ -17,8 +17,9 @@ from transduce.serve.scheduler import Scheduler
 from transduce.serve.translation_service import ClientDisconnectedError
 
 KNOWN_PATHS = (
-    "/translate", "/v1/translate", "/v1/completions", "/v1/models", "/languages", "/detect", "/frontend/settings",
-    "/translate_file", "/suggest", "/v1/documents", "/health", "/ready", "/metrics",
+    "/", "/translate", "/v1/translate", "/v1/alternatives", "/v1/translators", "/v1/completions", "/v1/models",
+    "/languages", "/detect", "/frontend/settings", "/translate_file", "/suggest", "/v1/documents",
+    "/inspect/look", "/inspect/reference", "/inspect/head", "/health", "/ready", "/metrics",
     "/openapi.json",
 )  # fmt: skip
 """Paths that metrics and logs name; any other path could contain private data."""

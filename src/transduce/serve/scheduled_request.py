@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from transduce.engines.engine import Job, output_limit
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.translator import Part, Translation, Translator
+from transduce.translator import Confidence, Part, Translation, Translator
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -29,7 +29,7 @@ class ScheduledRequest:
     """Key of the first job in the engine's session; the other jobs have the keys that follow."""
     started: int = 0
     """Number of jobs that have left the queue."""
-    confidence: bool = False
+    confidence: Confidence = False
     remaining: int = field(init=False)
     """Cost of the jobs that are still in the queue."""
 

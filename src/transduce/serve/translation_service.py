@@ -19,6 +19,7 @@ from transduce.serve.scheduler import QueueFullError, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.text.glossary import Glossary
+from transduce.translator import Confidence, Part
 
 
 class ClientDisconnectedError(Exception):
@@ -40,7 +41,7 @@ class TranslationService:
         prefix: str = "",
         to: str | None = None,
         align: bool | Sequence[bool] = False,
-        confidence: bool = False,
+        confidence: Confidence = False,
         glossary: Mapping[str, str] | None = None,
         protect: bool = True,
         **options: Any,
@@ -50,20 +51,31 @@ class TranslationService:
         `align` requests alignments of all texts, or tells for each text whether to align it.
         """
         config = self._config(model, options)
-        self._check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
+        self.check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
         if glossary and len(glossary) > self.limits.terms:
             raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
         try:
             with self.scheduler.reserve():
                 terms = Glossary(glossary) if glossary else None
                 split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to, terms, protect)
-                if confidence and split.jobs:
+                if confidence is True and split.jobs:
                     model.translator.calibration(split.jobs[0].target)
                 return self._submit(receive, model, config, split, align, confidence)
         except QueueFullError:
             raise queue_full_error() from None
         except (DataError, ModelError) as error:
             raise HttpError(400, str(error)) from None
+
+    def accept_parts(
+        self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
+    ) -> "PendingRequest":
+        """Queue parts that are prepared already; every part is a text of its own."""
+        try:
+            with self.scheduler.reserve():
+                split = SplitTexts.of_parts(model.translator, parts)
+                return self._submit(receive, model, self._config(model, {"nbest": 1}), split, False, confidence)
+        except QueueFullError:
+            raise queue_full_error() from None
 
     def _submit(
         self,
@@ -72,7 +84,7 @@ class TranslationService:
         config: SearchConfig,
         split: SplitTexts,
         align: bool | Sequence[bool],
-        confidence: bool,
+        confidence: Confidence,
     ) -> "PendingRequest":
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
             limit = model.translator.max_source_length
@@ -103,7 +115,8 @@ class TranslationService:
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
 
-    def _check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+    def check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+        """Raise HttpError if texts, and the other texts of their request, are larger than the limits."""
         characters = sum(map(len, texts)) + sum(map(len, others))
         if characters > self.limits.characters:
             raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
