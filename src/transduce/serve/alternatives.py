@@ -4,13 +4,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import torch
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from transduce.data.batch import Batch
-from transduce.errors import DataError
+from transduce.errors import DataError, needs_torch
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
@@ -84,19 +82,28 @@ def alternatives_routes(service: TranslationService, models: ServedModels, keys:
     return router
 
 
-@torch.inference_mode()
 def _forced_parts(translator: Translator, wanted: AlternativesRequest) -> list[Part]:
     """The sentence with a forced prefix up to the word and each of the most probable tokens there."""
     part = translator.whole(wanted.text, wanted.to)
     if wanted.position >= len(wanted.output):
         raise DataError(f"position {wanted.position} is not in the output, which has {len(wanted.output)} characters")
     tokens = _tokens_before(translator, part, wanted.output, wanted.position)
-    model = translator.model
-    batch = Batch.of(model.device, src=[[*part.tokens, EOS]], tgt=[[BOS, *tokens]])
-    logits_V = model.logits(model(batch)[-1:])[0].float()
+    return [replace(part, prefix=[*tokens, token]) for token in _likeliest(translator, part, tokens, wanted.count)]
+
+
+def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int) -> list[int]:
+    """The most probable tokens after the first tokens of an output."""
+    with needs_torch():
+        import torch
+
+        from transduce.data.batch import Batch
+
+        model = translator.model
+        with torch.inference_mode():
+            batch = Batch.of(model.device, src=[[*part.tokens, EOS]], tgt=[[BOS, *tokens]])
+            logits_V = model.logits(model(batch)[-1:])[0].float()
     logits_V[[*NEVER_GENERATED, EOS]] = -float("inf")
-    best = logits_V.topk(min(wanted.count, len(logits_V))).indices.tolist()
-    return [replace(part, prefix=[*tokens, token]) for token in best]
+    return logits_V.topk(min(count, len(logits_V))).indices.tolist()
 
 
 def _tokens_before(translator: Translator, part: Part, output: str, position: int) -> list[int]:

@@ -9,9 +9,10 @@ import pytest
 import torch
 from pages import TEXT, choose, serve_page, settled, slide, state, sync_api, translated
 
-from transduce.inspect.head_numbers import HeadRequest, head_numbers
+from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.reference import score_reference
+from transduce.inspect.request import HeadRequest
 from transduce.translator import Translator
 
 AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"

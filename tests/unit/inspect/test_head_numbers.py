@@ -8,8 +8,9 @@ import torch
 from helpers import small_model
 
 from transduce.errors import ConfigError, ModelError
-from transduce.inspect.head_numbers import HeadRequest, head_numbers
+from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.request import HeadRequest
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 
