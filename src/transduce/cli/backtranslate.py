@@ -42,8 +42,9 @@ def backtranslate(
     sources.
     """
     from transduce.back_translation import back_translate, read_text, require_text, skip_written
+    from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output
-    from transduce.cli.translate_progress import Progress, count_lines
+    from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.text.files import COMPRESSIONS
     from transduce.text.formats import format_of, writer_of

@@ -184,7 +184,8 @@ def _test_set(
 
 
 def _translate(translator: "Translator", sources: list[str], to: str | None, out: Path | None) -> list[str]:
-    from transduce.cli.translate_progress import Progress, count_lines
+    from transduce.cli.inputs import count_lines
+    from transduce.cli.translate_progress import Progress
 
     outputs = []
     with Progress(lambda: count_lines(sources), 0, hidden=False) as progress:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transduce.cli.inputs import STANDARD_INPUT, Input
+from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
 from transduce.cli.translate_progress import Progress
 from transduce.errors import ConfigError, DataError
@@ -24,11 +24,11 @@ def translate_with_ray(inputs: Sequence[Input], out: Path | None, loading: dict[
         raise DataError(f"{path}: no such file")
     # A worker may run in another folder than this process.
     models = [find_model(Path(path)).resolve() for path in loading["model"] or []] or None
-    with Progress(inputs, 0, typed=False) as progress:
+    with Progress(lambda: count_lines(inputs), 0, hidden=False) as progress:
         translate_files(
             [path.resolve() for path in files],
             out,
-            on_row=progress.line_done,
+            on_row=progress.advance,
             log=log,
             **{**loading, "model": models},
             **options,

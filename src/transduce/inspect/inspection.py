@@ -14,9 +14,9 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens
 from transduce.inspect.request import InspectionRequest as InspectionRequest
+from transduce.inspect.request import can_inspect
 from transduce.inspect.tree import Node, build_tree
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.ensemble import Ensemble
 from transduce.models.model import Model
 from transduce.nn.ablate import without_heads
 from transduce.nn.observe import observe_attention, observe_layers
@@ -112,18 +112,13 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     )
 
 
-def can_inspect(translator: Translator) -> bool:
-    """Whether a translator can be inspected: its model must be one model with cross-attention."""
-    return translator.model.alignment_attention is not None and not isinstance(translator.model, Ensemble)
-
-
 def inspected_model(translator: Translator) -> Model:
     """The model of a translator, if it can be inspected."""
     model = translator.model
-    if not can_inspect(translator):
-        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
     if isinstance(model, EncoderDecoder) and model.config.decoder_cell != "attention":
         raise ModelError(f"models with model.decoder_cell = {model.config.decoder_cell} cannot be inspected")
+    if not can_inspect(translator):
+        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
     return model
 
 

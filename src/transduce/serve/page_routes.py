@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from transduce.inspect.inspection import can_inspect
 from transduce.inspect.page import MEDIA_TYPES, static_file
+from transduce.inspect.request import can_inspect
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModel, ServedModels
