@@ -114,6 +114,7 @@ def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: P
         (["table2", "--train", "train.tsv", "--valid", "valid.tsv"], "give --minutes, --steps or both"),
         (["table2", "--models", "bas"], "did you mean base"),
         (["table1", "--device", "abacus"], "device abacus cannot be used"),
+        (["table1", "--out", "train.tsv/x"], "train.tsv/x: cannot be made: Not a directory"),
         (["table3", "--train", "no.tsv", "--valid", "valid.tsv", "--steps", "4"], "no.tsv: no such file"),
     ],
 )
