@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -108,15 +108,18 @@ def translate_files(
         on = "GPU" if gpus else f"{threads or 1} cores"
         log(f"{count} workers of Ray, one model on each {on}")
         arguments = {"column": "text", "output": "text", "threads": threads or 1, **options}
-        outputs = _translated_rows(ray, todo, column, count, each, arguments)
-        for file, path in enumerate(todo):
-            _write(path, out / path.name, column, outputs, file, on_row)
-            log(f"{out / path.name} is complete")
+        # Closed before Ray is shut down, even after an error.
+        with closing(_translated_rows(ray, todo, column, count, each, arguments)) as outputs:
+            for file, path in enumerate(todo):
+                _write(path, out / path.name, column, outputs, file, on_row)
+                log(f"{out / path.name} is complete")
+            if next(outputs, None):
+                raise RunError(f"{todo[-1]} has become longer meanwhile; remove its output and translate it again")
 
 
 def _translated_rows(
     ray: Any, inputs: Sequence[Path], column: str | None, workers: int, each: dict[str, int], arguments: dict[str, Any]
-) -> Iterator[tuple[int, int, str]]:
+) -> Generator[tuple[int, int, str]]:
     """The number of the file, the number of the row and its translation, for every row in order."""
     context = ray.data.DataContext.get_current()
     context.target_max_block_size = _BLOCK_BYTES

@@ -49,8 +49,14 @@ def kill_workers(token: str, count: int, done: threading.Event, killed: list[int
             killed.append(new[0])
 
 
+@pytest.fixture
+def patient(transduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray starts a dozen processes, and each worker imports torch: on a busy machine, that takes minutes."""
+    monkeypatch.setitem(type(transduce)._answer.__globals__, "PATIENCE", 900)
+
+
 def test_files_are_translated_as_by_one_process_while_workers_are_killed(
-    transduce: Any, trained: Any, tmp_path: Path
+    transduce: Any, trained: Any, tmp_path: Path, patient: None
 ) -> None:
     pairs, token = make_toy_pairs(150, seed=8), str(tmp_path)
     inputs = tmp_path / "in"
@@ -64,7 +70,7 @@ def test_files_are_translated_as_by_one_process_while_workers_are_killed(
     plain = write_lines(tmp_path / "plain.txt", [source for source, _ in pairs])
     expected = transduce("translate", "-m", trained.run, plain, cwd=tmp_path).out.splitlines()
 
-    kills, killed, done = repetitions(2, 6), list[int](), threading.Event()
+    kills, killed, done = repetitions(2, 10), list[int](), threading.Event()
     killer = threading.Thread(target=kill_workers, args=(token, kills, done, killed))
     killer.start()
     words = ["translate", "-m", trained.run, "--ray", "--workers", "2", *sorted(inputs.iterdir()), "--output", "out"]
@@ -89,7 +95,9 @@ def test_files_are_translated_as_by_one_process_while_workers_are_killed(
 
 
 @pytest.mark.skipif(not FULL, reason="starts Ray again; run by `make faults`")
-def test_an_error_of_a_worker_is_one_line_and_no_file_appears(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_an_error_of_a_worker_is_one_line_and_no_file_appears(
+    transduce: Any, trained: Any, tmp_path: Path, patient: None
+) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "babo"}\n{"id": 1}\n')
     outcome = transduce("translate", "-m", trained.run, "--ray", "in.jsonl", "--out", "out", cwd=tmp_path)
     assert outcome.code == 2
