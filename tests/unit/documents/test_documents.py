@@ -187,6 +187,12 @@ def test_the_rest_of_a_bilingual_file_is_the_same_xml(name: str) -> None:
     assert without_targets(translated(read(name), str.upper)) == without_targets(data)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_can_be_written_again(name: str) -> None:
+    document = read(name)
+    assert translated(document, str.upper) == translated(document, str.upper)
+
+
 def test_inline_codes_are_in_the_translation() -> None:
     written = translated(read("codes.xliff"), str.upper).decode()
     assert '\n  <target>PRESS <g id="1">THE <x id="2"/>BUTTON</g> NOW</target>' in written
