@@ -25,11 +25,15 @@ def read(name: str, data: bytes | None = None, **options: Any) -> Document:
 
 
 def translated(document: Document, translate: Callable[[str], str]) -> bytes:
-    """The document with each word aligned with the word at the same place."""
+    """The document with each word aligned with the word at the same place; protected text is not translated."""
 
     def output(tagged: TaggedText) -> Output:
         words = [word.span() for word in re.finditer(r"\S+", tagged.text)]
-        return Output(translate(tagged.text), [(word, word) for word in words])
+        text, at = "", 0
+        for start, end, _ in tagged.protected:
+            text += translate(tagged.text[at:start]) + tagged.text[start:end]
+            at = end
+        return Output(text + translate(tagged.text[at:]), [(word, word) for word in words])
 
     return document.write([output(text) for text in document.texts])
 
