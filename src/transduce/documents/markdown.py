@@ -144,7 +144,9 @@ def _add(builder: TaggedTextBuilder, one: InlineRange, raw: str) -> None:
         builder.close("link", f"][{one.text}]")  # the label was the text itself, which changes
     elif one.kind in ("em_close", "strong_close", "s_close", "link_close"):
         builder.close(one.kind.removesuffix("_close"), raw)
-    elif one.kind in ("code_inline", "autolink"):
+    elif one.kind == "code_inline":
+        builder.add_protected(raw, raw)  # with its backticks, by which the translator knows that it is code
+    elif one.kind == "autolink":
         builder.add_protected(raw, one.text)
     elif one.kind in ("text", "softbreak"):
         builder.add_text(one.text)

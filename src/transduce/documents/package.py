@@ -4,6 +4,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Mapping
+from copy import copy
 
 from transduce.errors import DataError
 
@@ -42,7 +43,7 @@ class Package:
                 content = members.get(info.filename)
                 if content is None:
                     content = self._read(archive, info, MAX_PACKAGE_BYTES)
-                output.writestr(info, content, compress_type=info.compress_type)
+                output.writestr(copy(info), content, compress_type=info.compress_type)  # writestr changes it
         return written.getvalue()
 
     def _read(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:

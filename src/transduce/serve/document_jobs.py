@@ -196,4 +196,4 @@ def safe_name(name: str) -> str:
 
 async def _never() -> Message:
     """A `receive` of a client that stays connected."""
-    return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+    return await asyncio.get_running_loop().create_future()

@@ -1,6 +1,7 @@
 """Routes that translate files: LibreTranslate's /translate_file, and /v1/documents, which tells the progress."""
 
 import asyncio
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +19,7 @@ from transduce.serve.served_models import AUTO
 from transduce.serve.translation_service import ClientDisconnectedError
 
 _MULTIPART = "multipart/form-data"
-_NOT_FOUND = {404: {"description": "There is no such file, or it was deleted."}}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such file, or it was deleted."}}
 _FORM = {
     "requestBody": {
         "required": True,

@@ -25,11 +25,15 @@ def read(name: str, data: bytes | None = None, **options: Any) -> Document:
 
 
 def translated(document: Document, translate: Callable[[str], str]) -> bytes:
-    """The document with each word aligned with the word at the same place."""
+    """The document with each word aligned with the word at the same place; protected text is not translated."""
 
     def output(tagged: TaggedText) -> Output:
         words = [word.span() for word in re.finditer(r"\S+", tagged.text)]
-        return Output(translate(tagged.text), [(word, word) for word in words])
+        text, at = "", 0
+        for start, end, _ in tagged.protected:
+            text += translate(tagged.text[at:start]) + tagged.text[start:end]
+            at = end
+        return Output(text + translate(tagged.text[at:]), [(word, word) for word in words])
 
     return document.write([output(text) for text in document.texts])
 
@@ -185,6 +189,12 @@ def test_the_rest_of_a_bilingual_file_is_the_same_xml(name: str) -> None:
 
     data = SAMPLES[name]()
     assert without_targets(translated(read(name), str.upper)) == without_targets(data)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_can_be_written_again(name: str) -> None:
+    document = read(name)
+    assert translated(document, str.upper) == translated(document, str.upper)
 
 
 def test_inline_codes_are_in_the_translation() -> None:
