@@ -14,6 +14,10 @@ sync_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
 )
 
+TIMEOUT = 30_000
+"""Milliseconds after which a test gives up waiting for the page, on a machine that is busy with other tests."""
+sync_api.expect.set_options(timeout=TIMEOUT)
+
 TEXT = "dedu babo gigo babo"
 
 

@@ -185,8 +185,14 @@ def _sentences(split: SplitTexts, lines: Sequence[Sentence]) -> list[TranslatedS
         if not line.jobs:
             sentences.append(TranslatedSentence(line=line.line, source="", text="", after=""))
         for part, output, after in split.best_parts(line):
-            own = {"confidence": output.confidence, "word_confidences": output.word_confidences}
-            sentence = TranslatedSentence(line=line.line, source=part.text, text=output.text, after=after, **own)
+            sentence = TranslatedSentence(
+                line=line.line,
+                source=part.text,
+                text=output.text,
+                after=after,
+                confidence=output.confidence,
+                word_confidences=output.word_confidences,
+            )
             sentences.append(sentence)
     return sentences
 

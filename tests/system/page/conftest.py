@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import small_model
-from pages import TEXT, serve_page, settled, sync_api
+from pages import TEXT, TIMEOUT, serve_page, settled, sync_api
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.search.options import SearchConfig
@@ -15,7 +15,6 @@ from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-TIMEOUT = 10_000  # milliseconds
 WINDOW = {"width": 1280, "height": 900}
 
 
