@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.engines.engine import Engine, Job, search_all
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
 from transduce.engines.plain import PlainEngine
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
 from transduce.nn import kernels
 from transduce.nn.linear import Linear
@@ -57,13 +58,37 @@ def quantise_rows(x_ND: Tensor, noise: float = 0.0) -> Tensor:
 _127 = torch.tensor(127.0)  # 127.0 / largest_N1 would be 127 times a reciprocal, rounded twice
 
 
-def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
-    """A copy of the model that multiplies 8-bit integers: the definition of `native`."""
+def quantise_linear_layers(model: nn.Module, noise: float) -> None:
+    """Let all linear layers of a model multiply 8-bit integers."""
 
     class QuantisedLinear(Linear):
         def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
-            y_ND = (quantise_rows(x_ND, noise) @ self.quantised.T).float() + self.bias
+            y_ND = (quantise_rows(x_ND, noise) @ self.quantised.T).float()
+            y_ND = y_ND if self.bias is None else y_ND + self.bias
             return y_ND.relu() if relu else y_ND
+
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.__class__, module.quantised = QuantisedLinear, quantise_rows(module.weight.data)
+
+
+def quantised_language_model(model: DecoderOnly, noise: float = 0.0) -> DecoderOnly:
+    """A copy of a language model that multiplies 8-bit integers: the definition of `native`."""
+
+    class QuantisedLanguageModel(DecoderOnly):
+        def logits(self, hidden_RD: Tensor) -> Tensor:
+            logits_RV = (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float()
+            return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V
+
+    result = copy.deepcopy(model)
+    result.__class__, result.quantised_VD = QuantisedLanguageModel, quantise_rows(result.output_weight_VD.data)
+    result.embedding.weight_VD.data = quantise_rows(result.embedding.weight_VD.data).float()
+    quantise_linear_layers(result, noise)
+    return result
+
+
+def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
+    """A copy of the model that multiplies 8-bit integers: the definition of `native`."""
 
     class QuantisedModel(EncoderDecoder):
         def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -76,9 +101,7 @@ def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
     result.__class__, result.quantised_VD = QuantisedModel, quantise_rows(result.output_weight_VD.data)
     result.output_weight_VD.data = result.quantised_VD.float()
     result.reserve(1024 if model.longest is None else 1)
-    for module in result.modules():
-        if isinstance(module, Linear):
-            module.__class__, module.quantised = QuantisedLinear, quantise_rows(module.weight.data)
+    quantise_linear_layers(result, noise)
     return result
 
 

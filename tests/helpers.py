@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Stream
 from transduce.data.shards import TokenShards, write_index, write_shard
+from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
@@ -30,13 +31,26 @@ def small_model(seed: int = 0, vocab_size: int = 23, **settings: object) -> Enco
         "dropout": 0.0,
         "max_positions": 64,
     }
-    generator = torch.Generator().manual_seed(seed)
     model = EncoderDecoder(EncoderDecoderConfig(**(sizes | settings)), vocab_size)  # type: ignore[arg-type]
+    randomize(model, seed)
+    return model
+
+
+def small_language_model(seed: int = 0, vocab_size: int = 23, **settings: object) -> DecoderOnly:
+    """A tiny language model with random weights, biases and norms."""
+    sizes: dict[str, object] = {"layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 4, "dropout": 0.0}
+    model = DecoderOnly(DecoderOnlyConfig(**(sizes | settings)), vocab_size)  # type: ignore[arg-type]
+    randomize(model, seed)
+    return model.eval()
+
+
+@torch.no_grad()
+def randomize(model: nn.Module, seed: int) -> None:
+    """Draw all weights, also biases and norms."""
+    generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        with torch.no_grad():
-            parameter.copy_(1 + 0.3 * noise if name.endswith("norm.weight") else 0.3 * noise)
-    return model
+        parameter.copy_(1 + 0.3 * noise if name.endswith("norm.weight") else 0.3 * noise)
 
 
 def use_engine(model: nn.Module, engine: str) -> None:

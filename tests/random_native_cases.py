@@ -1,19 +1,27 @@
 """Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
 
-Sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads, several sessions.
+Translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads and interleaved
+sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied and dropped.
 """
 
 import random
 import sys
+from typing import Any
 
 import torch
-from helpers import FIRST_WORD, small_model
+from helpers import FIRST_WORD, small_language_model, small_model
+from random_language_models import draw_settings
+from torch import nn
 
+from transduce.data.batch import Stream
 from transduce.engines.engine import Job
 from transduce.engines.native.engine import NativeEngine, NativeSession
+from transduce.engines.native.language_model import NativeLanguageModel
 from transduce.engines.native.library import load_library
 from transduce.errors import ConfigError
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.segments import pack_tokens
 from transduce.search.options import SearchConfig
 
 
@@ -31,11 +39,40 @@ def random_model(draw: random.Random) -> EncoderDecoder:
         positions=draw.choice(["learned", "sinusoidal"]),
         max_positions=draw.choice([1, 2, 5, 40]),
     )
-    if draw.random() < 0.2:  # not finite, or so large that products overflow
+    damage(draw, model)
+    return model
+
+
+def damage(draw: random.Random, model: nn.Module) -> None:
+    """Make some weights of some models not finite, or so large that products overflow."""
+    if draw.random() < 0.2:
         for parameter in draw.sample(list(model.parameters()), 2):
             with torch.no_grad():
                 parameter.view(-1)[draw.randrange(parameter.numel())] = draw.choice([torch.nan, torch.inf, -1e38])
+
+
+def random_language_model(draw: random.Random) -> DecoderOnly:
+    model = small_language_model(draw.randrange(1000), draw.choice([5, 8, 17, 64, 200]), **draw_settings(draw))
+    damage(draw, model)
     return model
+
+
+def run_generations(draw: random.Random, native: NativeLanguageModel, vocab_size: int) -> None:
+    """Start, step and reorder generations in turns; texts that are too long for the model are refused."""
+    states: list[Any] = []
+    for _ in range(60):
+        if not states or draw.random() < 0.1:
+            lengths = [draw.choice([0, 1, 2, 7, 30, 300]) for _ in range(draw.randint(1, 5))]
+            prompts = [[draw.randrange(vocab_size) for _ in range(length)] for length in lengths]
+            states.append(native.start(Stream(*pack_tokens(prompts, torch.device("cpu")))))
+        number = draw.randrange(len(states))
+        rows = len(states[number])
+        token_R = torch.tensor([draw.randrange(vocab_size) for _ in range(rows)])
+        step = draw.choice([native.step, native.greedy_step])
+        states[number] = step(token_R, states[number])[-1]
+        if draw.random() < 0.3:
+            index = sorted(draw.choices(range(rows), k=draw.randint(1, 5)))
+            states[number] = native.reorder(states[number], torch.tensor([index]))
 
 
 def random_search(draw: random.Random) -> SearchConfig:
@@ -82,6 +119,12 @@ def main() -> None:
         draw = random.Random(f"{seed} {case}")
         model = random_model(draw)
         engine = NativeEngine(model, library, draw.randint(1, 4), batch_tokens=draw.choice([1, 64, 8192]))
+        language_model = random_language_model(draw)
+        try:
+            native = NativeLanguageModel(language_model, library, draw.randint(1, 4))
+            run_generations(draw, native, language_model.vocab_size)
+        except ConfigError:
+            refused += 1
         try:
             run_session(draw, [engine.start_session(random_search(draw)) for _ in range(2)], model.vocab_size)
         except ConfigError:

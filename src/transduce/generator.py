@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import build
 from transduce.data.batch import Stream
-from transduce.engines.choose import pick_engine
+from transduce.engines.choose import pick_decoder, pick_engine
 from transduce.engines.engine import Engine, Job, search_all
 from transduce.errors import ConfigError, ModelError
 from transduce.models.card import find_model
@@ -93,7 +93,14 @@ class Generator:
     """A language model, ready to continue and to score texts."""
 
     def __init__(
-        self, model: Model, tokenizer: AnyTokenizer, *, context: int = 1024, config: SearchConfig | None = None
+        self,
+        model: Model,
+        tokenizer: AnyTokenizer,
+        *,
+        context: int = 1024,
+        config: SearchConfig | None = None,
+        engine: str = "plain",
+        threads: int | None = None,
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -101,12 +108,22 @@ class Generator:
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
         self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
+        self._engine_name, self._threads = engine, threads
 
     @classmethod
     def load(
-        cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Unpack[SamplingOptions]
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> "Generator":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
+
+        `engine` generates: `native` on a CPU, with 8-bit integers; `gpu` for greedy outputs on a GPU; `plain` is the
+        model itself; `auto` is the fastest of these. Scores of texts are always those of the model itself.
 
         `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
         """
@@ -116,8 +133,11 @@ class Generator:
         saved = load_model(folder, pick_device(device))
         require_language_model(saved.facts, folder)
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
-        generator = cls(saved.model, saved.tokenizer, context=saved.facts.get("max_length", 1024), config=config)
+        context = saved.facts.get("max_length", 1024)
+        generator = cls(saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads)
         generator.config = generator.with_options(options)
+        if engine != "auto":  # refuse one that cannot run before the first prompt
+            _ = generator.decoder, generator._engine
         return generator
 
     @overload
@@ -244,9 +264,14 @@ class Generator:
         return replace(self.config, **options)
 
     @cached_property
+    def decoder(self) -> Decoder:
+        """What computes the next tokens: the model itself, or its version in the native engine."""
+        return pick_decoder(self._engine_name, self.model, self._threads)
+
+    @cached_property
     def _engine(self) -> Engine:
-        """The fastest engine for greedy generation."""
-        return pick_engine("auto", self.model)
+        """The engine that runs the entire search if it is greedy, unless it is `plain`."""
+        return pick_engine("plain" if self._engine_name == "native" else self._engine_name, self.model)
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
         """The greedy continuations by a fast engine; None if no such engine can generate them."""
@@ -270,7 +295,7 @@ class Generator:
         contexts = [self._visible(group[0].ids, group[0].left) for group in groups]
         rooms = [self.context - len(context) + 1 for context in contexts]
         steps = roll_out_steps(
-            self.model,
+            self.decoder,
             self._stream([context[:-1] for context in contexts]),
             rooms,
             choose,

@@ -14,6 +14,7 @@ SETTING = {
     "data_check": ["pairs"],
     "decode cpu": ["vocabulary", "tokens in and out", "rounds"],
     "generate": ["vocabulary", "prompt", "new_tokens"],
+    "generate_cpu": ["vocabulary", "prompt", "new_tokens", "threads", "rounds", "bandwidth"],
     "glossary": ["model", "engine", "lines", "terms", "rounds"],
     "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
     "imported": ["vocabulary", "tokens in and out", "rounds", "threads", "largest difference of logits"],

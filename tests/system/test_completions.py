@@ -187,13 +187,13 @@ def test_keys_and_limits_apply(generator: Generator) -> None:
 def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.serve.generation_queue._ACTIVE", 2)
     may_continue = threading.Event()
-    step = generator.model.step
+    start = generator.decoder.start
 
     def slow(*arguments: Any) -> Any:
         assert may_continue.wait(TIMEOUT)
-        return step(*arguments)
+        return start(*arguments)
 
-    monkeypatch.setattr(generator.model, "step", slow)
+    monkeypatch.setattr(generator.decoder, "start", slow)
     with (
         serve_in_thread([], generators={"lm": generator}, queue=3) as (address, _),
         ThreadPoolExecutor(20) as pool,
@@ -221,7 +221,7 @@ def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monk
 
 def test_a_disconnected_client_frees_the_device(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    step = generator.model.step
+    step = generator.decoder.step
 
     def counted(*arguments: Any) -> Any:
         nonlocal steps
@@ -229,7 +229,7 @@ def test_a_disconnected_client_frees_the_device(generator: Generator, monkeypatc
         time.sleep(0.005)
         return step(*arguments)
 
-    monkeypatch.setattr(generator.model, "step", counted)
+    monkeypatch.setattr(generator.decoder, "step", counted)
     with serve_in_thread([], generators={"lm": generator}, max_length=100_000) as (address, _):
         body = {"prompt": "the", "max_tokens": 100_000, "stream": True, "temperature": 5}
         with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=TIMEOUT) as response:
@@ -246,7 +246,7 @@ def test_an_internal_error_ends_one_request_only(
     generator: Generator, monkeypatch: pytest.MonkeyPatch, client: httpx.Client
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(generator.model, "step", lambda *_: 1 / 0)
+        patch.setattr(generator.decoder, "step", lambda *_: 1 / 0)
         response = client.post("/v1/completions", json={"prompt": "secret"})
         assert (response.status_code, response.json()) == (500, {"error": "internal error"})
     complete(client, prompt="x", max_tokens=1)

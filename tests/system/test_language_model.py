@@ -160,6 +160,20 @@ def test_generate_reads_prompts_from_standard_input_and_writes_json(
         assert record["finish_reason"] in ("stop", "length")
 
 
+def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_text: TrainedLanguageModel) -> None:
+    words = ["generate", "-m", "run", "--temperature", "0", "--max-tokens", "9", "--json", "--threads", "2"]
+    native, plain = (
+        transduce(*words, "--engine", engine, "7: the cat s", cwd=trained_text.folder) for engine in ("native", "plain")
+    )
+    if "engine native needs" in native.err:
+        pytest.skip("no C compiler")
+    assert (native.code, native.err) == (0, "")
+    ours, theirs = json.loads(native.out), json.loads(plain.out)
+    assert ours["text"] == theirs["text"] == "ät on the"
+    assert ours["token_log_probs"] == pytest.approx(theirs["token_log_probs"], abs=0.1)
+    assert ours["token_log_probs"] != theirs["token_log_probs"]  # 8-bit integers
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -168,6 +182,8 @@ def test_generate_reads_prompts_from_standard_input_and_writes_json(
         (["generate", "-m", "run", "x", "--temperature", "-1"], "temperature must be between 0 and 1000"),
         (["generate", "-m", "run", "\udcff"], "is not UTF-8; set the terminal's encoding to UTF-8"),
         (["generate", "-m", "run", "x", "--min-p", "2"], "min_p must be between 0 and 1"),
+        (["generate", "-m", "run", "x", "--engine", "fast"], "engine must be one of auto, plain, native, gpu"),
+        (["generate", "-m", "run", "x", "--device", "cpu", "--engine", "gpu"], "engine gpu needs a CUDA GPU"),
         (["score", "-m", "run"], "give the text to score"),
         (["score", "-m", "run", "--src", "a", "--tgt", "b"], "--src is for translation models"),
         (["score", "-m", "run", "valid.txt", "--stride", "25"], "stride must be between 1 and 24"),

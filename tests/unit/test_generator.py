@@ -4,10 +4,13 @@ from itertools import islice
 
 import pytest
 import torch
+from helpers import small_language_model
 from window_language_model import WindowConfig, WindowModel
 
 from transduce import ConfigError, ModelError
 from transduce.data.batch import Batch
+from transduce.engines.native.language_model import NativeLanguageModel
+from transduce.engines.native.library import load_library
 from transduce.generator import Generator
 from transduce.search.sampling import sampler
 from transduce.text.streaming import TextStream
@@ -176,3 +179,35 @@ def test_mistakes_are_named(generator: Generator) -> None:
 def test_a_translation_model_is_no_language_model(trained: object) -> None:
     with pytest.raises(ModelError, match="was trained for the task translate; it is not a language model"):
         Generator.load(trained.run, device="cpu")  # type: ignore[attr-defined]
+
+
+def test_an_engine_is_chosen_for_the_model(
+    generator: Generator, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small_language_model(0, tokenizer.vocab_size)
+    if load_library() is not None:
+        assert isinstance(Generator(model, tokenizer, engine="auto").decoder, NativeLanguageModel)
+    assert Generator(model, tokenizer).decoder is model
+    window = generator.model  # of another architecture
+    assert Generator(window, tokenizer, engine="auto").decoder is window
+    with pytest.raises(ConfigError, match="native has no generation with models of the architecture window"):
+        _ = Generator(window, tokenizer, engine="native").decoder
+    monkeypatch.setattr("transduce.engines.native.library.load_library", lambda: None)
+    assert Generator(model, tokenizer, engine="auto").decoder is model
+    with pytest.raises(ConfigError, match="engine native needs a model on the CPU, and a"):
+        _ = Generator(model, tokenizer, engine="native").decoder
+
+
+def test_contexts_and_options_with_the_native_engine(tokenizer: Tokenizer) -> None:
+    if load_library() is None:
+        pytest.skip("no C compiler")
+    model = small_language_model(1, tokenizer.vocab_size, positions="learned", max_positions=10, norm="pre")
+    generator = Generator(model, tokenizer, engine="native")
+    assert generator.context == 10
+    (greedy,), (other,) = generator.generations(["the cat sat on the mat." * 3, ""], max_tokens=40, temperature=0)
+    assert {len(greedy.tokens), len(other.tokens)} <= set(range(41))
+    drawn = generator.generations(["the cat"], num=3, max_tokens=25, seed=2, no_repeat=2)[0]
+    assert len({one.text for one in drawn}) == 3
+    for one in drawn:
+        pairs = list(zip(one.tokens, one.tokens[1:], strict=False))
+        assert len(pairs[:8]) == len(set(pairs[:8]))  # within one context

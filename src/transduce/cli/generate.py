@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transduce.cli.options import DeviceOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def generate(
         bool, typer.Option("--json", help="Write one JSON object per output, with tokens and log-probabilities.")
     ] = False,
     device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     options: SamplingOptions = {},  # noqa: B006
 ) -> None:
@@ -57,7 +58,7 @@ def generate(
         raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
     for text in (*(prompts or ()), *(stop or ())):
         require_utf8(text)
-    generator = Generator.load(model, device=device, threads=threads, **options)
+    generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
     given: Iterable[str] = prompts if prompts is not None else read_lines(STANDARD_INPUT)
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or ()}
     if as_json:

@@ -69,7 +69,7 @@ def serve(
             if read_card(find_model(folder))["facts"].get("task") == "language_model":
                 from transduce.generator import Generator
 
-                generators[name] = Generator.load(folder, device=device, threads=threads)
+                generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
             else:
                 translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
     models = ServedModels(translators)

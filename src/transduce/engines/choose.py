@@ -10,9 +10,11 @@ from transduce.config import MAX_THREADS, require
 from transduce.engines.engine import Engine
 from transduce.errors import ConfigError, needs_torch
 from transduce.models.stored import AnyModel, StoredModel
+from transduce.search.decoder import Decoder
 from transduce.search.options import SearchConfig
 
 if TYPE_CHECKING:
+    from transduce.models.decoder_only import DecoderOnly
     from transduce.models.model import Model
 
 ENGINES = ("auto", "plain", "native", "gpu")
@@ -60,6 +62,24 @@ def pick_engine(name: str, model: AnyModel, threads: int | None = None, batch_to
         if threads is not None:
             _set_torch_threads(threads)
         return _torch_engine(name, model.module() if isinstance(model, StoredModel) else model, options)
+
+
+def pick_decoder(name: str, model: "Model", threads: int | None = None) -> Decoder:
+    """What computes the next tokens of a language model: `native` on a CPU, otherwise the model itself."""
+    if name not in ENGINES:
+        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
+    reason = None
+    if model.config.architecture != "decoder_only":
+        reason = f"no generation with models of the architecture {model.config.architecture}"
+    elif name in ("auto", "native") and model.device.type == "cpu":
+        from transduce.engines.native.language_model import NativeLanguageModel
+        from transduce.engines.native.library import load_library
+
+        if library := load_library():
+            return NativeLanguageModel(cast("DecoderOnly", model), library, threads or _cores())
+    if name == "native":
+        raise _refusal(name, reason)
+    return cast(Decoder, model)
 
 
 def _native_engine(model: AnyModel, threads: int | None, options: dict[str, Any]) -> Engine | None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,6 +23,14 @@ from transduce.text.tokenizer import BOS, EOS
 
 Choose = Callable[[Tensor], Tensor]
 """Chooses a token (R) from the log-probabilities (R, V)."""
+
+
+@runtime_checkable
+class GreedyDecoder(Decoder, Protocol):
+    """A decoder that can tell the most likely tokens by itself, faster than from the logits."""
+
+    def greedy_step(self, token_R: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """As `step`; returns the most likely token of each row that an output may contain, and its log-probability."""
 
 
 def greedy_choice(log_prob_RV: Tensor) -> Tensor:
@@ -108,25 +116,33 @@ def roll_out_steps(
     state = decoder.reorder(decoder.start(source), row_BW)
     token_BW = torch.tensor(first or [BOS] * len(limits), device=device)[:, None].expand(-1, rows)
 
+    # Prefixes and limits need the log-probability of a given token.
+    greedy = choose is greedy_choice and not (no_repeat or min_length or prefixes or constraint)
+
     for t in range(max(limits) + 1):
-        logits_RV, state = decoder.step(token_BW.flatten(), state)
-        log_prob_RV = logits_RV.float().log_softmax(-1)
-        allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_GENERATED, device=device), -torch.inf)
-        if no_repeat:
-            block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
-        if t < min_length:
-            forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
-        if constraint:
-            fits_BWV = constraint.allowed(sentences, generated_BWT[:, :, :t], allowed_RV.shape[1])
-            # A finished output may be followed by nothing; it must still have one token to choose from.
-            fits_BWV[:, :, EOS] |= finished_BW
-            allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
-        token_BW = choose(allowed_RV).view(len(sentences), rows)
-        if prefixes:
-            _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
-        token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
+        if greedy and isinstance(decoder, GreedyDecoder) and t < min(limits[sentence] for sentence in sentences):
+            token_R, log_prob_R, state = decoder.greedy_step(token_BW.flatten(), state)
+            token_BW = token_R.view_as(finished_BW).masked_fill(finished_BW, EOS)
+        else:
+            logits_RV, state = decoder.step(token_BW.flatten(), state)
+            log_prob_RV = logits_RV.float().log_softmax(-1)
+            allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_GENERATED, device=device), -torch.inf)
+            if no_repeat:
+                block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
+            if t < min_length:
+                forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
+            if constraint:
+                fits_BWV = constraint.allowed(sentences, generated_BWT[:, :, :t], allowed_RV.shape[1])
+                # A finished output may be followed by nothing; it must still have one token to choose from.
+                fits_BWV[:, :, EOS] |= finished_BW
+                allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
+            token_BW = choose(allowed_RV).view(len(sentences), rows)
+            if prefixes:
+                _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
+            token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
+            log_prob_R = log_prob_RV.gather(1, token_BW.view(-1, 1))
         generated_BWT[:, :, t] = token_BW
-        log_prob_BW = log_prob_RV.gather(1, token_BW.view(-1, 1)).view_as(token_BW).masked_fill(finished_BW, 0.0)
+        log_prob_BW = log_prob_R.view_as(token_BW).masked_fill(finished_BW, 0.0)
         finished_BW = finished_BW | (token_BW == EOS)
         total_BW = total_BW + log_prob_BW
         yield RollOutStep(sentences, token_BW, log_prob_BW, generated_BWT, total_BW, finished_BW)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "search.h"
+#include "language_model.h"
 
 /* ---- encoder: packed sentences ---- */
 
@@ -174,20 +175,20 @@ void step(const Model *model, Job **jobs, int count, Batch *batch, int threads) 
 }
 
 /* Arrange a quantised row as output channel n of its panel. */
-static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *sum) {
+static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *start) {
     int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
     for (int k = 0; k < padded_in; k += 4) memcpy(panel + (k / 4 * PANEL + n % PANEL) * 4, row + k, 4);
-    for (int k = 0; k < padded_in; k++) sum[n] += row[k];
+    for (int k = 0; k < padded_in; k++) start[n] -= ZERO_POINT * row[k];
 }
 
-/* Quantise weights and arrange them in panels. `packed`, `scale` and `sum` have room for all panels and hold zeros; `row`
+/* Quantise weights and arrange them in panels. `packed`, `scale` and `start` have room for all panels and hold zeros; `row`
  * is scratch space of padded_in numbers.
  */
 void pack_weights(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
-                  float *scale, int32_t *sum) {
+                  float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++) {
-        scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, row);
-        pack_row(row, n, padded_in, packed, sum);
+        scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, 0, row);
+        pack_row(row, n, padded_in, packed, start);
     }
 }
 
@@ -196,7 +197,7 @@ void pack_weights(const float *weight, int width_out, int width_in, int padded_i
  * magnitude, is quantised again. `x` is scratch space of width_in numbers.
  */
 void pack_int8_weights(const int8_t *q, const float *largest, float *x, int width_out, int width_in, int padded_in,
-                       int8_t *row, int8_t *packed, float *scale, int32_t *sum) {
+                       int8_t *row, int8_t *packed, float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++, q += width_in) {
         int magnitude = 0;
         for (int k = 0; k < width_in; k++) magnitude = abs(q[k]) > magnitude ? abs(q[k]) : magnitude;
@@ -206,31 +207,22 @@ void pack_int8_weights(const int8_t *q, const float *largest, float *x, int widt
             memset(row + width_in, 0, padded_in - width_in);
         } else {
             for (int k = 0; k < width_in; k++) x[k] = (float)(q[k] * ((double)largest[n] / 127));
-            scale[n] = quantise_row(x, width_in, padded_in, row);
+            scale[n] = quantise_row(x, width_in, padded_in, 0, row);
         }
-        pack_row(row, n, padded_in, packed, sum);
+        pack_row(row, n, padded_in, packed, start);
     }
 }
 
 /* y = x W^T + b of float rows, for tests. */
 void apply_linear(const Linear *layer, const float *x, int rows, float *y) {
-    int8_t *q = malloc((size_t)rows * layer->padded_in);
+    int8_t *q = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in);
     float *scale = malloc(rows * sizeof(float));
     for (int r = 0; q && scale && r < rows; r++)
-        scale[r] = quantise_row(x + (size_t)r * layer->width_in, layer->width_in, layer->padded_in, q + (size_t)r * layer->padded_in);
+        scale[r] = quantise_row(x + (size_t)r * layer->width_in, layer->width_in, layer->padded_in, ZERO_POINT,
+                                q + (size_t)r * layer->padded_in);
     if (q && scale) multiply_panels(layer, 0, layer->panels, q, scale, rows, y, layer->width_out, 0);
     free(q);
     free(scale);
 }
 
-const char *instructions(void) {
-#if defined(__ARM_FEATURE_DOTPROD)
-    return "aarch64 dot product";
-#elif defined(__AVX512VNNI__)
-    return "AVX-512 VNNI";
-#elif defined(__AVX2__)
-    return "AVX2";
-#else
-    return "portable C";
-#endif
-}
+const char *instructions(void) { return INSTRUCTIONS; }

@@ -12,8 +12,19 @@ import numpy.typing as npt
 
 from transduce.engines.engine import ANY, ANY_BUT_END, Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
-from transduce.engines.native.structs import ENCODER_TOKENS, LOGIT_PANELS, MAX_BEAM, PANEL, Batch, Candidate, Model, Row
-from transduce.engines.native.weights import PADDING, Weights, weight_shapes
+from transduce.engines.native.structs import (
+    ENCODER_TOKENS,
+    LOGIT_PANELS,
+    MAX_BEAM,
+    PADDING,
+    PANEL,
+    TILE_ROWS,
+    Batch,
+    Candidate,
+    Model,
+    Row,
+)
+from transduce.engines.native.weights import Weights, weight_shapes
 from transduce.models.arrays import module_arrays
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.stored import AnyModel, StoredModel
@@ -214,7 +225,8 @@ class NativeSession:
         width, wide = max(sizes.d_model, sizes.num_heads * d_v), max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "quantised": rows * (max(wide, width) + PADDING), "scale": rows * 4, "scratch": threads * scratch * 4,
+            "quantised": -(-rows // TILE_ROWS) * TILE_ROWS * (max(wide, width) + PADDING), "scale": rows * 4,
+            "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * 2 * MAX_BEAM * sizeof(Candidate),

@@ -1,37 +1,47 @@
 /* Matrix products of 8-bit integers.
  *
  * Weights have one scale for each output channel, activations one for each row, computed from the row. Both are in
- * -127..127. A panel holds PANEL output channels, interleaved in groups of four inputs as the dot-product instructions
- * expect them: panel[k / 4][channel][k % 4].
+ * -127..127; activations are stored with ZERO_POINT added. A panel holds PANEL output channels, interleaved in groups of
+ * four inputs as the dot-product instructions expect them: panel[k / 4][channel][k % 4].
+ *
+ * Blocking: the sums of a block of a few rows and panels stay in registers over all inputs. There are enough of them to
+ * hide the latency of the instructions, and each load of weights or activations serves several products. All rows use a
+ * panel before the next one is read, so weights are read from memory once; meanwhile, the next panels are prefetched.
+ * With AMX, a block has two tiles of rows and two panels: four tiles of sums, two of activations and two of weights.
  */
 #include <math.h>
 #include <string.h>
 
 #include "structs.h"
 
-#if defined(__ARM_FEATURE_DOTPROD)
-#include <arm_neon.h>
-#elif defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "instructions.h"
 
-enum { ROWS = 4 }; /* rows that share one pass over a panel */
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+enum { LINE = 64 }; /* bytes of a cache line */
 
-/* Dot products of `rows` rows with the channels of one panel. The compiler unrolls the loops over rows and channels. */
-static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int stride, const int rows, const int8_t *panel,
-                                                            int padded_in, const int32_t *sum, int32_t out[ROWS][PANEL]) {
-#if defined(__ARM_FEATURE_DOTPROD)
-    (void)sum;
-    int32x4_t acc[ROWS][4];
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < 4; c++) acc[r][c] = vdupq_n_s32(0);
-    for (int k = 0; k < padded_in; k += 16, panel += 16 * PANEL) {
-        int8x16_t row[ROWS];
-        for (int r = 0; r < rows; r++) row[r] = vld1q_s8(x + r * stride + k);
-#define FOUR_INPUTS(lane)                                                                                 \
-    for (int c = 0; c < 4; c++) {                                                                         \
-        int8x16_t w = vld1q_s8(panel + lane * 4 * PANEL + c * 16);                                        \
-        for (int r = 0; r < rows; r++) acc[r][c] = vdotq_laneq_s32(acc[r][c], w, row[r], lane);           \
+/* The weights of adjacent panels, and what to prefetch while they are used: `ahead` and, after every 16 inputs (with
+ * tiles, 64), the next `step` bytes.
+ */
+typedef struct { const int8_t *weight; const int32_t *start; int padded_in; const int8_t *ahead; int step; } Panels;
+
+/* Dot products of R rows with P panels; both are constants, and the compiler unrolls the loops over them. */
+INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
+    const int K = panels.padded_in, V = P * VECTORS;
+    Vector sum[BLOCK_ROWS][MOST_PANELS * VECTORS];
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < V; v++) sum[r][v] = LOAD(panels.start + v * CHANNELS);
+    for (int k = 0; k < K; k += 16, panels.weight += 16 * PANEL, panels.ahead += panels.step) {
+        UNROLL for (int i = 0; i < P; i++) __builtin_prefetch(panels.ahead + i * LINE);
+        if (panels.step > P * LINE)
+            UNROLL for (int i = P; i < 4 * P; i++) __builtin_prefetch(panels.ahead + i * LINE);
+        Row16 row[BLOCK_ROWS];
+        UNROLL for (int r = 0; r < R; r++) row[r] = ROW(x + (size_t)r * K + k);
+#define FOUR_INPUTS(lane)                                                                           \
+    UNROLL for (int v = 0; v < V; v++) {                                                            \
+        size_t panel = (size_t)(v / VECTORS) * PANEL * K, channel = v % VECTORS * CHANNELS;         \
+        Weights w = WEIGHTS(panels.weight + panel + (lane * PANEL + channel) * 4);                  \
+        UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT(sum[r][v], w, row[r], lane);             \
     }
         FOUR_INPUTS(0)
         FOUR_INPUTS(1)
@@ -39,75 +49,129 @@ static inline __attribute__((always_inline)) void dot_panel(const int8_t *x, int
         FOUR_INPUTS(3)
 #undef FOUR_INPUTS
     }
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < 4; c++) vst1q_s32(&out[r][c * 4], acc[r][c]);
-#elif defined(__AVX512VNNI__)
-    /* One operand of the instruction is unsigned: it gets x + 128, and 128 times the sum of the weights is subtracted. */
-    __m512i acc[ROWS], flip = _mm512_set1_epi8((char)0x80);
-    __m512i start = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(sum)), 7);
-    for (int r = 0; r < rows; r++) acc[r] = start;
-    for (int k = 0; k < padded_in; k += 4, panel += 4 * PANEL) {
-        __m512i w = _mm512_loadu_si512(panel);
-        for (int r = 0; r < rows; r++) {
-            int32_t four;
-            memcpy(&four, x + r * stride + k, 4);
-            acc[r] = _mm512_dpbusd_epi32(acc[r], _mm512_xor_si512(_mm512_set1_epi32(four), flip), w);
-        }
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < V; v++) STORE(&out[r][v * CHANNELS], sum[r][v]);
+}
+
+/* The same for a number of rows that is not a constant, from 1 to `most`, which is one. */
+INLINE void dot_rows(int rows, const int most, const int P, const int8_t *x, Panels panels,
+                     int32_t out[][MOST_PANELS * PANEL]) {
+#define CASE(R) case R: if (R <= most) dot_block(R < most ? R : most, P, x, panels, out); break;
+    switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) }
+#undef CASE
+}
+
+#ifdef TILES
+/* The same for R tiles of rows. */
+INLINE void dot_tiles(const int R, const int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
+    const int K = panels.padded_in;
+    const int8_t *weight = panels.weight, *x2 = x + (size_t)TILE_ROWS * K;
+    _tile_loadd(0, panels.start, 0); /* the same start in all rows */
+    if (P == 2) _tile_loadd(1, panels.start + PANEL, 0);
+    if (R == 2) _tile_loadd(2, panels.start, 0);
+    if (R == 2 && P == 2) _tile_loadd(3, panels.start + PANEL, 0);
+    for (int k = 0; k < K; k += PADDING, weight += PADDING * PANEL, panels.ahead += panels.step) {
+        for (int i = 0; i < panels.step; i += LINE) __builtin_prefetch(panels.ahead + i);
+        _tile_loadd(4, x + k, K);
+        _tile_loadd(6, weight, 4 * PANEL);
+        _tile_dpbusd(0, 4, 6);
+        if (P == 2) _tile_loadd(7, weight + (size_t)PANEL * K, 4 * PANEL);
+        if (P == 2) _tile_dpbusd(1, 4, 7);
+        if (R == 2) _tile_loadd(5, x2 + k, K);
+        if (R == 2) _tile_dpbusd(2, 5, 6);
+        if (R == 2 && P == 2) _tile_dpbusd(3, 5, 7);
     }
-    for (int r = 0; r < rows; r++) _mm512_storeu_si512(out[r], acc[r]);
-#elif defined(__AVX2__)
-    (void)sum;
-    __m256i acc[ROWS][2], ones = _mm256_set1_epi16(1);
-    for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = _mm256_setzero_si256();
-    for (int k = 0; k < padded_in; k += 4, panel += 4 * PANEL)
-        for (int r = 0; r < rows; r++) {
-            int32_t four;
-            memcpy(&four, x + r * stride + k, 4);
-            __m256i row = _mm256_set1_epi32(four), size = _mm256_abs_epi8(row);
-            for (int c = 0; c < 2; c++) { /* |x| times w with the sign of x: the sum of two products is below 2^15 */
-                __m256i w = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)(panel + c * 32)), row);
-                acc[r][c] = _mm256_add_epi32(acc[r][c], _mm256_madd_epi16(_mm256_maddubs_epi16(size, w), ones));
-            }
-        }
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < 2; c++) _mm256_storeu_si256((__m256i *)&out[r][c * 8], acc[r][c]);
+    const size_t stride = sizeof(out[0]);
+    _tile_stored(0, &out[0][0], stride);
+    if (P == 2) _tile_stored(1, &out[0][PANEL], stride);
+    if (R == 2) _tile_stored(2, &out[TILE_ROWS][0], stride);
+    if (R == 2 && P == 2) _tile_stored(3, &out[TILE_ROWS][PANEL], stride);
+}
+
+/* The same for a number of rows, up to two tiles, and of panels, 1 or 2, that are not constants. */
+static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
+    if (rows > TILE_ROWS && P == 2) dot_tiles(2, 2, x, panels, out);
+    else if (rows > TILE_ROWS) dot_tiles(2, 1, x, panels, out);
+    else if (P == 2) dot_tiles(1, 2, x, panels, out);
+    else dot_tiles(1, 1, x, panels, out);
+}
+
+/* Set all eight tiles to 16 rows of 64 bytes. */
+static void configure_tiles(void) {
+    static const struct { uint8_t palette, start, unused[14]; uint16_t bytes[16]; uint8_t rows[16]; } config = {
+        .palette = 1,
+        .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+        .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS},
+    };
+    __asm__ volatile("" ::: "memory"); /* stores to the activations come before, which the intrinsics do not say */
+    _tile_loadconfig(&config);
+}
+
+static void release_tiles(void) { _tile_release(); }
 #else
-    (void)sum;
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < PANEL; c++) {
-            int32_t total = 0;
-            for (int k = 0; k < padded_in; k++) total += x[r * stride + k] * panel[(k / 4 * PANEL + c) * 4 + k % 4];
-            out[r][c] = total;
-        }
+enum { TILES_FROM = INT32_MAX };
+static int tiles_allowed(void) { return 0; }
+static void configure_tiles(void) {}
+static void release_tiles(void) {}
+static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
+    (void)rows, (void)P, (void)x, (void)panels, (void)out;
+}
 #endif
+
+/* A vector of the processor, at any address. */
+enum { LANES = CHANNELS > 1 ? CHANNELS : 4 };
+typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* Scale the sums of one row and panel, add the bias and replace numbers below `lowest`, 0 or -INFINITY, by 0. */
+INLINE void scale_sums(const int32_t *sum, float x_scale, const float *scale, const float *bias, float lowest, int width,
+                       float *y) {
+    float partial[PANEL], *to = width < PANEL ? partial : y;
+    UNROLL for (int c = 0; c < PANEL; c += LANES) {
+        Floats value = __builtin_convertvector(*(const Ints *)(sum + c), Floats);
+        value = value * (x_scale * *(const Floats *)(scale + c)) + *(const Floats *)(bias + c);
+        *(Floats *)(to + c) = (Floats)((Ints)value & ~(Ints)(value < lowest));
+    }
+    if (width < PANEL) memcpy(y, partial, width * sizeof(float));
 }
 
 /* x W^T + b of all rows for the panels `first` up to `last` (excluded); `y` points to the first panel's output in row 0. */
 static void multiply_panels(const Linear *linear, int first, int last, const int8_t *x, const float *x_scale, int rows,
                             float *y, int y_stride, int relu) {
-    int32_t sums[ROWS][PANEL];
-    for (int p = first; p < last; p++, y += PANEL) {
-        const int8_t *panel = linear->weight + (size_t)p * PANEL * linear->padded_in;
-        const float *scale = linear->scale + p * PANEL, *bias = linear->bias + p * PANEL;
-        const int32_t *sum = linear->sum + p * PANEL;
-        int width = linear->width_out - p * PANEL < PANEL ? linear->width_out - p * PANEL : PANEL;
-        for (int r = 0; r < rows; r += ROWS) {
-            int count = rows - r < ROWS ? rows - r : ROWS, stride = linear->padded_in;
-            const int8_t *block = x + (size_t)r * stride;
-            if (count == 4) dot_panel(block, stride, 4, panel, stride, sum, sums);
-            else if (count == 3) dot_panel(block, stride, 3, panel, stride, sum, sums);
-            else if (count == 2) dot_panel(block, stride, 2, panel, stride, sum, sums);
-            else dot_panel(block, stride, 1, panel, stride, sum, sums);
-            for (int i = 0; i < count; i++) {
-                float values[PANEL];
-                for (int c = 0; c < PANEL; c++) {
-                    float value = sums[i][c] * (x_scale[r + i] * scale[c]) + bias[c];
-                    values[c] = relu && value < 0 ? 0 : value;
-                }
-                memcpy(y + (size_t)(r + i) * y_stride, values, width * sizeof(float));
+    const int K = linear->padded_in, tiles = rows >= TILES_FROM && tiles_allowed();
+    const int block_panels = tiles ? 2 : rows <= NARROW_ROWS ? WIDE_PANELS : BLOCK_PANELS;
+    const int block_rows = tiles ? 2 * TILE_ROWS : BLOCK_ROWS, blocks = (rows + block_rows - 1) / block_rows;
+    const float lowest = relu ? 0 : -INFINITY;
+    if (tiles) configure_tiles();
+    for (int p = first, P; p < last; p += P, y += P * PANEL) {
+        P = last - p < block_panels ? 1 : block_panels;
+        const size_t size = (size_t)P * PANEL * K;
+        Panels panels = {linear->weight + (size_t)p * PANEL * K, linear->start + p * PANEL, K, NULL, 0};
+        const int step = tiles ? (16 * P + blocks - 1) / blocks * LINE : (blocks < 4 ? 4 * P : P) * LINE;
+        size_t prefetched = 0; /* of the next panels */
+        for (int b = 0, r = 0, end; b < blocks; b++, r = end) {
+            int32_t sums[SUM_ROWS][MOST_PANELS * PANEL];
+            panels.step = prefetched < size ? step : 0;
+            panels.ahead = panels.weight + (panels.step ? size + prefetched : 0);
+            prefetched += (size_t)K / (tiles ? PADDING : 16) * step;
+            if (tiles) {
+                end = r + block_rows < rows ? r + block_rows : rows;
+                dot_tile_rows(end - r, P, x + (size_t)r * K, panels, sums);
+            } else {
+                end = (int)((int64_t)rows * (b + 1) / blocks); /* blocks of about the same size */
+                if (P == 1) dot_rows(end - r, BLOCK_ROWS, 1, x + (size_t)r * K, panels, sums);
+                else if (rows <= NARROW_ROWS) dot_rows(end - r, NARROW_ROWS, WIDE_PANELS, x + (size_t)r * K, panels, sums);
+                else dot_rows(end - r, BLOCK_ROWS, BLOCK_PANELS, x + (size_t)r * K, panels, sums);
             }
+            for (int i = r; i < end; i++)
+                for (int c = 0; c < P; c++) {
+                    int channel = (p + c) * PANEL;
+                    scale_sums(&sums[i - r][c * PANEL], x_scale[i], linear->scale + channel, linear->bias + channel, lowest,
+                               linear->width_out - channel, y + (size_t)i * y_stride + c * PANEL);
+                }
         }
     }
+    if (tiles) release_tiles();
 }
 
 /* The quantised weight of input k and output channel n. */
@@ -115,12 +179,30 @@ static inline int8_t weight_at(const Linear *linear, int n, int k) {
     return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
 }
 
-/* Quantise one row and pad it with zeros; returns its scale: x is about q * scale. */
-static float quantise_row(const float *x, int width, int padded, int8_t *q) {
-    float largest = 0;
-    for (int k = 0; k < width; k++) largest = fmaxf(largest, fabsf(x[k]));
-    float inverse = largest > 0 ? 127 / largest : 0;
-    for (int k = 0; k < width; k++) q[k] = (int8_t)rintf(x[k] * inverse);
+/* The largest of n numbers and `lowest`, or of their magnitudes. Not fmaxf: because of NaNs, which are ignored here, that
+ * is a call for each number on x86-64.
+ */
+INLINE float largest_of(const float *x, int n, float lowest, const int magnitudes) {
+    Floats largest = (Floats){0} + lowest;
+    int k = 0;
+    for (; k + LANES <= n; k += LANES) {
+        Floats value = *(const Floats *)(x + k);
+        if (magnitudes) value = (Floats)((Ints)value & INT32_MAX);
+        Ints more = (Ints)(value > largest);
+        largest = (Floats)(((Ints)value & more) | ((Ints)largest & ~more));
+    }
+    for (int i = 0; i < LANES; i++) lowest = largest[i] > lowest ? largest[i] : lowest;
+    for (; k < n; k++) {
+        float value = magnitudes ? fabsf(x[k]) : x[k];
+        lowest = value > lowest ? value : lowest;
+    }
+    return lowest;
+}
+
+/* Quantise one row, add `zero_point` and pad it; returns its scale: x is about (q - zero_point) * scale. */
+static float quantise_row(const float *x, int width, int padded, int zero_point, int8_t *q) {
+    float largest = largest_of(x, width, 0, 1), inverse = largest > 0 ? 127 / largest : 0;
+    for (int k = 0; k < width; k++) q[k] = (int8_t)((int)rintf(x[k] * inverse) + zero_point);
     memset(q + width, 0, padded - width);
     return largest / 127;
 }

@@ -6,7 +6,7 @@
 
 /* e^x with a relative error of about 1e-7, in a form that compilers vectorise. */
 static inline float exponential(float x) {
-    x = fmaxf(x, -87.0f);
+    x = x > -87.0f ? x : -87.0f; /* not fmaxf: see `largest_of` */
     float n = rintf(x * 1.44269504f), r = x - n * 0.693145752f - n * 1.42860677e-6f;
     float p = 1 + r * (1 + r * (0.5f + r * (0.166666667f + r * (0.0416666667f + r * (0.00833333333f + r * 0.00138888889f)))));
     union { int32_t i; float f; } power = {.i = ((int32_t)n + 127) << 23};
@@ -37,7 +37,7 @@ static void quantise(Worker worker, const float *x, const Linear *next, Batch *b
     int first, last;
     split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++)
-        batch->scale[r] = quantise_row(x + (size_t)r * next->width_in, next->width_in, next->padded_in,
+        batch->scale[r] = quantise_row(x + (size_t)r * next->width_in, next->width_in, next->padded_in, ZERO_POINT,
                                        batch->quantised + (size_t)r * next->padded_in);
     barrier(worker);
 }
@@ -49,6 +49,19 @@ static void layer_norm(const Norm *norm, const float *x, float *y) {
     for (int d = 0; d < norm->width; d++) variance += (x[d] - mean) * (x[d] - mean);
     float scale = 1 / sqrtf(variance / norm->width + norm->epsilon);
     for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
+}
+
+/* Root mean square norm, which neither centres nor shifts. */
+static void rms_norm(const Norm *norm, const float *x, float *y) {
+    float squares = 0;
+    for (int d = 0; d < norm->width; d++) squares += x[d] * x[d];
+    float scale = 1 / sqrtf(squares / norm->width + norm->epsilon);
+    for (int d = 0; d < norm->width; d++) y[d] = x[d] * scale * norm->gain[d];
+}
+
+static void normalise(const Norm *norm, const float *x, float *y) {
+    if (norm->shift) layer_norm(norm, x, y);
+    else rms_norm(norm, x, y);
 }
 
 static float *scratch_of(Worker worker, const Batch *batch) {
@@ -66,9 +79,9 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
         float *x = batch->x + (size_t)r * D;
         if (add)
             for (int d = 0; d < D; d++) x[d] += batch->y[(size_t)r * D + d];
-        if (add && after) layer_norm(after, x, x);
-        if (before) layer_norm(before, x, normed);
-        batch->scale[r] = quantise_row(before ? normed : x, D, next->padded_in,
+        if (add && after) normalise(after, x, x);
+        if (before) normalise(before, x, normed);
+        batch->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, ZERO_POINT,
                                        batch->quantised + (size_t)r * next->padded_in);
     }
     barrier(worker);
@@ -88,8 +101,7 @@ static float dot(const float *a, const float *b, int width) {
 
 /* Replace n scores by their exponentials; returns the factor that makes these a softmax. */
 static float softmax(float *scores, int n) {
-    float max = scores[0], total = 0;
-    for (int i = 1; i < n; i++) max = fmaxf(max, scores[i]);
+    float max = largest_of(scores, n, -INFINITY, 0), total = 0;
     for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - max);
     for (int i = 0; i < n; i++) total += scores[i];
     return 1 / total;

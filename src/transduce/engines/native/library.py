@@ -24,7 +24,13 @@ from transduce.errors import ConfigError
 from transduce.text.one_line import one_line
 
 _HERE = Path(__file__).parent
-_SOURCES = [_HERE / name for name in ("decoder.c", "search.h", "layers.h", "int8.h", "structs.h", "thread_pool.h")]
+_SOURCES = [
+    _HERE / name
+    for name in (
+        *("decoder.c", "language_model.h", "search.h", "layers.h"),
+        *("int8.h", "instructions.h", "structs.h", "thread_pool.h"),
+    )
+]
 _PORTABLE = b"portable C"
 _TIMEOUT = 120
 """Seconds that compilation may take."""

@@ -33,8 +33,7 @@ static void find_candidates(Worker worker, const Model *model, Batch *batch, int
             const float *row = logits + (size_t)r * LOGIT_PANELS * PANEL;
             const Job *job = batch->row[r].job;
             Candidate *best = candidates + r * count;
-            float max = row[0], sum = 0;
-            for (int i = 1; i < tokens; i++) max = fmaxf(max, row[i]);
+            float max = largest_of(row, tokens, -INFINITY, 0), sum = 0;
             if (max > max_logit[r]) {
                 exp_sum[r] *= max_logit[r] == -INFINITY ? 0 : exponential(max_logit[r] - max);
                 max_logit[r] = max;

@@ -6,21 +6,27 @@
 
 enum {
     PANEL = 16,            /* output channels of a panel (see int8.h) */
+    PADDING = 64,          /* inputs are padded to a multiple of this: the bytes of a tile's row */
+    TILE_ROWS = 16,        /* quantised activations have memory for a multiple of this many rows */
     LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
+    FEW_ROWS = 2,          /* tokens up to which every worker has buffers of its own (see language_model.h) */
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
 };
+
+/* Activations of the feed-forward network; in the last two, the first half of the inputs is the gate. */
+typedef enum { RELU, GELU, GELU_TANH, SWISH, GEGLU, SWIGLU } Activation;
 
 typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
     const float *scale, *bias; /* [panels * PANEL] */
-    const int32_t *sum;        /* [panels * PANEL]: the sum of each output channel's weights */
+    const int32_t *start;      /* [panels * PANEL]: what sums start with, since activations have ZERO_POINT added */
 } Linear;
 
-typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm;
+typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm; /* without a shift, RMSNorm */
 
 typedef struct {
     Linear qkv, out, q, kv, cross_out, inner, outer;
@@ -75,6 +81,24 @@ typedef struct {
     Candidate *candidates;      /* [thread][count][2 * the largest beam] */
 } Batch;
 
+/* A decoder-only model. Of its layers, the parts of cross-attention are not used. */
+typedef struct {
+    int32_t vocabulary, width, heads, kv_heads, d_k, d_v, layers, norm_first;
+    int32_t activation, inner_width; /* an Activation; the width of its output */
+    float embedding_scale;
+    const float *positions;          /* [position][width]: the table of positional encodings, or NULL */
+    const float *rotations;          /* [position][d_k]: cosines, then sines of rotary positions, or NULL */
+    const Layer *layer;
+    Norm embedding_norm, final_norm; /* without a gain, the first is not applied; the second is used if norm_first */
+    Linear embedding, projection;    /* the same weights if they are tied */
+} LanguageModel;
+
+/* The KV cache of one text: [layer][kv_head][capacity][d_k or d_v]. */
+typedef struct { float *keys, *values; int32_t capacity; } Sequence;
+
+/* A token to process: a row of a batch. */
+typedef struct { const Sequence *sequence; int32_t token, position; } Token;
+
 /* For a structure: its name, 0 and its size; then the name, offset and size of each field. For a constant: name, value, 0. */
 typedef struct { const char *name; int32_t offset, size; } Entry;
 
@@ -85,7 +109,7 @@ typedef struct { const char *name; int32_t offset, size; } Entry;
 #define CONSTANT(name) {#name, name, 0}
 static const Entry entries[] = {
 #define T Linear
-    STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(sum),
+    STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(start),
 #undef T
 #define T Norm
     STRUCT, F(width), F(epsilon), F(gain), F(shift),
@@ -112,8 +136,20 @@ static const Entry entries[] = {
     STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
     F(max_logit), F(exp_sum), F(candidates),
 #undef T
-    CONSTANT(PANEL), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS), CONSTANT(MAX_BEAM), CONSTANT(BOS), CONSTANT(EOS),
-    CONSTANT(ANY), CONSTANT(ANY_BUT_END),
+#define T LanguageModel
+    STRUCT, F(vocabulary), F(width), F(heads), F(kv_heads), F(d_k), F(d_v), F(layers), F(norm_first), F(activation),
+    F(inner_width), F(embedding_scale), F(positions), F(rotations), F(layer), F(embedding_norm), F(final_norm),
+    F(embedding), F(projection),
+#undef T
+#define T Sequence
+    STRUCT, F(keys), F(values), F(capacity),
+#undef T
+#define T Token
+    STRUCT, F(sequence), F(token), F(position),
+#undef T
+    CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
+    CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),
+    CONSTANT(MAX_BEAM), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F

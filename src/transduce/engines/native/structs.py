@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from transduce.engines.engine import ANY, ANY_BUT_END
 from transduce.text.tokenizer import BOS, EOS
 
-PANEL, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM = 16, 32, 128, 16
+PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM, FEW_ROWS = 16, 64, 16, 32, 128, 16, 2
 
 
 class Linear(ctypes.Structure):
@@ -15,12 +15,12 @@ class Linear(ctypes.Structure):
 
     _fields_ = (
         ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
-        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("sum", c_void_p),
+        ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("start", c_void_p),
     )  # fmt: skip
 
 
 class Norm(ctypes.Structure):
-    """Layer norm."""
+    """Layer norm, or RMSNorm if it has no shift."""
 
     _fields_ = (("width", c_int32), ("epsilon", c_float), ("gain", c_void_p), ("shift", c_void_p))
 
@@ -83,6 +83,35 @@ class Batch(ctypes.Structure):
     )  # fmt: skip
 
 
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu")
+"""The index of each is its constant in structs.h."""
+
+
+class LanguageModel(ctypes.Structure):
+    """A decoder-only model."""
+
+    _fields_ = (
+        *((name, c_int32) for name in (
+            "vocabulary", "width", "heads", "kv_heads", "d_k", "d_v", "layers", "norm_first", "activation",
+            "inner_width",
+        )),
+        ("embedding_scale", c_float), ("positions", c_void_p), ("rotations", c_void_p), ("layer", POINTER(Layer)),
+        ("embedding_norm", Norm), ("final_norm", Norm), ("embedding", Linear), ("projection", Linear),
+    )  # fmt: skip
+
+
+class Sequence(ctypes.Structure):
+    """The KV cache of one text."""
+
+    _fields_ = (("keys", c_void_p), ("values", c_void_p), ("capacity", c_int32))
+
+
+class Token(ctypes.Structure):
+    """A token to process."""
+
+    _fields_ = (("sequence", POINTER(Sequence)), ("token", c_int32), ("position", c_int32))
+
+
 class _Entry(ctypes.Structure):
     _fields_ = (("name", c_char_p), ("offset", c_int32), ("size", c_int32))
 
@@ -90,14 +119,16 @@ class _Entry(ctypes.Structure):
 def check_layout(library: ctypes.CDLL) -> None:
     """Compare all of the above with the library's; a difference is a mistake in structs.py or structs.h."""
     ours: list[tuple[str, int, int]] = []
-    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Batch):
+    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Batch, LanguageModel, Sequence, Token):
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
     constants = {
-        "PANEL": PANEL, "LOGIT_PANELS": LOGIT_PANELS, "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM,
+        "PANEL": PANEL, "PADDING": PADDING, "TILE_ROWS": TILE_ROWS, "LOGIT_PANELS": LOGIT_PANELS,
+        "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM, "FEW_ROWS": FEW_ROWS,
         "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
+    constants |= {name.upper(): number for number, name in enumerate(ACTIVATIONS)}
     ours += [(name, value, 0) for name, value in constants.items()]
     library.layout.restype = POINTER(_Entry)
     entries = takewhile(lambda entry: entry.name, map(library.layout().__getitem__, count()))

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.native.structs import PANEL, Layer, Linear, Model, Norm
+from transduce.engines.native.structs import PADDING, PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
 from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, fixed_positions
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.header import Shapes
 
-PADDING = 16
-"""Inputs are padded to a multiple of this."""
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
 
@@ -35,13 +33,13 @@ class Memory:
     def linear(self, weight: Array, bias: Floats) -> Linear:
         """A linear layer with quantised weights in panels; integers are taken as they are stored."""
         width_out, width_in = weight.shape
-        _require_size(max(width_out, width_in), "inputs or outputs of a layer")
+        require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
         packed = np.zeros(panels * PANEL * padded_in, np.int8)
         scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
         padded_bias[:width_out] = bias
-        total = np.zeros(panels * PANEL, np.int32)
-        memory = [self.keep(x) for x in (packed, scale, total)]
+        start = np.zeros(panels * PANEL, np.int32)
+        memory = [self.keep(x) for x in (packed, scale, start)]
         row, floats = np.empty(padded_in, np.int8), np.empty(width_in, np.float32)
         sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.ctypes.data, *memory))
         # Variables, so that copies are not freed before they are read.
@@ -83,7 +81,7 @@ class Weights(Memory):
 
         Earlier tables stay in memory, since another thread may be in a call that reads them.
         """
-        _require_size(length, "tokens of a text")
+        require_size(length, "tokens of a text")
         with self._lock:
             if self._length >= length:
                 return
@@ -159,6 +157,7 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
     return shapes
 
 
-def _require_size(size: int, what: str) -> None:
+def require_size(size: int, what: str) -> None:
+    """Raise an error if a size exceeds MAX_SIZE."""
     if size > MAX_SIZE:
         raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")

@@ -1,0 +1,112 @@
+/* What the products of int8.h need from an instruction set.
+ *
+ * Vector        sums of CHANNELS output channels, 32 bits each; a panel has VECTORS of them
+ * ZERO_POINT    what is added to activations: some instructions take unsigned activations and signed weights
+ * BLOCK_ROWS    rows of the largest block whose sums stay in registers: BLOCK_ROWS * VECTORS * BLOCK_PANELS vectors
+ * WIDE_PANELS   panels of a block of at most NARROW_ROWS rows
+ * ROW(x)        16 activations of a row
+ * DOT(sum, w, row, lane)  adds the products of CHANNELS * 4 weights with four activations: 4 * lane, ..., 4 * lane + 3
+ */
+#if defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__ARM_FEATURE_DOTPROD)
+#define INSTRUCTIONS "aarch64 dot product"
+enum { CHANNELS = 4, ZERO_POINT = 0, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
+typedef int32x4_t Vector;
+typedef int8x16_t Weights;
+typedef int8x16_t Row16;
+#define LOAD(p) vld1q_s32(p)
+#define STORE(p, v) vst1q_s32(p, v)
+#define WEIGHTS(p) vld1q_s8(p)
+#define ROW(p) vld1q_s8(p)
+/* Not vdotq_laneq_s32: with that, gcc copies sums between registers in the inner loop. */
+#define DOT(sum, w, row, lane)                                                                                   \
+    ({                                                                                                           \
+        int32x4_t result = sum;                                                                                  \
+        __asm__("sdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(result) : "w"(w), "w"(row));                       \
+        result;                                                                                                  \
+    })
+
+#elif defined(__AVX512VNNI__)
+#define INSTRUCTIONS "AVX-512 VNNI"
+enum { CHANNELS = 16, ZERO_POINT = 128, BLOCK_ROWS = 8, BLOCK_PANELS = 2, NARROW_ROWS = 4, WIDE_PANELS = 4 };
+typedef __m512i Vector;
+typedef __m512i Weights;
+typedef const int8_t *Row16;
+#define LOAD(p) _mm512_loadu_si512(p)
+#define STORE(p, v) _mm512_storeu_si512(p, v)
+#define WEIGHTS(p) _mm512_loadu_si512(p)
+#define ROW(p) (p)
+#define DOT(sum, w, row, lane) _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
+
+#elif defined(__AVX2__)
+typedef __m256i Vector;
+typedef __m256i Weights;
+typedef const int8_t *Row16;
+#define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+#define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
+#define WEIGHTS(p) LOAD(p)
+#define ROW(p) (p)
+#if defined(__AVXVNNI__)
+#define INSTRUCTIONS "AVX VNNI"
+enum { CHANNELS = 8, ZERO_POINT = 128, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
+#define DOT(sum, w, row, lane) _mm256_dpbusd_avx_epi32(sum, _mm256_set1_epi32(four_inputs(row, lane)), w)
+#else
+#define INSTRUCTIONS "AVX2"
+enum { CHANNELS = 8, ZERO_POINT = 0, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 2 };
+#define DOT(sum, w, row, lane) dot_avx2(sum, w, _mm256_set1_epi32(four_inputs(row, lane)))
+/* |x| times w with the sign of x: the sum of two products is below 2^15, so the 16-bit sums do not saturate. */
+static inline __m256i dot_avx2(__m256i sum, __m256i w, __m256i x) {
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#endif
+
+#else
+#define INSTRUCTIONS "portable C"
+enum { CHANNELS = 1, ZERO_POINT = 0, BLOCK_ROWS = 1, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 1 };
+typedef int32_t Vector;
+typedef const int8_t *Weights;
+typedef const int8_t *Row16;
+#define LOAD(p) (*(p))
+#define STORE(p, v) (*(p) = (v))
+#define WEIGHTS(p) (p)
+#define ROW(p) (p)
+#define DOT(sum, w, row, lane) dot_portable(sum, w, (row) + 4 * (lane))
+static inline int32_t dot_portable(int32_t sum, const int8_t *w, const int8_t *x) {
+    return sum + w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
+}
+#endif
+
+enum { VECTORS = PANEL / CHANNELS, MOST_PANELS = WIDE_PANELS > BLOCK_PANELS ? WIDE_PANELS : BLOCK_PANELS,
+       SUM_ROWS = BLOCK_ROWS > 2 * TILE_ROWS ? BLOCK_ROWS : 2 * TILE_ROWS };
+
+/* Four activations as one number, which an instruction copies into all lanes. */
+static inline int32_t four_inputs(const int8_t *row, int lane) {
+    int32_t four;
+    memcpy(&four, row + 4 * lane, 4);
+    return four;
+}
+
+#if defined(__AVX512VNNI__) && defined(__AMX_INT8__)
+/* AMX: a tile has 16 rows of 64 bytes. The operating system must give a process permission to use tiles. */
+#include <sys/syscall.h>
+#include <unistd.h>
+#define TILES
+enum { TILES_FROM = 8 }; /* rows from which tiles are faster than vectors */
+
+static int tiles_allowed(void) {
+    static int allowed = -1; /* every thread computes the same value */
+    int known = __atomic_load_n(&allowed, __ATOMIC_RELAXED);
+    if (known < 0) {
+        enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+        known = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+        __atomic_store_n(&allowed, known, __ATOMIC_RELAXED);
+    }
+    return known;
+}
+#endif

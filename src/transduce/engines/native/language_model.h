@@ -1,0 +1,230 @@
+/* Decoder-only language models: in Python, `models/decoder_only.py`.
+ *
+ * A batch is a list of tokens, each with the text that it belongs to and its position there. The keys and values of all
+ * tokens of a batch are in the caches before any of them attends, so prompts (many tokens of each text) and steps (one
+ * token of each text) are the same computation.
+ */
+
+static void embed_token(const LanguageModel *model, const Token *token, float *x) {
+    float scale = model->embedding.scale[token->token] * model->embedding_scale;
+    for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->embedding, token->token, d) * scale;
+    if (model->positions) {
+        const float *encoding = model->positions + (size_t)token->position * model->width;
+        for (int d = 0; d < model->width; d++) x[d] += encoding[d];
+    }
+    if (model->embedding_norm.gain) normalise(&model->embedding_norm, x, x);
+}
+
+/* Rotate the dimensions i and i + d_k / 2 of x; x and y may be the same. `rotation` has d_k / 2 cosines, then the sines. */
+static void rotate(const float *x, const float *rotation, int d_k, float *y) {
+    int half = d_k / 2;
+    for (int i = 0; i < half; i++) {
+        float first = x[i], second = x[half + i], cosine = rotation[i], sine = rotation[half + i];
+        y[i] = first * cosine - second * sine;
+        y[half + i] = second * cosine + first * sine;
+    }
+}
+
+static float *keys_of(const LanguageModel *model, const Sequence *sequence, int layer, int kv_head) {
+    return sequence->keys + ((size_t)layer * model->kv_heads + kv_head) * sequence->capacity * model->d_k;
+}
+
+static float *values_of(const LanguageModel *model, const Sequence *sequence, int layer, int kv_head) {
+    return sequence->values + ((size_t)layer * model->kv_heads + kv_head) * sequence->capacity * model->d_v;
+}
+
+/* Rotate the queries in batch->wide, and store keys and values of all tokens in their caches. */
+static void store_keys(Worker worker, const LanguageModel *model, int layer, const Token *tokens, const Batch *batch) {
+    int H = model->heads, G = model->kv_heads, d_k = model->d_k, d_v = model->d_v, first, last;
+    split_work(worker, batch->count * (H + G), &first, &last);
+    for (int i = first; i < last; i++) {
+        const Token *token = tokens + i / (H + G);
+        const float *rotation = model->rotations ? model->rotations + (size_t)token->position * d_k : NULL;
+        int h = i % (H + G);
+        float *qkv = batch->wide + (size_t)(i / (H + G)) * (H * d_k + G * (d_k + d_v)), *x = qkv + h * d_k;
+        if (h < H) {
+            if (rotation) rotate(x, rotation, d_k, x);
+            continue;
+        }
+        float *key = keys_of(model, token->sequence, layer, h - H) + (size_t)token->position * d_k;
+        float *value = values_of(model, token->sequence, layer, h - H) + (size_t)token->position * d_v;
+        if (rotation) rotate(x, rotation, d_k, key);
+        else memcpy(key, x, d_k * sizeof(float));
+        memcpy(value, qkv + (H + G) * d_k + (h - H) * d_v, d_v * sizeof(float));
+    }
+    barrier(worker);
+}
+
+/* Attention of one head of one query over n positions, four at a time. */
+static void attend(const float *q, const float *keys, const float *values, int n, int d_k, int d_v, float *scores, float *o) {
+    float scale = 1 / sqrtf(d_k);
+    int p = 0;
+    for (; p + 4 <= n; p += 4) {
+        const float *k0 = keys + (size_t)p * d_k, *k1 = k0 + d_k, *k2 = k1 + d_k, *k3 = k2 + d_k;
+        float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        for (int i = 0; i < d_k; i++) s0 += q[i] * k0[i], s1 += q[i] * k1[i], s2 += q[i] * k2[i], s3 += q[i] * k3[i];
+        scores[p] = s0 * scale, scores[p + 1] = s1 * scale, scores[p + 2] = s2 * scale, scores[p + 3] = s3 * scale;
+    }
+    for (; p < n; p++) scores[p] = dot(q, keys + (size_t)p * d_k, d_k) * scale;
+    float factor = softmax(scores, n);
+    for (int i = 0; i < d_v; i++) o[i] = 0;
+    for (p = 0; p + 4 <= n; p += 4) {
+        const float *v0 = values + (size_t)p * d_v, *v1 = v0 + d_v, *v2 = v1 + d_v, *v3 = v2 + d_v;
+        float w0 = scores[p], w1 = scores[p + 1], w2 = scores[p + 2], w3 = scores[p + 3];
+        for (int i = 0; i < d_v; i++) o[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
+    }
+    for (; p < n; p++)
+        for (int i = 0; i < d_v; i++) o[i] += scores[p] * values[(size_t)p * d_v + i];
+    for (int i = 0; i < d_v; i++) o[i] *= factor;
+}
+
+/* Attention of all tokens over the tokens of their texts up to themselves. */
+static void causal_attention(Worker worker, const LanguageModel *model, int layer, const Token *tokens, const Batch *batch,
+                             float *attended) {
+    int H = model->heads, G = model->kv_heads, d_k = model->d_k, d_v = model->d_v, first, last;
+    float *scores = scratch_of(worker, batch);
+    split_work(worker, batch->count * H, &first, &last);
+    for (int i = first; i < last; i++) {
+        const Token *token = tokens + i / H;
+        const float *q = batch->wide + (size_t)(i / H) * (H * d_k + G * (d_k + d_v)) + i % H * d_k;
+        const float *keys = keys_of(model, token->sequence, layer, i % H / (H / G));
+        const float *values = values_of(model, token->sequence, layer, i % H / (H / G));
+        attend(q, keys, values, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
+    }
+    barrier(worker);
+}
+
+/* e^(-|x|) never overflows. */
+static inline float swish(float x) {
+    float t = exponential(-fabsf(x));
+    return x * (x < 0 ? t : 1) / (1 + t);
+}
+
+static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2 */
+    float u = 0.797884561f * (x + 0.044715f * x * x * x), t = exponential(-2 * fabsf(u));
+    return x * (u < 0 ? t : 1) / (1 + t);
+}
+
+/* The activation of one row of the feed-forward network; `width` is that of the result. */
+static void activate(Activation activation, const float *x, int width, float *y) {
+    const float *gated = x + width;
+    switch (activation) {
+    case RELU: for (int i = 0; i < width; i++) y[i] = x[i] > 0 ? x[i] : 0; break;
+    case GELU: for (int i = 0; i < width; i++) y[i] = x[i] * 0.5f * (1 + erff(x[i] * 0.707106781f)); break;
+    case GELU_TANH: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]); break;
+    case SWISH: for (int i = 0; i < width; i++) y[i] = swish(x[i]); break;
+    case GEGLU: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]) * gated[i]; break;
+    case SWIGLU: for (int i = 0; i < width; i++) y[i] = swish(x[i]) * gated[i]; break;
+    }
+}
+
+/* Quantise the activations of batch->wide as the input of the feed-forward network's second layer. */
+static void quantise_activations(Worker worker, const LanguageModel *model, const Linear *outer, Batch *batch) {
+    int width = model->inner_width, wide = model->activation >= GEGLU ? 2 * width : width, first, last;
+    float *activated = scratch_of(worker, batch);
+    split_work(worker, batch->count, &first, &last);
+    for (int r = first; r < last; r++) {
+        activate(model->activation, batch->wide + (size_t)r * wide, width, activated);
+        batch->scale[r] = quantise_row(activated, width, outer->padded_in, ZERO_POINT,
+                                       batch->quantised + (size_t)r * outer->padded_in);
+    }
+    barrier(worker);
+}
+
+/* Compute the logits of this worker's part of the vocabulary. Of each row, keep the softmax's maximum and sum and the most
+ * likely token that an output may contain.
+ */
+static void project(Worker worker, const LanguageModel *model, const Batch *rows, Batch *batch, float *logits) {
+    int first, last, R = rows->count, V = model->vocabulary;
+    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
+    Candidate *best = batch->candidates + worker.id * R;
+    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0, best[r] = (Candidate){-INFINITY, EOS};
+    split_work(worker, model->projection.panels, &first, &last);
+    for (int panel = first; panel < last; panel += LOGIT_PANELS) {
+        int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
+        int tokens = (end * PANEL < V ? end * PANEL : V) - start;
+        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, logits + start, V, 0);
+        for (int r = 0; r < R; r++) {
+            const float *row = logits + (size_t)r * V + start;
+            float max = max_logit[r], sum = 0, highest = -INFINITY;
+            for (int i = 0; i < tokens; i++) max = row[i] > max ? row[i] : max;
+            for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max);
+            exp_sum[r] = sum + (exp_sum[r] > 0 ? exp_sum[r] * exponential(max_logit[r] - max) : 0);
+            max_logit[r] = max;
+            int lowest = start < EOS ? EOS - start : 0;
+            for (int i = lowest; i < tokens; i++) highest = row[i] > highest ? row[i] : highest;
+            if (highest <= best[r].log_prob) continue;
+            int i = lowest;
+            while (i < tokens - 1 && row[i] != highest) i++;
+            best[r] = (Candidate){highest, start + i};
+        }
+    }
+    barrier(worker);
+}
+
+/* The most likely token of a row, with its log-probability, from what the workers found in their parts. */
+static Candidate best_token(const Batch *batch, int workers, int row) {
+    Candidate best = {-INFINITY, EOS};
+    float max = -INFINITY, total = 0;
+    for (int i = row; i < workers * batch->count; i += batch->count) {
+        max = fmaxf(max, batch->max_logit[i]);
+        if (batch->candidates[i].log_prob > best.log_prob) best = batch->candidates[i];
+    }
+    for (int i = row; i < workers * batch->count; i += batch->count)
+        if (batch->exp_sum[i] > 0) total += batch->exp_sum[i] * expf(batch->max_logit[i] - max);
+    best.log_prob -= max + logf(total);
+    return best;
+}
+
+typedef struct { const LanguageModel *model; const Token *tokens; Batch *batch; float *logits; Candidate *best; } TokensCall;
+
+/* All layers. With few rows, the work between two products is too small to share: every worker does all of it in buffers
+ * of its own, which saves four of the ten barriers of a layer. What is shared, wide and y, is written in products and in
+ * attention, which end in a barrier, and not before all workers have read it.
+ */
+static void run_tokens(Worker worker, void *arguments) {
+    const TokensCall *call = arguments;
+    const LanguageModel *model = call->model;
+    Batch *batch = call->batch, rows = *batch;
+    Worker alone = {0, 1}, between = worker;
+    int D = model->width, R = batch->count, post = !model->norm_first, first, last;
+    if (R <= FEW_ROWS) {
+        rows.x += (size_t)worker.id * R * D;
+        rows.quantised += (size_t)worker.id * R * batch->scratch_size;
+        rows.scale += (size_t)worker.id * R;
+        rows.scratch = scratch_of(worker, batch);
+        between = alone;
+    }
+    float *attended = rows.wide + (size_t)R * (model->heads * model->d_k + model->kv_heads * (model->d_k + model->d_v));
+    split_work(between, R, &first, &last);
+    for (int r = first; r < last; r++) embed_token(model, call->tokens + r, rows.x + (size_t)r * D);
+    barrier(between);
+    residual(between, &rows, 0, NULL, post ? NULL : &model->layer[0].norms[0], &model->layer[0].qkv);
+    for (int l = 0; l < model->layers; l++) {
+        const Layer *layer = &model->layer[l], *next = l + 1 < model->layers ? layer + 1 : NULL;
+        linear(worker, &layer->qkv, &rows, rows.wide, 0);
+        store_keys(worker, model, l, call->tokens, &rows);
+        if (!next && !call->logits) return; /* of a prompt, only keys and values are needed */
+        causal_attention(worker, model, l, call->tokens, batch, attended);
+        quantise(between, attended, &layer->out, &rows);
+        linear(worker, &layer->out, &rows, rows.y, 0);
+        residual(between, &rows, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
+        linear(worker, &layer->inner, &rows, rows.wide, 0);
+        quantise_activations(between, model, &layer->outer, &rows);
+        linear(worker, &layer->outer, &rows, rows.y, 0);
+        const Norm *before = post ? NULL : next ? &next->norms[0] : &model->final_norm;
+        residual(between, &rows, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
+    }
+    project(worker, model, &rows, batch, call->logits);
+    for (int r = worker.id; r < R; r += worker.count) call->best[r] = best_token(batch, worker.count, r);
+}
+
+/* Process tokens, whose texts have room for them. If `logits` is not NULL, it gets the logits [count][vocabulary] of the
+ * next token of each, and `best` the most likely of these tokens with its log-probability.
+ */
+void process_tokens(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits, Candidate *best,
+                    int threads) {
+    batch->count = count;
+    TokensCall call = {model, tokens, batch, logits, best};
+    run_parallel(threads, run_tokens, &call);
+}
