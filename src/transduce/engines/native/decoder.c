@@ -42,7 +42,7 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         linear(worker, &layer->out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
         linear(worker, &layer->inner, batch, batch->wide, !model->swish);
-        if (model->swish) swish(worker, &layer->inner, batch, batch->wide);
+        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
@@ -147,7 +147,7 @@ static void run_step(Worker worker, void *arguments) {
         linear(worker, &layer->cross_out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
         linear(worker, &layer->inner, batch, batch->wide, !model->swish);
-        if (model->swish) swish(worker, &layer->inner, batch, batch->wide);
+        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;

@@ -22,14 +22,19 @@ static void linear(Worker worker, const Linear *layer, const Batch *batch, float
     barrier(worker);
 }
 
-/* Replace every output y of a layer by y sigmoid(y). `quantise` splits the rows among the workers in the same way, so no
- * barrier is needed in between.
+/* x sigmoid(x); e^(-|x|) never overflows. */
+static inline float swish(float x) {
+    float t = exponential(-fabsf(x));
+    return x * (x < 0 ? t : 1) / (1 + t);
+}
+
+/* Apply swish to every output y of a layer. `quantise` splits the rows among the workers in the same way, so no barrier is
+ * needed in between.
  */
-static void swish(Worker worker, const Linear *layer, const Batch *batch, float *y) {
+static void apply_swish(Worker worker, const Linear *layer, const Batch *batch, float *y) {
     int first, last;
     split_work(worker, batch->count, &first, &last);
-    for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++)
-        y[i] /= 1 + exponential(fminf(-y[i], 87.0f));
+    for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++) y[i] = swish(y[i]);
 }
 
 /* Quantise x as the input of layer `next`. */
