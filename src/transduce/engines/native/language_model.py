@@ -183,7 +183,7 @@ class NativeLanguageModel:
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
         self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
-        rows = []
+        rows: list[tuple[int, int, int]] = []
         for text, length in zip(texts, lengths, strict=True):
             text.reserve(length)
             rows += [(text.address, ids[len(rows) + position], position) for position in range(length)]
