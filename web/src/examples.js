@@ -3,7 +3,7 @@
 import { batch } from "@preact/signals";
 import { html } from "htm/preact";
 import { sources } from "./languages.js";
-import { from, layer, pinWord, prefix, sentence, setText, stack, view } from "./state.js";
+import { from, layer, pinWord, sentence, setText, stack, view } from "./state.js";
 
 const SPIRIT = "It is in this spirit that a majority of American governments have passed new laws since 2009 making the registration or voting process more difficult.";
 const LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion.";
@@ -24,9 +24,8 @@ const EXAMPLES = [
 function open(example) {
   batch(() => {
     if (sources.value.length > 1) from.value = "en";
-    [stack.value, layer.value, view.value, pinWord.value, prefix.value, sentence.value] =
-      [example.stack, example.layer, example.view, example.pin ?? "", [], 0];
     setText(example.text);
+    [stack.value, layer.value, view.value, pinWord.value, sentence.value] = [example.stack, example.layer, example.view, example.pin ?? "", 0];
   });
 }
 

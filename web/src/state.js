@@ -65,7 +65,7 @@ effect(() => {
 
 /** Change the text, which begins another translation. */
 export function setText(value) {
-  batch(() => ([text.value, prefix.value, treeSteps.value] = [value, [], null]));
+  batch(() => ([text.value, prefix.value, treeSteps.value, pinWord.value] = [value, [], null, ""]));
 }
 
 export function clearHighlight() {
