@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import complaint, content, sets
+from commands import complaint, content, metrics, sets
 from conftest import TINY, as_sets, write_lines
 
 NO_MEMORY = """
@@ -97,7 +97,8 @@ loop.Steps.take = fail_later
     outcome = transduce(*trained.words, "--out", "run", cwd=tmp_path, before=failing)
     assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "transduce: this step fails")
     assert (tmp_path / "run/config.toml").exists()
-    assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 3
+    kinds = [record["kind"] for record in metrics(tmp_path / "run")]
+    assert kinds == ["start", "train", "train", "train"]
 
 
 @pytest.mark.parametrize(

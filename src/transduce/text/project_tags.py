@@ -297,7 +297,7 @@ class _Projection:
         for near in range(before, max(parent.source.start, before - _NEAR) - 1, -1):
             links = {word: weight for word, weight in self._links[near].items() if word in target}
             if links:
-                boundary = max(sorted(links), key=lambda word: links[word]) + 1
+                boundary = max(links, key=lambda word: (links[word], word)) + 1  # after the last of equal ones
                 break
         else:
             share = (index + 1 - parent.source.start) / max(1, len(parent.source))

@@ -22,7 +22,7 @@ def describe_session(device: torch.device, processes: int, parameters: int, data
         "command": _command(),
         "device": f"{processes} x {name}" if processes > 1 else name,
         "parameters": parameters,
-        "data": data,
+        "data": {name: count for name, count in data.items() if isinstance(count, int)},
         "versions": {"transduce": __version__, "torch": torch.__version__, "Python": platform.python_version()},
     }
 
