@@ -48,7 +48,7 @@ wheel: $(READY)         ## build the wheel into dist/, with its SBOM inside and 
 wheels: $(READY)        ## build wheels with the compiled library of engine native, for machines without a compiler
 	$(BIN)/python .ci/wheels.py
 
-web:                    ## build the page of `transduce inspect` from web/ (needs Node and, for the first time, the network)
+web:                    ## build the page of `transduce serve` and `inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build
 
 clean:

@@ -72,4 +72,8 @@ if __name__ == "__main__":
         else:
             print(f"no wheel for {other}: there is no {other}-linux-gnu-gcc")
     for machine, compiler in compilers.items():
-        print(f"built {build(machine, compiler).relative_to(ROOT)}")
+        wheel = build(machine, compiler)
+        subprocess.run(
+            [sys.executable, str(ROOT / ".ci" / "sbom.py"), str(wheel)], check=True, stdout=subprocess.DEVNULL
+        )
+        print(f"built {wheel.relative_to(ROOT)}, with its SBOM inside and beside it")

@@ -28,6 +28,7 @@ TESTS = {
     "tests/reference/test_fast_engines.py": 2,
     "tests/reference/test_attention_engines.py": 1,
     "tests/reference/test_generation_engines.py": 1,
+    "tests/system/test_gpu_processes.py": 2,
     "tests/system/test_predecessors.py": 1,
     "tests/unit/training/test_steps.py": 1,
     "tests/unit/nn/test_r_drop.py": 1,

@@ -2,11 +2,16 @@
 
     python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out results.json]
     python benchmarks/serve.py --model runs/demo --sentences 2000
+    python benchmarks/serve.py --fairness
 
 Without `--model`: the paper's base model with random weights that never end a sentence before its limit, so that
 outputs have as many tokens as their sources; sentences of 28 tokens on average. With it: that model on test sentences
 of the demo corpus. A request is a sentence, with beam 4. The server is a process of its own; all clients run in this
 one. In every round the Translator, in this process, first translates the same sentences all at once.
+
+With `--fairness`: the latency of a short sentence by itself and beside other clients, which send the next request as
+soon as they have an answer: with a wide beam, with many different length penalties, and with long texts. The model is
+the bundled one, unless `--model` names another.
 """
 
 import asyncio
@@ -35,6 +40,7 @@ from setting import (
 )
 
 from transduce.corpora.demo import demo_corpus
+from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
@@ -46,8 +52,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fairness", action="store_true", help="latency of a sentence beside other clients")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.fairness:
+        model = find_model(options.model)
+        setting = print_setting(model=str(model), rounds=options.rounds, seed=SEED)
+        write_results(options.out, setting, measure_fairness(model, options.rounds))
+        return
     config, vocabulary, clients = EncoderDecoderConfig(), 8000, (1, 8, 64)
     if options.smoke:
         config, vocabulary, clients, options.sentences, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, (1, 2), 8, 1
@@ -137,6 +149,88 @@ async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, f
         "latency, median, s": cuts[49],
         "latency, p99, s": cuts[98],
     }
+
+
+PROBE = {"text": "A man sleeps in the park.", "to": "de"}
+SENTENCE = "The two old women who live near the harbour sell fresh fish to the tourists every morning of the summer. "
+OTHERS: dict[str, list[dict[str, object]]] = {
+    "4 clients, beam 16, 20 sentences": [{"text": SENTENCE * 20, "to": "de", "beam": 16}] * 4,
+    "60 clients, 60 length penalties, 1 sentence": [
+        {"text": SENTENCE, "to": "de", "length_penalty": n / 40} for n in range(60)
+    ],
+    "60 clients, 60 length penalties, 8 sentences": [
+        {"text": SENTENCE * 8, "to": "de", "length_penalty": n / 40} for n in range(60)
+    ],
+    "30 clients, 19,000 characters": [{"text": SENTENCE * 180, "to": "de"}] * 30,
+    "all of these": [],
+}
+"""Requests of other clients; each client repeats its request."""
+OTHERS["all of these"] = [
+    *OTHERS["4 clients, beam 16, 20 sentences"],
+    *OTHERS["60 clients, 60 length penalties, 1 sentence"][:20],
+    *OTHERS["60 clients, 60 length penalties, 8 sentences"][20:40],
+    *OTHERS["30 clients, 19,000 characters"][:16],
+]
+PROBES = 20
+
+
+def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Latencies of a sentence by itself and beside others, in milliseconds, in turns."""
+    latencies: dict[str, list[float]] = {}
+    with server(model) as port:
+        asyncio.run(probe(port, PROBES))  # warm-up
+        for _ in range(rounds):
+            for name, requests in OTHERS.items():
+                latencies.setdefault("alone", []).extend(asyncio.run(probe(port, PROBES)))
+                latencies.setdefault(name, []).extend(asyncio.run(beside(port, requests)))
+    alone = statistics.median(latencies["alone"])
+    results = {}
+    for name, some in latencies.items():
+        median, most = statistics.median(some), max(some)
+        print(
+            f"{name:46} median {median:8.1f} ms ({median / alone:5.1f} x)   max {most:8.1f} ms ({most / alone:5.1f} x)"
+        )
+        results[name] = {"median, ms": median, "max, ms": most, "median, times alone": median / alone}
+    return results
+
+
+async def beside(port: int, requests: Sequence[dict[str, object]]) -> list[float]:
+    """The latencies of the sentence while other clients repeat their requests."""
+
+    async def client(body: dict[str, object]) -> None:
+        while True:
+            await post(port, body)
+
+    clients = [asyncio.create_task(client(body)) for body in requests]
+    await asyncio.sleep(2)
+    found = await probe(port, PROBES)
+    for one in clients:
+        one.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    await asyncio.sleep(1)  # the server drops what they have sent
+    return found
+
+
+async def probe(port: int, count: int) -> list[float]:
+    """The latencies of the sentence, in milliseconds."""
+    found = []
+    for _ in range(count):
+        start = time.perf_counter()
+        assert (await post(port, PROBE)).startswith(b"HTTP/1.1 200")
+        found.append(1000 * (time.perf_counter() - start))
+    return found
+
+
+async def post(port: int, body: dict[str, object]) -> bytes:
+    """Post a request to /v1/translate on a connection of its own; returns the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        content = json.dumps(body).encode()
+        head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
+        writer.write(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n" + content)
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 def output_tokens(port: int) -> float:

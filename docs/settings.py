@@ -1,16 +1,14 @@
 """Generates docs/settings.md from the dataclasses of the settings: `make settings`."""
 
-import ast
 import dataclasses
 import inspect
-import textwrap
 from pathlib import Path
 
 from transduce.data.directions import DirectionConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import MODELS
 from transduce.runs.recipe import Recipe, read_preset
-from transduce.search.options import describe_bounds
+from transduce.runs.recipe_template import help_texts
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")
@@ -22,23 +20,6 @@ A recipe is a TOML file with these sections; `preset = "base"` at its top starts
 setting is `--set train.steps=2000`, in Python `train(..., settings={"train.steps": 2000})`. The `config.toml` of a run
 has all its settings. Those of `[search]` become the defaults of the finished model.
 """
-
-
-def help_texts(section: type) -> dict[str, str]:
-    """The help of each field of a dataclass: its metadata, or the docstring below the field."""
-    result = {}
-    for base in reversed(section.__mro__[:-1]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(tree, ast.ClassDef)
-        for field, text in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                assert isinstance(field.target, ast.Name)
-                result[field.target.id] = " ".join(str(text.value.value).split())
-    for option in dataclasses.fields(section):
-        if "help" in option.metadata:
-            bounds = describe_bounds(option.metadata["bounds"])
-            result[option.name] = option.metadata["help"] + (f" It must be {bounds}." if bounds else "")
-    return result
 
 
 def page() -> str:

@@ -94,7 +94,8 @@ def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
         def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
             hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
             state.position += 1
-            return (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float(), state
+            logits_RV = (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float()
+            return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V, state
 
     result = copy.deepcopy(model)
     result.__class__, result.quantised_VD = QuantisedModel, quantise_rows(result.output_weight_VD.data)

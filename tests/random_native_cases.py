@@ -1,7 +1,8 @@
 """Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
 
-Translation: sizes, ids, limits, prefixes, dropped jobs, weights that are not finite, several threads and interleaved
-sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied and dropped.
+Translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads and
+interleaved sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied and
+dropped.
 """
 
 import random
@@ -97,7 +98,8 @@ def run_session(draw: random.Random, sessions: list[NativeSession], vocab_size: 
             for _ in range(draw.randint(1, 6)):
                 lengths = draw.choice([0, 1, 2, 7, 30]), draw.choice([0, 0, 0, 1, 4])
                 tokens, prefix = ([draw.randrange(FIRST_WORD, vocab_size) for _ in range(n)] for n in lengths)
-                jobs.append((key := key + 1, Job(tokens, prefix)))
+                options = draw.choice([None, random_search(draw)])
+                jobs.append((key := key + 1, Job(tokens, prefix, options=options)))
             session.add(jobs)
         if draw.random() < 0.2:
             session.drop([draw.randint(1, key + 1) for _ in range(3)])

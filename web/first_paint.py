@@ -2,7 +2,7 @@
 
     python web/first_paint.py -m runs/demo "This morning the old doctor lent our daughter a new picture."
 
-The page waits 90 ms for further keystrokes before it sends a request; the result includes this time.
+The page waits 150 ms for further keystrokes before it sends a request; the result includes this time.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import statistics
 import threading
 
 import uvicorn
-from fastapi import FastAPI
 from playwright.sync_api import sync_playwright
 
-from transduce.inspect.routes import inspect_routes
+from transduce.serve.api_keys import ApiKeys
+from transduce.serve.app import make_app
+from transduce.serve.limits import Limits
+from transduce.serve.served_models import ServedModels
 from transduce.translator import Translator
 
 MEASURE_LATENCY = """async (character) => {
@@ -32,8 +34,8 @@ MEASURE_LATENCY = """async (character) => {
   const start = performance.now();
   input.value += character;
   input.dispatchEvent(new Event("input", { bubbles: true }));
-  await until(() => output.classList.contains("stale"));
-  await until(() => !output.classList.contains("stale"));
+  await until(() => output.ariaBusy === "true");
+  await until(() => output.ariaBusy === "false");
   const translation = await painted();
   await until(() => document.querySelector("main").ariaBusy === "false");
   return [translation, await painted()];
@@ -46,8 +48,8 @@ def measure(address: str, text: str, rounds: int) -> list[tuple[float, float, fl
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.goto(f"{address}#text={text[:-1]}")
-        page.locator("main[aria-busy=false] #translation:not(.stale)").wait_for()
+        page.goto(f"{address}#text={text[:-1]}&sentence=0")
+        page.locator("main[aria-busy=false] #inspected:not(.stale)").wait_for()
         for _ in range(rounds):
             with page.expect_response("**/inspect/look") as response:
                 translation, everything = page.evaluate(MEASURE_LATENCY, text[-1])
@@ -56,7 +58,7 @@ def measure(address: str, text: str, rounds: int) -> list[tuple[float, float, fl
             times.append((translation, everything, 1000 * header["seconds"]["search"]))
             with page.expect_response("**/inspect/look"):
                 page.locator("#text").fill(text[:-1])
-            page.locator("main[aria-busy=false] #translation:not(.stale)").wait_for()
+            page.locator("main[aria-busy=false] #inspected:not(.stale)").wait_for()
         browser.close()
     return times
 
@@ -68,9 +70,8 @@ def main() -> None:
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
-    app = FastAPI()
-    app.include_router(inspect_routes(Translator.load(options.model)))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    models = ServedModels([("model", Translator.load(options.model))])
+    server = uvicorn.Server(uvicorn.Config(make_app(models, Limits(), ApiKeys([])), log_level="error"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -43,7 +43,7 @@ class Classifier:
     """A model that classifies texts or images."""
 
     def __init__(self, model: Any, tokenizer: AnyTokenizer, labels: Sequence[str], *, max_length: int = 512) -> None:
-        if not isinstance(model, EncoderOnly) or model.config.classes != len(labels):
+        if not isinstance(model, EncoderOnly) or not labels or model.config.classes != len(labels):
             raise ModelError("this is not a classifier; train one with: transduce train --task classify")
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)

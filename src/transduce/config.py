@@ -166,7 +166,7 @@ def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] =
 
 def _toml_lines(table: Table, path: str = "") -> list[str]:
     """The values of a table, then its sections, whose names begin with `path`."""
-    lines = [f"{key} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    lines = [f"{key} = {toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
     for name, section in table.items():
         if isinstance(section, dict):
             inner = _toml_lines(section, f"{path}{name}.")
@@ -174,9 +174,10 @@ def _toml_lines(table: Table, path: str = "") -> list[str]:
     return lines
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(_toml_value, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL, JSON does not

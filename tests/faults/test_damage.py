@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fault_injection import SmallRun, repetitions, train_reference_run
 
-from transduce.data import prepare as prepare_module
+from transduce.data import write_corpus
 from transduce.data.prepare import DataConfig, prepare
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, RunError
@@ -135,7 +135,7 @@ def test_training_text_that_changes_while_it_is_read_is_named(
         Path(source).write_text(Path(source).read_text().replace("ba", "be"))
         return tokenizer
 
-    monkeypatch.setattr(prepare_module.Tokenizer, "train", train_and_change_the_text)
+    monkeypatch.setattr(write_corpus.Tokenizer, "train", train_and_change_the_text)
     with pytest.raises(DataError, match=f"{source} changed while it was being read"):
         prepare(DataConfig(train=((str(source), str(target)),)), TokenizerConfig(vocab_size=450), lambda _: None)
     assert list((tmp_path / "cache").iterdir()) == []

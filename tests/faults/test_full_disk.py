@@ -109,3 +109,26 @@ cp -rP run copy; exit $code
     for name in ("model", "optimizer"):
         path = f"checkpoints/step-8/{name}.safetensors"
         assert (tmp_path / "copy" / path).stat().st_size == (small.reference / path.replace("-8", "-24")).stat().st_size
+
+
+@pytest.mark.skipif(not FULL, reason="starts a new interpreter; run by `make faults`")
+@pytest.mark.skipif(FULL and not can_mount(), reason="needs permission to mount a tmpfs (unshare -rm)")
+@pytest.mark.parametrize("size", ["4k", "20k", "60k"])
+def test_a_disk_that_is_too_small_for_prepared_text(small: SmallRun, tmp_path: Path, size: str) -> None:
+    script = f"""
+mkdir cache && mount -t tmpfs -o size={size} tmpfs cache && export TRANSDUCE_CACHE="$PWD/cache"
+"$@"; code=$?
+ls -A cache; exit $code
+"""
+    command = [sys.executable, "-m", "transduce", *small.arguments, "--out", "run"]
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert f"{tmp_path}/cache, where prepared text is kept, cannot be written: No space" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import random
 import shutil
 import struct
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fault_injection import repetitions
 from safetensors.numpy import load_file, save_file
 
 from transduce.disk import write_manifest
@@ -224,6 +226,33 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "absurd width in 8 bits": in_8_bits(set_sizes(d_model=10**12, num_heads=1)),
 }  # fmt: skip
 
+STRANGE: list[Any] = [
+    None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1e308, float("nan"), "", "x" * 100, "\x1b[2J", [], {}, [[]],
+]  # fmt: skip
+RANDOM = repetitions(8, 220)
+"""Number of folders with random changes; with the CHANGES above, more than 200 in `make faults`."""
+
+
+def random_change(number: int) -> Callable[[Path], None]:
+    """A change of one setting or fact to a strange value, or of a few bytes of a file."""
+    draw = random.Random(number)
+
+    def change(folder: Path) -> None:
+        if number % 3:
+            card = json.loads((folder / "model.json").read_text())
+            table = draw.choice([card, card["model"], card["facts"], card["facts"].setdefault("search", {"beam": 4})])
+            table[draw.choice([*table, "x"])] = draw.choice(STRANGE)
+            (folder / "model.json").write_text(json.dumps(card))
+            return
+        path = folder / draw.choice(["model.safetensors", "model.safetensors", "tokenizer.model", "model.json"])
+        content = bytearray(path.read_bytes())
+        for _ in range(draw.randint(1, 5)):
+            content[draw.randrange(min(len(content), 4000))] = draw.randrange(256)
+        path.write_bytes(content[: draw.randrange(len(content))] if draw.random() < 0.3 else content)
+
+    return change
+
+
 # Each folder is loaded in its own fork, so that time and memory are measured for each.
 LOAD_EACH = """
 import json, os, resource, sys, time
@@ -234,8 +263,10 @@ for folder in sys.argv[1:]:
     if os.fork() == 0:
         start = time.monotonic()
         try:
-            Translator.load(folder, device="cpu")
+            translator = Translator.load(folder, device="cpu")
             message = None
+            if "random" in folder:
+                translator.translate(["ba bo", ""])
         except TransduceError as error:
             message = str(error)
         except BaseException as error:
@@ -252,24 +283,35 @@ for folder in sys.argv[1:]:
 
 def test_every_malicious_folder_is_rejected_with_one_line_at_low_cost(trained: Any, tmp_path: Path) -> None:
     assert len(CHANGES) >= 20
+    changes = CHANGES | {f"random {number}": random_change(number) for number in range(RANDOM)}
     folders = []
-    for number, change in enumerate(CHANGES.values()):
-        folders.append(shutil.copytree(trained.run / "model", tmp_path / f"model-{number}"))
-        change(folders[-1])
+    for number, (name, make) in enumerate(changes.items()):
+        folders.append(shutil.copytree(trained.run / "model", tmp_path / f"{name.split()[0]}-{number}"))
+        make(folders[-1])
     done = subprocess.run(
         [sys.executable, "-c", LOAD_EACH, *map(str, folders)],
         cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    results = dict(zip(CHANGES, map(json.loads, done.stdout.splitlines()), strict=True))
-    for change, folder in zip(CHANGES, folders, strict=True):
+    problems: list[Any] = []
+    results = dict(zip(changes, map(json.loads, done.stdout.splitlines()), strict=True))
+    for change, folder in zip(changes, folders, strict=True):
         message, seconds, memory = results[change]
+        if message is None and change.startswith("random"):
+            continue  # it is a valid model, and it has translated a text
         assert message is not None, change
-        assert not message.startswith("CRASH"), (change, message)
-        assert str(folder) in message, (change, message)
-        assert "\n" not in message, (change, message)
-        assert len(message) < 400, (change, message)
-        assert seconds < 2, (change, seconds)
-        assert memory < 500e6, (change, memory)
+        problems += [
+            (change, problem, message, seconds, memory)
+            for problem, is_so in {
+                "crash": message.startswith("CRASH"),
+                "no path": str(folder) not in message,
+                "several lines": "\n" in message,
+                "long": len(message) >= (2000 if change.startswith("random") else 400),
+                "slow": seconds >= 2,
+                "memory": memory >= 500e6,
+            }.items()
+            if is_so
+        ]
+    assert problems == []
     assert not (tmp_path / "unpickled").exists()
 
 

@@ -48,6 +48,7 @@ def assert_equal_up_to_rounding(run: Path, expected: Path) -> None:
 
 
 SHARES: dict[str, tuple[int, list[str]]] = {
+    "1 sharded": (1, ["train.shard=true"]),
     "2": (2, []),
     "4 sharded": (4, ["train.shard=true"]),
     "3 with 2 batches per step": (3, ["train.accumulate=2"]),
@@ -70,6 +71,28 @@ def test_several_processes_train_the_same_model_as_one(
     assert outcome.err.count("finished: ") == 1  # only the main process prints
     assert_intact(tmp_path / "run")
     assert_equal_up_to_rounding(tmp_path / "run", expected)
+
+
+# What a GPU that several processes share does: gloo exchanges copies in the memory of the CPU.
+THROUGH_CPU = "import transduce.distributed.sharded as sharded; sharded._uses_cpu = lambda device: True"
+AS_TORCHRUN_DOES = """
+import os
+os.environ |= {{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}"}}
+"""
+
+
+def test_shards_exchanged_through_the_cpu_train_the_same_model(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    words = [*small.arguments, "--set", "train.shard=true", "--out", tmp_path / "run"]
+    outcome = transduce(*words, cwd=small.folder, processes=2, before=THROUGH_CPU)
+    assert outcome.code == 0, outcome.err
+    assert_equal_up_to_rounding(tmp_path / "run", small.reference)
+
+
+def test_torchrun_with_one_process_trains_the_same_model(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    words = [*small.arguments, "--out", tmp_path / "run"]
+    outcome = transduce(*words, cwd=small.folder, before=AS_TORCHRUN_DOES.format(port=free_port()))
+    assert outcome.code == 0, outcome.err
+    assert_equal_up_to_rounding(tmp_path / "run", small.reference)
 
 
 @pytest.mark.parametrize("sharded", ["false", "true"])

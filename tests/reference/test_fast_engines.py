@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeyp
     together = search_all(engine, jobs, search)
     assert_same(together, [search_all(engine, [job], search)[0] for job in jobs])
     assert_same(together, search_all(plain(name, model), jobs, search))
+
+
+def test_jobs_with_different_options_share_a_session_of_the_native_engine() -> None:
+    model, jobs = make(EncoderDecoderConfig(**SIZES)), some_jobs(6)
+    beams, penalties = [1, 2, 16, 4, 3, 1], [0.6, -1.0, 2.0, 0.0, 1.0, 0.3]
+    options = [
+        SearchConfig(beam=beam, length_penalty=alpha, nbest=max(1, beam // 2), max_extra=n, min_length=n % 3)
+        for n, (beam, alpha) in enumerate(zip(beams, penalties, strict=True))
+    ]
+    engine = FAST["native"](model)
+    mixed = [replace(job, options=config) for job, config in zip(jobs, options, strict=True)]
+    together = search_all(engine, mixed, SearchConfig())
+    for found, job, config in zip(together, jobs, options, strict=True):
+        assert_same([found], search_all(engine, [job], config))
+        assert_same([found], search_all(plain("native", model), [job], config))
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -17,6 +17,7 @@ SETTING = {
     "generate_cpu": ["vocabulary", "prompt", "new_tokens", "threads", "rounds", "bandwidth"],
     "glossary": ["model", "engine", "lines", "terms", "rounds"],
     "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
+    "imported": ["vocabulary", "tokens in and out", "rounds", "threads", "largest difference of logits"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
     "shakespeare": ["characters", "context", "steps", "threads"],
@@ -25,7 +26,7 @@ SETTING = {
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU
 are parts of gpu_suite."""
-NEEDS = {"generate": "triton", "gpu_suite": "triton", "serve": "fastapi"}
+NEEDS = {"generate": "triton", "gpu_suite": "triton", "imported": "transformers", "serve": "fastapi"}
 PATIENCE = 300
 """Seconds after which a benchmark counts as hanging."""
 

@@ -15,6 +15,11 @@ from serving import TIMEOUT, serve_in_thread
 from transduce.translator import Translator
 
 TEXT = "dego gidu"
+GERMAN = "Das ist ein deutscher Satz."
+LANGUAGES = [
+    {"code": "en", "name": "English", "targets": ["de"]},
+    {"code": "de", "name": "German", "targets": []},
+]
 FIELDS = {"q": TEXT, "source": "en", "target": "de"}
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
 JAVA = """
@@ -129,8 +134,28 @@ def test_libretranslatepy(address: str, translator: Translator) -> None:
     library = pytest.importorskip("libretranslatepy", reason="needs libretranslatepy")
     client = library.LibreTranslateAPI(address, api_key="secret")
     assert client.translate(TEXT, "en", "de") == translator.translate(TEXT)
-    assert client.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
-    assert client.detect(TEXT) == [{"language": "en", "confidence": 0.0}]
+    assert client.languages() == LANGUAGES
+    assert client.detect("Das ist ein deutscher Satz.")[0]["language"] == "de"
+    assert client.detect("This is an English sentence.")[0]["language"] == "en"
+    assert client.translate(TEXT, "auto", "de") == translator.translate(TEXT)
+
+
+def test_a_file_as_the_front_end_sends_it(address: str, translator: Translator) -> None:
+    data = {"source": "auto", "target": "de", "api_key": "secret"}
+    answer = httpx.post(f"{address}/translate_file", files={"file": ("a b.txt", f"{TEXT}\n".encode())}, data=data)
+    download = httpx.get(answer.json()["translatedFileUrl"])
+    assert download.text == f"{translator.translate(TEXT)}\n"
+    assert download.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b.de.txt"
+    settings = httpx.get(f"{address}/frontend/settings").json()
+    assert settings["filesTranslation"]
+    assert {".docx", ".odt", ".txt"} <= {*settings["supportedFilesFormat"]}
+
+
+def test_suggestions_are_refused_without_a_file_for_them(address: str) -> None:
+    body = {**FIELDS, "s": "besser", "api_key": "secret"}
+    answer = httpx.post(f"{address}/suggest", data=body)
+    assert (answer.status_code, answer.json()["error"][:33]) == (403, "this server accepts no suggestion")
+    assert not httpx.get(f"{address}/frontend/settings").json()["suggestions"]
 
 
 # The same requests without the packages
@@ -148,17 +173,20 @@ def test_fields_may_be_in_the_query_string(address: str, translator: Translator)
 
 def test_languages_may_be_requested_by_post(address: str) -> None:
     posted = httpx.post(f"{address}/languages", data={"api_key": "secret"})
-    assert (
-        posted.json()
-        == httpx.get(f"{address}/languages").json()
-        == [{"code": "en", "name": "English", "targets": ["de"]}]
-    )
+    assert posted.json() == httpx.get(f"{address}/languages").json() == LANGUAGES
 
 
-@pytest.mark.parametrize("sent", [{"data": {"q": TEXT}}, {"json": {"q": [TEXT]}}, {"params": {"q": TEXT}}])
+@pytest.mark.parametrize("sent", [{"data": {"q": GERMAN}}, {"json": {"q": [GERMAN]}}, {"params": {"q": GERMAN}}])
 def test_detection_answers_with_the_languages_of_the_models(open_address: str, sent: dict[str, Any]) -> None:
-    answer = httpx.post(f"{open_address}/detect", **sent)
-    assert answer.json() == [{"language": "en", "confidence": 0.0}]
+    best, *others = httpx.post(f"{open_address}/detect", **sent).json()
+    assert best["language"] == "de"
+    assert 50 < best["confidence"] <= 100
+    assert {one["language"] for one in others} <= {"en"}
+
+
+def test_a_text_without_letters_has_no_detected_language(open_address: str) -> None:
+    answer = httpx.post(f"{open_address}/detect", json={"q": "12 %"}).json()
+    assert answer == [{"language": "en", "confidence": 0.0}]
 
 
 def test_detection_needs_a_text_and_a_key(address: str) -> None:

@@ -147,6 +147,11 @@ def test_mistakes_are_one_line(transduce: Any, trained_masked: TrainedMasked, wo
     assert message in complaint(transduce(*words, cwd=trained_masked.folder))
 
 
+def test_a_model_without_classes_does_not_classify(transduce: Any, trained_masked: TrainedMasked) -> None:
+    outcome = transduce("classify", "-m", "run", "x", cwd=trained_masked.folder)
+    assert "this is not a classifier" in complaint(outcome)
+
+
 def test_a_translation_model_does_not_fill(transduce: Any, trained: Any) -> None:
     outcome = transduce("fill", "-m", trained.run, "x <mask>", cwd=trained.folder)
     assert "not a model of the architecture encoder_only" in complaint(outcome)

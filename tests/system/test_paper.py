@@ -127,6 +127,7 @@ def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: P
         (["table2", "--models", "bas"], "did you mean base"),
         (["table4", "--model", "runs/parser"], "give both --model and --test"),
         (["table1", "--device", "abacus"], "device abacus cannot be used"),
+        (["table1", "--out", "train.tsv/x"], "train.tsv/x: cannot be made: Not a directory"),
         (["table3", "--train", "no.tsv", "--valid", "valid.tsv", "--steps", "4"], "no.tsv: no such file"),
     ],
 )

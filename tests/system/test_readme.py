@@ -87,7 +87,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
     models = {"evaluate", "score", "rerank", "info", "average", "shrink"}
-    family = {"generate", "parse", "fill", "embed", "classify", "transcribe", "import", "paper"}
+    family = {"generate", "parse", "fill", "embed", "classify", "transcribe", "import", "export", "paper"}
     assert shown == {"data", "train", "translate", "inspect", "serve", "cache"} | models | family
 
 

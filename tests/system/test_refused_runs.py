@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import complaint, content, sets
+from commands import complaint, content, metrics, sets
 from conftest import TINY, as_sets, write_lines
 
 NO_MEMORY = """
@@ -28,7 +28,6 @@ def text_of(trained: Any) -> list[str]:
         (["train.warmup=1", "train.seed=2"], "raise train.warmup, or give the highest rate with train.learning_rate"),
         (["train.learning_rate_scale=3"], "would diverge"),
         (["train.r_drop=5", "model.dropout=0"], "train.r_drop compares two passes with different dropout"),
-        (["train.shard=true"], "train.shard shards a model over processes: start them with torchrun"),
         (["train.batch_tokens=auto", "train.device=cpu"], "measures the memory of a GPU"),
         (["train.batch_tokens=3"], "raise train.batch_tokens"),
         (["train.device=quantum"], "device quantum"),
@@ -98,7 +97,8 @@ loop.Steps.take = fail_later
     outcome = transduce(*trained.words, "--out", "run", cwd=tmp_path, before=failing)
     assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "transduce: this step fails")
     assert (tmp_path / "run/config.toml").exists()
-    assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 3
+    kinds = [record["kind"] for record in metrics(tmp_path / "run")]
+    assert kinds == ["start", "train", "train", "train"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,15 @@ def connected(address: str) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def guarded(translator: Translator) -> Iterator[httpx.Client]:
     """A server with API keys and low limits."""
-    limits = {"characters": 100, "sentences": 5, "beam": 3, "nbest": 2, "max_extra": 10, "body_bytes": 2000}
+    limits = {
+        "characters": 100,
+        "sentences": 5,
+        "beam": 3,
+        "nbest": 2,
+        "max_extra": 10,
+        "body_bytes": 2000,
+        "output_tokens": 600,
+    }
     with serve_in_thread([("en-de", translator)], keys=["open sesame", "friend"], **limits) as (address, _):
         yield from connected(address)
 
@@ -142,13 +150,15 @@ def test_only_texts_with_inline_tags_are_aligned(
 
 def test_the_source_language_may_be_auto(client: httpx.Client) -> None:
     response = client.post("/translate", json={"q": "babo", "source": "auto", "target": "de"}).json()
-    assert response["detectedLanguage"] == {"language": "en", "confidence": 0}
+    assert response["detectedLanguage"]["language"] == "en"  # the only source language
+    assert 0 <= response["detectedLanguage"]["confidence"] <= 100
 
 
 def test_the_languages_are_listed(client: httpx.Client) -> None:
     assert client.get("/languages").json() == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "auto", "name": "auto", "targets": ["toy"]},
+        {"code": "de", "name": "German", "targets": []},
     ]
 
 
@@ -375,6 +385,55 @@ def test_an_inspection_that_waits_too_long_is_rejected(translator: Translator, m
         assert "not finished within 0.2 s" in error_message(first, 503)
 
 
+# Sentences and alternatives
+
+
+def test_sentences_join_to_the_translation(client: httpx.Client, translator: Translator, toy_pairs: Any) -> None:
+    lines = [source for source, _ in toy_pairs[:3]]
+    body = {"text": "\n".join([lines[0], "", *lines[1:]]), "sentences": True, "confidence": "words"}
+    answer = client.post("/v1/translate", json=body).json()["translations"][0]
+    sentences = answer["sentences"]
+    assert [sentence["source"] for sentence in sentences] == [lines[0], "", *lines[1:]]
+    assert [sentence["line"] for sentence in sentences] == [0, 1, 2, 3]
+    assert "\n".join(sentence["text"] + sentence["after"] for sentence in sentences) == answer["outputs"][0]["text"]
+    for sentence in sentences:
+        words = sentence["word_confidences"] or []
+        assert len(words) == len(sentence["text"].split())
+        assert all(0 <= word <= 1 for word in words)
+    assert client.post("/v1/translate", json={"text": lines[0]}).json()["translations"][0]["sentences"] is None
+
+
+def test_alternatives_begin_with_the_words_before(client: httpx.Client) -> None:
+    body = {"text": "gibo bago gigo", "output": "gigo bago gibo", "position": 5, "count": 4}
+    answer = client.post("/v1/alternatives", json=body).json()
+    found = answer["alternatives"]
+    assert 1 < len(found) <= 4
+    assert answer["before"].strip() == "gigo"
+    assert [one["probability"] for one in found] == sorted((one["probability"] for one in found), reverse=True)
+    for one in found:
+        assert one["text"].startswith(f"gigo {one['word']}")
+        assert one["probability"] == one["word_confidences"][1]
+        forced = client.post(INSPECT, json={"text": body["text"], "prefix": one["prefix"]})
+        assert one["text"].encode() in forced.content
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"position": 99}, "position 99 is not in the output, which has 4 characters"),
+        ({"text": ""}, "the text is empty"),
+        ({"text": "ba " * 500}, "tokens; the model takes"),
+        ({"count": 17}, "count"),
+        ({"model": "none"}, "no such model"),
+    ],
+)
+def test_an_invalid_request_for_alternatives_is_answered_with_the_reason(
+    client: httpx.Client, change: dict[str, Any], message: str
+) -> None:
+    body = {"text": "babo", "output": "gigo", "position": 0, **change}
+    assert message in error_message(client.post("/v1/alternatives", json=body), 400)
+
+
 # Concurrency
 
 
@@ -423,6 +482,7 @@ def test_a_key_is_accepted_by_both_interfaces(guarded: httpx.Client) -> None:
         ({"text": "babo", "beam": 4}, 400, "beam must be at most 3"),
         ({"text": "babo", "nbest": 3}, 400, "nbest must be at most 2"),
         ({"text": "babo", "max_extra": 11}, 400, "max_extra must be at most 10"),
+        ({"text": "babo\n" * 4, "beam": 3}, 413, "4 sentences with 3 hypotheses each may need "),
         ({"text": "babo" * 500}, 413, "the body is larger than the 2,000 bytes allowed"),
     ],
 )
@@ -512,14 +572,16 @@ def test_unknown_paths_have_error_responses_of_the_same_form(client: httpx.Clien
 def test_the_openapi_description_has_examples_and_every_route(client: httpx.Client) -> None:
     description = client.get("/openapi.json").json()
     routes = {"/translate", "/languages", "/v1/translate", "/health", "/ready", "/metrics"}
+    routes |= {"/v1/alternatives", "/v1/translators", INSPECT, "/inspect/reference", "/inspect/head"}
     assert routes <= description["paths"].keys()
     content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
     assert content.keys() == {"application/json", "application/x-www-form-urlencoded", "multipart/form-data"}
     example = content["application/json"]["schema"]["example"]
     assert client.post("/translate", json=example).status_code == 200
-    content = description["paths"]["/v1/translate"]["post"]["requestBody"]["content"]
-    example = content["application/json"]["schema"]["example"]
-    assert client.post("/v1/translate", json=example).status_code == 200
+    for path in ("/v1/translate", "/v1/alternatives"):
+        content = description["paths"][path]["post"]["requestBody"]["content"]
+        example = content["application/json"]["schema"]["example"]
+        assert client.post(path, json=example).status_code == 200
 
 
 # The command line
@@ -605,6 +667,6 @@ def test_several_models_are_served_by_name(transduce: Any, trained: Any, tmp_pat
                 f"{server.address}/v1/translate", json={"text": "babo", "model": name}, timeout=TIMEOUT
             )
             assert response.json()["model"] == name
-        (line,) = httpx.get(f"{server.address}/languages").json()
-        assert line["targets"] == ["de", "fr"]
+        languages = httpx.get(f"{server.address}/languages").json()
+        assert [line["targets"] for line in languages] == [["de", "fr"], [], []]
         assert server.process.poll() is None

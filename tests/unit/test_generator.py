@@ -133,6 +133,16 @@ def test_min_p_leaves_out_unlikely_tokens() -> None:
     assert sampler(0, 0, 1.0, 1, "cpu")(log_prob_RV).tolist() == [0] * 2000
 
 
+def test_a_nucleus_may_have_many_tokens() -> None:
+    probability_V = torch.arange(3000, 0, -1).double()
+    probability_V /= probability_V.sum()
+    inside = int((probability_V.cumsum(0) - probability_V < 0.9).sum())
+    log_prob_RV = probability_V.log().float().flip(0).expand(20_000, -1)
+    drawn = 2999 - sampler(1.0, 0, 0.9, 1, "cpu")(log_prob_RV)
+    assert 1500 < inside - 30 < int(drawn.max()) <= inside
+    assert float((drawn < 1000).float().mean()) == pytest.approx(float(probability_V[:1000].sum()) / 0.9, abs=0.015)
+
+
 def test_scores_are_log_probabilities_given_the_tokens_before(generator: Generator, tokenizer: Tokenizer) -> None:
     text = "the cat sat on the mat.\nnaïve"
     ids = [BOS, *tokenizer.encode(text)]

@@ -3,14 +3,13 @@
 import { html } from "htm/preact";
 import { format } from "./components.js";
 import { live } from "./data.js";
-import { inspection, off } from "./state.js";
+import { inspection, latest, off } from "./state.js";
 import { END, label } from "./tokens.js";
 
 export function Ablation() {
   const { ablation, off: heads, target, score } = inspection.value;
   if (!ablation) return null;
-  const before = [...ablation.target, END];
-  const common = longestCommonSubsequence(before, target);
+  const { before, common, after } = changes(inspection.value);
   return html`<section class="card ablation" aria-labelledby="ablation">
     <h2 id="ablation">Ablation of ${heads.length} ${heads.length === 1 ? "head" : "heads"}</h2>
     <ul class="off-list">
@@ -19,10 +18,10 @@ export function Ablation() {
     </ul>
     <dl class="versions">
       <dt>all heads</dt>
-      <dd><${Diff} ids=${before} common=${common.a} kind="removed" /></dd>
+      <dd><${Diff} ids=${before} common=${common} kind="removed" /></dd>
       <dd class="number">${format(ablation.full.score)}</dd>
       <dt>ablated</dt>
-      <dd><${Diff} ids=${target} common=${common.b} kind="added" /></dd>
+      <dd><${Diff} ids=${target} common=${after} kind="added" /></dd>
       <dd class="number">${format(score)}</dd>
     </dl>
     <p class="note">The ablated model gives the translation of the full model a score of ${format(ablation.rescored.score)}${" "}
@@ -30,8 +29,16 @@ export function Ablation() {
   </section>`;
 }
 
-function Diff({ ids, common, kind }) {
-  return ids.map((id, i) => html`<span class="diff-token ${common.has(i) ? "" : kind}">${label(inspection.value, id)}</span>`);
+/** What the heads that are off change: the indices that both outputs have in common; none if no head is off. */
+export function changes({ ablation, target }) {
+  if (!ablation) return {};
+  const before = [...ablation.target, END];
+  const common = longestCommonSubsequence(before, target);
+  return { before, common: common.a, after: common.b };
+}
+
+export function Diff({ ids, common, kind }) {
+  return ids.map((id, i) => html`<span class="diff-token ${common.has(i) ? "" : kind}">${label(latest.value, id)}</span>`);
 }
 
 /** The indices of a longest common subsequence in both lists. */

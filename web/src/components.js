@@ -1,9 +1,10 @@
 // Components and functions that several sections use.
 
 import { html } from "htm/preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFigure } from "./export.js";
-import { clearHighlight, highlight, onLeave, tooltip } from "./state.js";
+import { item, roving } from "./roving.js";
+import { clearHighlight, hovered, onLeave, togglePin, tooltip } from "./state.js";
 
 /** A group of radio buttons; options are [value, label, colour]. */
 export function Choice({ name, label, options, chosen, onChoose }) {
@@ -28,16 +29,18 @@ export function Slider({ label, value, shown = value, onSlide, ...range }) {
   </label>`;
 }
 
-/** A figure with its title, a hint, and buttons to download it. */
-export function Figure({ name, title, hint, wide, children }) {
+/** A figure with its title, a hint, buttons to download it, and its data: `table()` returns {columns, rows}. */
+export function Figure({ name, title, hint, wide, table, children }) {
   const figure = useRef();
-  const save = (kind) => saveFigure(figure.current.querySelector("svg.figure"), name, kind);
+  const [open, setOpen] = useState(false);
+  const save = (kind) => saveFigure(figure.current.querySelector("svg.figure"), figure.current.querySelector("svg.overlay"), name, kind);
   return html`<figure class="card" ref=${figure} data-figure=${name}>
     <figcaption>
       <div><h3>${title}</h3>${hint && html`<p>${hint}</p>`}</div>
-      <div class="downloads">
+      <div class="downloads" role="toolbar" aria-label="“${title}”" ...${roving}>
+        ${table && html`<button type="button" ...${item("save", true)} aria-expanded=${open} aria-label="Data of “${title}”" onClick=${() => setOpen(!open)}>Data</button>`}
         ${["svg", "png"].map(
-          (kind) => html`<button type="button" onClick=${() => save(kind)} aria-label="Save “${title}” as ${kind.toUpperCase()}">
+          (kind, n) => html`<button type="button" ...${item("save", !table && n === 0)} onClick=${() => save(kind)} aria-label="Save “${title}” as ${kind.toUpperCase()}">
             ${kind.toUpperCase()}
           </button>`,
         )}
@@ -46,30 +49,58 @@ export function Figure({ name, title, hint, wide, children }) {
     <div class=${wide ? "scroll" : "fit"} tabindex=${wide ? 0 : undefined} role=${wide ? "group" : undefined} aria-label=${wide ? title : undefined}>
       ${children}
     </div>
+    ${open && html`<${DataTable} title=${title} ...${table()} />`}
   </figure>`;
 }
 
-/** Event handlers that highlight positions in all figures, and show a tooltip, on hover and focus. */
-export function highlightOnHover(positions, body) {
-  const show = (event) => {
-    highlight.value = { query: null, key: null, ...positions };
-    tooltip.value = body && { target: event.currentTarget.getBoundingClientRect(), body };
-  };
-  return { onPointerEnter: show, onFocus: show, onPointerLeave: onLeave, onBlur: clearHighlight };
+/** The numbers of a figure. */
+export function DataTable({ title, columns, rows }) {
+  return html`<div class="scroll data" tabindex="0" role="group" aria-label="Data of “${title}”"><table>
+    <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map(([first, ...others]) => html`<tr><th scope="row">${first}</th>${others.map((value) => html`<td>${value}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
 }
 
+/** Event handlers that highlight positions in all figures and show a tooltip on hover and focus, and pin on click. */
+export function highlightOnHover(positions, body, onClick = () => {}) {
+  const show = (event) => {
+    hovered.value = { query: null, key: null, ...positions };
+    tooltip.value = body && { target: event.currentTarget.getBoundingClientRect(), body };
+  };
+  const click = (event) => {
+    show(event); // the first tap on a touch screen
+    if (positions.query || positions.key) togglePin(positions);
+    onClick(event);
+  };
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: onLeave, onBlur: clearHighlight, onClick: click };
+}
+
+/** `tooltip.size`, if it is known, saves measuring the tooltip, which takes longer than drawing it. */
 export function Tooltip() {
   const element = useRef();
   useLayoutEffect(() => {
     if (!tooltip.value) return;
-    const { target } = tooltip.value;
-    const { width, height } = element.current.getBoundingClientRect();
+    const { target, size } = tooltip.value;
+    const [width, height] = size ?? [element.current.offsetWidth, element.current.offsetHeight];
     const left = Math.max(8, Math.min(target.left + target.width / 2 - width / 2, innerWidth - width - 8));
     const below = target.bottom + 8;
     const top = below + height > innerHeight - 8 ? Math.max(8, target.top - height - 8) : below;
-    element.current.style.transform = `translate(${left}px, ${top}px)`;
+    element.current.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   });
-  return tooltip.value && html`<div class="tooltip" role="tooltip" ref=${element}>${tooltip.value.body}</div>`;
+  if (!tooltip.value) return null;
+  const { body, size } = tooltip.value;
+  return html`<div class="tooltip" role="tooltip" ref=${element} style=${size ? `width:${size[0]}px;height:${size[1]}px` : ""}>${body}</div>`;
+}
+
+/** Whether an element is in the window, so that what nobody sees need not be drawn again. */
+export function useVisible(element) {
+  const [visible, setVisible] = useState(false);
+  useEffect(() => {
+    const observer = new IntersectionObserver((entries) => setVisible(entries.at(-1).isIntersecting));
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, []);
+  return visible;
 }
 
 export const samePosition = (a, b) => a && b && a.side === b.side && a.position === b.position;

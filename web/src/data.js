@@ -1,13 +1,40 @@
-// Loads inspections: from the server while the user types, or from this file if it is self-contained.
+// Loads inspections: of the chosen sentence from the server, or from this file if it is self-contained.
 
-import { effect } from "@preact/signals";
+import { batch, computed, effect } from "@preact/signals";
+import { ask, key } from "./api.js";
 import { deserialize } from "./deserialize.js";
-import { beam, busy, clearHighlight, error, inspection, latest, off, prefix, searchAlpha, shownTarget, targets, text } from "./state.js";
+import { direction } from "./languages.js";
+import {
+  beam, busy, clearHighlight, error, inspection, latest, off, pinned, pinWord, prefix, searchAlpha, sentence, step, text, treeSteps,
+} from "./state.js";
+import { sentences, translating } from "./translate.js";
+import { label } from "./tokens.js";
 
-const DEBOUNCE = 90; // milliseconds without a keystroke before a request is sent
+const DEBOUNCE = 60; // milliseconds, so that several changes are one request
 
 const embedded = document.getElementById("inspection");
 export const live = embedded === null;
+
+/** The sentence that is inspected; null if there is none. */
+export const inspected = computed(() =>
+  sentence.value === null ? null : (sentences.value[Math.min(sentence.value, sentences.value.length - 1)] ?? null),
+);
+
+/** Inspect a sentence of the translation, by its index. */
+export function lookAt(index) {
+  batch(() => {
+    [sentence.value, prefix.value, treeSteps.value, step.value] = [index, sentences.value[index]?.prefix ?? [], null, 0];
+    pinned.value = null;
+  });
+  document.getElementById("look")?.scrollIntoView();
+}
+
+/** The request for an inspection by the chosen model, as JSON; empty if no sentence is inspected. */
+const wanted = computed(() =>
+  inspected.value
+    ? JSON.stringify({ text: inspected.value.source, ...direction.value, beam: beam.value, length_penalty: searchAlpha.value, prefix: prefix.value, off: off.value })
+    : "",
+);
 
 export function startLoading() {
   if (!live) {
@@ -16,70 +43,57 @@ export function startLoading() {
     [text.value, prefix.value, off.value] = [inspection.value.text, inspection.value.prefix, inspection.value.off];
     return;
   }
-  loadTargets();
   let controller = new AbortController();
   effect(() => {
-    if (!targets.value) return;
-    const request = {
-      text: text.value,
-      to: shownTarget.value,
-      beam: beam.value,
-      length_penalty: searchAlpha.value,
-      prefix: prefix.value,
-      off: off.value,
-    };
+    void key.value;
+    if (translating.value) return; // the sentences are not complete yet
+    const request = wanted.value;
     controller.abort(); // the response to an outdated request must not be shown
     controller = new AbortController();
     const { signal } = controller;
-    if (!request.text.trim()) {
-      clearHighlight(); // the highlighted elements are removed
-      [latest.value, inspection.value, error.value, busy.value] = [null, null, "", false];
-      return;
-    }
+    if (!request) return void show(null, "");
     busy.value = true;
-    const timer = setTimeout(() => load(request, signal), DEBOUNCE);
+    const timer = setTimeout(() => load(JSON.parse(request), signal), DEBOUNCE);
     signal.addEventListener("abort", () => clearTimeout(timer));
   });
 }
 
-async function loadTargets() {
-  try {
-    const response = await fetch("inspect/targets");
-    if (!response.ok) throw new Error(await errorMessage(response));
-    targets.value = await response.json();
-  } catch (failure) {
-    error.value = failure instanceof TypeError ? "the server does not respond" : failure.message;
-  }
+/** Show a result, or nothing but the reason why there is none; highlighted elements are removed with the old result. */
+function show(result, reason) {
+  batch(() => {
+    clearHighlight();
+    if (!result || result.text !== inspection.peek()?.text) pinned.value = null;
+    [latest.value, error.value, busy.value] = [result, reason, false];
+    if (!result) inspection.value = null;
+  });
 }
 
 async function load(request, signal) {
   try {
-    const response = await fetch("inspect/look", {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(request),
-      signal,
-    });
-    if (!response.ok) throw new Error(await errorMessage(response));
-    const result = deserialize(await response.arrayBuffer());
-    if (signal.aborted) return;
-    clearHighlight();
-    [latest.value, error.value, busy.value] = [result, "", false];
+    const result = await inspect(request, signal);
+    show(result, "");
     await nextFrame(); // the translation is painted before the figures
     if (signal.aborted) return;
     clearHighlight();
     inspection.value = result;
+    pinChosenWord(result);
   } catch (failure) {
-    if (signal.aborted) return;
-    error.value = failure instanceof TypeError ? "the server does not respond" : failure.message;
-    busy.value = false;
+    if (!signal.aborted) show(null, failure.message);
   }
 }
 
-const nextFrame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-
-async function errorMessage(response) {
-  const body = await response.json().catch(() => ({}));
-  const message = body.error ?? body.detail;
-  return typeof message === "string" ? message : `the server returned status ${response.status}`;
+/** The inspection that a request asks for. */
+export async function inspect(request, signal) {
+  const response = await ask("inspect/look", { body: request, signal });
+  const result = deserialize(await response.arrayBuffer());
+  signal?.throwIfAborted();
+  return result;
 }
+
+function pinChosenWord(result) {
+  if (!pinWord.value) return;
+  const position = result.source.findIndex((id) => label(result, id).replace(/^·/, "") === pinWord.value);
+  if (position >= 0) pinned.value = { query: { side: "source", position }, key: null };
+}
+
+const nextFrame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));

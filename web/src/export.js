@@ -3,14 +3,30 @@
 const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
   "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "image-rendering", "visibility"];
 
-export async function saveFigure(svg, name, kind) {
-  const text = withInlineStyles(svg);
+export async function saveFigure(svg, overlay, name, kind) {
+  const text = new XMLSerializer().serializeToString(complete(svg, overlay));
   const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await toPng(text, svg);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = `${name}.${kind}`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** A copy of a figure with its highlights and a background. */
+function complete(svg, overlay) {
+  const copy = withInlineStyles(svg);
+  if (overlay) copy.append(...withInlineStyles(overlay).childNodes);
+  const { width, height } = svg.viewBox.baseVal;
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  background.setAttribute("width", "100%");
+  background.setAttribute("height", "100%");
+  background.setAttribute("fill", getComputedStyle(svg.closest(".card")).backgroundColor);
+  copy.prepend(background);
+  return copy;
 }
 
 function withInlineStyles(svg) {
@@ -21,16 +37,7 @@ function withInlineStyles(svg) {
     for (const name of ["class", "style", "tabindex", "role", "aria-label"]) copied[i].removeAttribute(name);
     for (const name of STYLES) copied[i].setAttribute(name, style.getPropertyValue(name));
   });
-  const { width, height } = svg.viewBox.baseVal;
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("width", width);
-  copy.setAttribute("height", height);
-  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  background.setAttribute("width", "100%");
-  background.setAttribute("height", "100%");
-  background.setAttribute("fill", getComputedStyle(svg.closest(".card")).backgroundColor);
-  copy.prepend(background);
-  return new XMLSerializer().serializeToString(copy);
+  return copy;
 }
 
 async function toPng(text, svg) {

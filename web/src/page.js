@@ -1,46 +1,41 @@
-// The inspection page.
+// The page: a translator and, below it, the inspection of a sentence.
 
 import { html, render } from "htm/preact";
-import { Ablation } from "./ablation.js";
-import { Attention } from "./attention.js";
 import { Tooltip } from "./components.js";
-import { live, startLoading } from "./data.js";
-import { Positions } from "./positions.js";
-import { Predictions } from "./predictions.js";
-import { Search } from "./search.js";
+import { inspected, live, startLoading } from "./data.js";
+import { Examples } from "./examples.js";
+import { Help, helpOpen } from "./help.js";
+import { LookInside } from "./look.js";
 import { addShortcuts } from "./shortcuts.js";
-import { inspection, latest, syncUrl, theme } from "./state.js";
-import { Translation } from "./translation.js";
+import { busy, error, inspection, latest, lecture, syncUrl, text, theme } from "./state.js";
+import { startTranslating, translating } from "./translate.js";
+import { Translator } from "./translator.js";
 
 const NEXT_THEME = { auto: "light", light: "dark", dark: "auto" };
 
 function Page() {
+  const model = inspection.value?.model;
   return html`<header>
-      <h1>transduce <span>inspect a translation</span></h1>
-      <button type="button" class="theme" onClick=${() => (theme.value = NEXT_THEME[theme.value])}>theme: ${theme.value}</button>
+      <h1>transduce <span>${live ? "translate and look inside" : "inspect a translation"}</span></h1>
+      <div class="header-buttons">
+        ${inspection.value && html`<button type="button" class="theme" aria-pressed=${lecture.value} onClick=${() => (lecture.value = !lecture.value)}>lecture mode</button>`}
+        <button type="button" class="theme" aria-label="Keyboard shortcuts" onClick=${() => (helpOpen.value = true)}>?</button>
+        <button type="button" class="theme" onClick=${() => (theme.value = NEXT_THEME[theme.value])}>theme: ${theme.value}</button>
+      </div>
     </header>
-    <main aria-busy=${latest.value !== inspection.value}>
-      <${Translation} />
-      ${inspection.value ? html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} />
-        ${inspection.value.positions.count > 0 && html`<${Positions} />`}` : html`<${Welcome} />`}
+    <main aria-busy=${latest.value !== inspection.value || translating.value || busy.value}>
+      ${live && html`<${Translator} />`}
+      ${live && !text.value && html`<${Examples} />`}
+      ${(!live || inspected.value || error.value) && html`<${LookInside} />`}
     </main>
     <footer>
-      ${inspection.value && html`<p>${modelFacts(inspection.value.model)}</p>`}
-      <p>A dot before a token is the space before a word; ⟨start⟩ and ⟨end⟩ are special tokens.</p>
-      <p>Keyboard shortcuts: <kbd>/</kbd> text · <kbd>e</kbd> <kbd>d</kbd> <kbd>c</kbd> encoder, decoder, cross · <kbd>[</kbd> <kbd>]</kbd> layer ·${" "}
-        <kbd>,</kbd> <kbd>.</kbd> head · <kbd>m</kbd> mean · <kbd>x</kbd> max · <kbd>r</kbd> rollout · <kbd>s</kbd> special tokens ·${" "}
-        <kbd>j</kbd> <kbd>k</kbd> step</p>
+      ${model && html`<p>${modelFacts(model)}</p>`}
+      ${model && html`<p>A dot before a token is the space before a word; ⟨start⟩ and ⟨end⟩ are special tokens.</p>`}
       <p>${live ? "The URL of this page stores the current view: share it with anyone who can reach this server."
         : "This file is self-contained. To translate other text, force a prefix or switch heads off, use the page of transduce serve."}</p>
     </footer>
+    <${Help} />
     <${Tooltip} />`;
-}
-
-function Welcome() {
-  return html`<div class="welcome">
-    <p>The text is translated as you type. Below the translation, this page shows the attention weights of every head, the
-      beam search tree and the most probable next tokens.</p>
-  </div>`;
 }
 
 function modelFacts({ encoder_layers, decoder_layers, num_heads, d_model, vocab_size, parameters }) {
@@ -49,6 +44,7 @@ function modelFacts({ encoder_layers, decoder_layers, num_heads, d_model, vocab_
 }
 
 syncUrl();
+if (live) startTranslating();
 startLoading();
 addShortcuts();
 render(html`<${Page} />`, document.getElementById("page"));

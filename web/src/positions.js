@@ -1,10 +1,10 @@
 // The positional encoding: one vector for each position, and the similarity of positions.
 
 import { html } from "htm/preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { divergingColour, matrixImage } from "./colours.js";
-import { Figure } from "./components.js";
-import { dark, highlight, inspection, onLeave } from "./state.js";
+import { Figure, useVisible } from "./components.js";
+import { dark, highlight, hovered, inspection, onLeave } from "./state.js";
 
 const byteToNumber = (byte) => (byte - 128) / 127;
 
@@ -24,23 +24,33 @@ export function Positions() {
   );
   const similarity = useMemo(() => cosineSimilarities(positions), [positions]);
   const similarityImage = useMemo(() => matrixImage(count, count, (i) => divergingColour(similarity[i])), [similarity, dark.value]);
-  const position = highlightedPosition();
-  return html`<section aria-labelledby="positions">
+  const element = useRef();
+  const position = useVisible(element) ? highlightedPosition() : null;
+  return html`<section ref=${element} id="positions-section" aria-labelledby="positions">
     <h2 id="positions">Positional encoding</h2>
     <p class="lead">${model.positions === "learned"
       ? "A learned vector for each position is added to the embedding of the token."
       : "Sines and cosines of different wavelengths, added to the embedding of each token, encode its position."}${" "}
       Point at a token above or at a position here.</p>
     <div class="pair">
-      <${Figure} name="positional-encoding" title="Encoding" hint="one row for each position, one column for each of ${width} dimensions">
+      <${Figure} name="positional-encoding" title="Encoding" hint="one row for each position, one column for each of ${width} dimensions" table=${() => positionTable(positions)}>
         <${Matrix} image=${encoding} count=${count} columns=${width} position=${position} axis="dimension" label="Encoding of each position" />
       <//>
-      <${Figure} name="position-similarity" title="Similarity of positions" hint="cosine similarity between the vectors of two positions">
+      <${Figure} name="position-similarity" title="Similarity of positions" hint="cosine similarity between the vectors of two positions"
+        table=${() => ({ columns: ["position", ...range(count)], rows: range(count).map((i) => [i, ...range(count).map((j) => similarity[i * count + j].toFixed(2))]) })}>
         <${Matrix} image=${similarityImage} count=${count} columns=${count} position=${position} axis="position" value=${similarity}
           label="Similarity between all positions" />
       <//>
     </div>
   </section>`;
+}
+
+const range = (n) => Array.from({ length: n }, (_, i) => i);
+
+/** The first dimensions of each position, relative to the largest number. */
+function positionTable({ width, count, bytes }) {
+  const dimensions = range(Math.min(width, 32));
+  return { columns: ["position", ...dimensions], rows: range(count).map((n) => [n, ...dimensions.map((d) => byteToNumber(bytes[n * width + d]).toFixed(2))]) };
 }
 
 function highlightedPosition() {
@@ -55,7 +65,7 @@ function Matrix({ image, count, columns, position, axis, value, label }) {
   const onPoint = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
     const row = Math.min(count - 1, Math.floor(((event.clientY - box.top) / box.height) * count));
-    highlight.value = { query: { side: "position", position: row }, key: null };
+    hovered.value = { query: { side: "position", position: row }, key: null };
   };
   const highlighted = position !== null && position < count;
   return html`<svg class="figure" viewBox="0 0 ${left + w + 6} ${top + h + 26}" role="img" aria-label=${label}>

@@ -1,9 +1,11 @@
 // Next-token probabilities at a temperature, and the predictions of each decoder layer (logit lens).
 
+import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
 import { plainColour, strength } from "./colours.js";
 import { Figure, highlightOnHover, percent, samePosition, shorten, Slider } from "./components.js";
-import { highlight, inspection, shownStep, step, temperature } from "./state.js";
+import { item, roving } from "./roving.js";
+import { highlight, inspection, lecture, shownStep, step, temperature } from "./state.js";
 import { decode, label } from "./tokens.js";
 
 export function Predictions() {
@@ -12,7 +14,7 @@ export function Predictions() {
   const { temperatures } = next;
   const nearest = temperatures.reduce((best, x, i) =>
     Math.abs(x - temperature.value) < Math.abs(temperatures[best] - temperature.value) ? i : best, 0);
-  return html`<section aria-labelledby="predictions">
+  return html`<section id="predictions-section" aria-labelledby="predictions">
     <h2 id="predictions">Next-token predictions</h2>
     <p class="lead">After “${decode(inspection.value, target.slice(0, t)) || "…"}” the model wrote <b class="target">${label(inspection.value, target[t])}</b>.
       Choose another step below, or a token of the translation above.</p>
@@ -23,21 +25,34 @@ export function Predictions() {
         onSlide=${(i) => (temperature.value = temperatures[i])} />
     </div>
     <div class="pair next">
-      <${Figure} name="next-token-${t + 1}" title="Next token" hint="most probable tokens at temperature ${temperatures[nearest]}">
+      <${Figure} name="next-token-${t + 1}" title="Next token" hint="most probable tokens at temperature ${temperatures[nearest]}"
+        table=${() => ({ columns: ["token", "probability"], rows: nextTokens(t, nearest).map(([token, p]) => [token, percent(p)]) })}>
         <${Bars} t=${t} temperatureIndex=${nearest} />
       <//>
-      <${Figure} name="logit-lens" title="Logit lens" hint="the most probable token if each decoder layer were the last one" wide>
+      <${Figure} name="logit-lens" title="Logit lens" hint="the most probable token if each decoder layer were the last one" table=${lensTable} wide>
         <${Lens} t=${t} />
       <//>
     </div>
   </section>`;
 }
 
-function Bars({ t, temperatureIndex }) {
+function lensTable() {
+  const { lens, target } = inspection.value;
+  const name = (id) => label(inspection.value, id);
+  return { columns: ["written", ...lens.map((_, l) => `layer ${l + 1}`)],
+    rows: target.map((id, n) => [name(id), ...lens.map(({ token, log_prob }) => `${name(token[n][0])} ${percent(Math.exp(log_prob[n][0]))}`)]) };
+}
+
+/** The most probable tokens at a step, each with its probability and whether it was written, and all others. */
+function nextTokens(t, temperatureIndex) {
   const { next: { token, log_prob, temperatures, log_sum }, target } = inspection.value;
   const probabilities = log_prob[t].map((x) => Math.exp(x / temperatures[temperatureIndex] - log_sum[t][temperatureIndex]));
   const rest = Math.max(0, 1 - probabilities.reduce((sum, p) => sum + p, 0));
-  const entries = [...token[t].map((id, i) => [label(inspection.value, id), probabilities[i], id === target[t]]), ["all others", rest, false]];
+  return [...token[t].map((id, i) => [label(inspection.value, id), probabilities[i], id === target[t]]), ["all others", rest, false]];
+}
+
+function Bars({ t, temperatureIndex }) {
+  const entries = nextTokens(t, temperatureIndex);
   const [left, pitch] = [124, 27];
   const x = (p) => 230 * p;
   return html`<svg class="figure bars" viewBox="0 0 430 ${entries.length * pitch + 6}" role="img"
@@ -51,31 +66,35 @@ function Bars({ t, temperatureIndex }) {
   </svg>`;
 }
 
+const LENS = { left: 58, cell: 84, pitch: 30, top: 30 };
+
 function Lens({ t }) {
   const { lens, target } = inspection.value;
-  const [left, cell, pitch, top] = [58, 84, 30, 30];
-  const layers = lens.length;
+  const { left, cell, pitch, top } = lecture.value ? { left: 110, cell: 150, pitch: 46, top: 44 } : LENS;
   const width = left + target.length * cell + 8;
-  return html`<svg class="figure lens" style="width:${width}px" viewBox="0 0 ${width} ${top + layers * pitch + 10}" role="img"
-    aria-label="The most probable next token of each of ${layers} decoder layers at each of ${target.length} steps">
-    ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (layers - 1 - l + 0.5) * pitch} class="tick end">layer ${l + 1}</text>`)}
-    ${target.map((id, n) => {
-      const here = { side: "target", position: n };
-      return html`<g key=${n} class="column ${samePosition(highlight.value.query, here) ? "highlighted" : ""}" onClick=${() => (step.value = n)}>
-        <text x=${left + (n + 0.5) * cell} y="16" class="token small target middle">${shorten(label(inspection.value, id), 10)}</text>
-        ${lens.map(({ token, log_prob }, l) => {
-          const best = token[n][0];
-          return html`<g key=${l} class=${best === id ? "prediction correct" : "prediction"}
-            ...${highlightOnHover({ query: here, key: here }, html`<${LensTooltip} l=${l} n=${n} />`)}>
-            <rect x=${left + n * cell + 2} y=${top + (layers - 1 - l) * pitch + 2} width=${cell - 4} height=${pitch - 4} rx="5"
-              fill=${plainColour()} fill-opacity=${0.5 * strength(Math.exp(log_prob[n][0]))} />
-            <text x=${left + (n + 0.5) * cell} y=${top + (layers - 1 - l + 0.5) * pitch} class="middle">${shorten(label(inspection.value, best), 10)}</text>
-          </g>`;
-        })}
-      </g>`;
-    })}
-    <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + layers * pitch} rx="6" />
+  return html`<svg class="figure lens" style="width:${width}px" viewBox="0 0 ${width} ${top + lens.length * pitch + 10}" role="group" ...${roving}
+    aria-label="The most probable next token of each of ${lens.length} decoder layers at each of ${target.length} steps; arrow keys move">
+    ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (lens.length - 0.5 - l) * pitch} class="tick end">layer ${l + 1}</text>`)}
+    ${target.map((_, n) => html`<${LensColumn} key=${n} n=${n} places=${{ left, cell, pitch, top }} />`)}
+    <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + lens.length * pitch} rx="6" />
   </svg>`;
+}
+
+function LensColumn({ n, places: { left, cell, pitch, top } }) {
+  const { lens, target } = inspection.value;
+  const here = { side: "target", position: n };
+  const highlighted = useComputed(() => samePosition(highlight.value.query, here)).value;
+  const name = (id) => shorten(label(inspection.value, id), 10);
+  return html`<g class="column ${highlighted ? "highlighted" : ""}">
+    <text x=${left + (n + 0.5) * cell} y="16" class="token small target middle">${name(target[n])}</text>
+    ${lens.map(({ token, log_prob }, l) => html`<g key=${l} role="button" class=${token[n][0] === target[n] ? "prediction correct" : "prediction"}
+        aria-label="Layer ${l + 1}, step ${n + 1}: ${name(token[n][0])}, ${percent(Math.exp(log_prob[n][0]))}" ...${item("lens", n === 0 && l === 0)}
+        ...${highlightOnHover({ query: here }, html`<${LensTooltip} l=${l} n=${n} />`, () => (step.value = n))}>
+        <rect x=${left + n * cell + 2} y=${top + (lens.length - 1 - l) * pitch + 2} width=${cell - 4} height=${pitch - 4} rx="5"
+          fill=${plainColour()} fill-opacity=${0.5 * strength(Math.exp(log_prob[n][0]))} />
+        <text x=${left + (n + 0.5) * cell} y=${top + (lens.length - 0.5 - l) * pitch} class="middle">${name(token[n][0])}</text>
+      </g>`)}
+  </g>`;
 }
 
 function LensTooltip({ l, n }) {

@@ -1,10 +1,12 @@
 // Beam search: the tree of all hypotheses considered, and the ranking of the finished ones.
 
+import { computed, signal, useComputed } from "@preact/signals";
 import { linkHorizontal } from "d3-shape";
 import { html } from "htm/preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Figure, format, highlightOnHover, percent, shorten, Slider } from "./components.js";
 import { live } from "./data.js";
+import { item, roving } from "./roving.js";
 import { alpha, highlight, inspection, prefix, searchAlpha, shownAlpha, treeSteps } from "./state.js";
 import { decode, label } from "./tokens.js";
 
@@ -17,12 +19,12 @@ export function Search() {
   const ranked = useMemo(() => rank(nodes, shownAlpha.value), [nodes, shownAlpha.value]);
   const steps = nodes.at(-1).depth;
   const shownSteps = Math.min(treeSteps.value ?? steps, steps);
-  return html`<section aria-labelledby="search">
+  return html`<section id="search-section" aria-labelledby="search">
     <h2 id="search">Search</h2>
     <p class="lead">At each step, every hypothesis is extended by its most probable tokens; the best ${shown.beam} of all extensions are
       kept. ${live ? "Choose a node to force its tokens as a prefix and continue the search from there."
         : "Forcing a prefix needs the model: open this page with transduce serve."}</p>
-    <${Figure} name="search-tree" title="Search tree" hint=${html`<${Legend} />`} wide>
+    <${Figure} name="search-tree" title="Search tree" hint=${html`<${Legend} />`} table=${() => treeTable(nodes)} wide>
       <${Tree} nodes=${nodes} winner=${ranked[0].node} shownSteps=${shownSteps} />
     <//>
     <div class="controls under">
@@ -50,6 +52,11 @@ function buildTree({ parent: parents, token, log_prob, outcome }) {
   return nodes;
 }
 
+const treeTable = (nodes) => ({
+  columns: ["output", "token", "log-probability", "outcome"],
+  rows: nodes.slice(1).map((node) => [decode(inspection.value, node.ids) || "…", label(inspection.value, node.token), format(node.logProb), node.outcome]),
+});
+
 const scoreOf = (node, alpha) => node.logProb / ((5 + node.depth) / 6) ** alpha;
 
 function rank(nodes, alpha) {
@@ -66,24 +73,23 @@ function Legend() {
   </span>`;
 }
 
+const hoveredNode = signal(null);
+/** The numbers of the nodes from the root to the one under the pointer or focus. */
+const activePath = computed(() => new Set(hoveredNode.value ? path(hoveredNode.value).map(({ n }) => n) : []));
+
 function Tree({ nodes, winner, shownSteps }) {
-  const [current, setCurrent] = useState(0);
-  const [hovered, setHovered] = useState(null);
   const svg = useRef();
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const rows = 1 + Math.max(...nodes.map((node) => node.row));
   const width = deepest * COLUMN + NODE_WIDTH + 16;
-  const x = (node) => 8 + node.depth * COLUMN;
-  const y = (node) => 8 + node.row * ROW + NODE_HEIGHT / 2;
-  const line = linkHorizontal();
-  const winning = new Set(path(winner));
-  const active = new Set(hovered ? path(hovered) : []);
-  const { query } = highlight.value;
-  const highlightedDepth = query?.side === "target" ? query.position + 1 : null;
-  const isHighlighted = (node) =>
-    node.depth === highlightedDepth && node.ids.every((id, i) => id === inspection.value.target[i]);
+  const winning = useMemo(() => new Set(path(winner)), [winner]);
   const shown = nodes.filter((node) => node.depth <= shownSteps);
-  const focusable = shown[Math.min(current, shown.length - 1)].n;
+  useEffect(() => {
+    if (shownSteps === deepest && treeSteps.peek() === null) return;
+    const scroller = svg.current.closest(".scroll"); // the newest step stays in view while the tree grows
+    const right = shownSteps * COLUMN + NODE_WIDTH + 40;
+    if (right > scroller.scrollLeft + scroller.clientWidth || right < scroller.scrollLeft + COLUMN) scroller.scrollLeft = right - scroller.clientWidth;
+  }, [shownSteps]);
   const move = (event, node) => {
     const column = shown.filter((other) => other.depth === node.depth);
     const next = {
@@ -94,36 +100,54 @@ function Tree({ nodes, winner, shownSteps }) {
     }[event.key];
     if (event.key === "Enter" || event.key === " ") force(node);
     else if (!next) return;
-    else {
-      setCurrent(next.n);
-      svg.current.querySelector(`[data-node="${next.n}"]`).focus();
-    }
+    else svg.current.querySelector(`[data-node="${next.n}"]`).focus();
     event.preventDefault();
   };
-  return html`<svg class="figure tree ${hovered ? "has-active" : ""}" ref=${svg} style="width:${width}px"
+  return html`<svg class="figure tree" ref=${svg} style="width:${width}px" onFocusIn=${roving.onFocusIn}
     viewBox="0 0 ${width} ${rows * ROW + 12}" role="group" aria-label="Search tree; arrow keys move, Enter forces a prefix">
-    ${shown.slice(1).map(
-      (node) => html`<path key=${node.n} class="branch ${node.outcome} ${winning.has(node) ? "winning" : ""} ${active.has(node) ? "active" : ""}"
-        d=${line({ source: [x(node.parent) + NODE_WIDTH, y(node.parent)], target: [x(node), y(node)] })} />`,
-    )}
-    ${shown.map((node) => html`<g key=${node.n} role="button" tabindex=${node.n === focusable ? 0 : -1} data-node=${node.n}
-        class="node ${node.outcome} ${winning.has(node) ? "winning" : ""} ${active.has(node) ? "active" : ""} ${node === winner ? "winner" : ""} ${isHighlighted(node) ? "highlighted" : ""}"
-        transform="translate(${x(node)} ${y(node) - NODE_HEIGHT / 2})" aria-label=${describe(node)} aria-disabled=${!live}
-        onClick=${() => force(node)} onKeyDown=${(event) => move(event, node)} ...${hoverHandlers(node, setHovered)}>
-      <rect width=${NODE_WIDTH} height=${NODE_HEIGHT} rx="6" />
-      <text x="9" y=${NODE_HEIGHT / 2}>${shorten(label(inspection.value, node.token), 11)}</text>
-      ${node.n > 0 && html`<rect class="probability" x="1.5" y=${NODE_HEIGHT - 3.5} width=${(NODE_WIDTH - 3) * node.probability} height="2.5" rx="1" />`}
-    </g>`)}
+    ${shown.slice(1).map((node) => html`<${Branch} key="b${node.n}" node=${node} winning=${winning.has(node)} />`)}
+    ${shown.map((node) => html`<${TreeNode} key=${node.n} node=${node} winning=${winning.has(node)} winner=${node === winner} move=${move} />`)}
   </svg>`;
 }
 
-function hoverHandlers(node, setHovered) {
-  const handlers = highlightOnHover({}, html`<${NodeTooltip} node=${node} />`);
+const x = (node) => 8 + node.depth * COLUMN;
+const y = (node) => 8 + node.row * ROW + NODE_HEIGHT / 2;
+const line = linkHorizontal();
+
+/** Classes of a node or a branch; components that use it are drawn again only if their own classes change. */
+function useClasses(node, winning) {
+  const active = useComputed(() => (activePath.value.size ? (activePath.value.has(node.n) ? "active" : "faint") : "")).value;
+  return `${node.outcome} ${winning ? "winning" : ""} ${active}`;
+}
+
+function Branch({ node, winning }) {
+  const classes = useClasses(node, winning);
+  return html`<path class="branch ${classes}" d=${line({ source: [x(node.parent) + NODE_WIDTH, y(node.parent)], target: [x(node), y(node)] })} />`;
+}
+
+function TreeNode({ node, winning, winner, move }) {
+  const classes = useClasses(node, winning);
+  const highlighted = useComputed(() => {
+    const { query } = highlight.value;
+    return query?.side === "target" && node.depth === query.position + 1 && node.ids.every((id, i) => id === inspection.value.target[i]);
+  }).value;
+  return html`<g role="button" ...${item("node", node.n === 0)} data-node=${node.n}
+      class="node ${classes} ${winner ? "winner" : ""} ${highlighted ? "highlighted" : ""}"
+      transform="translate(${x(node)} ${y(node) - NODE_HEIGHT / 2})" aria-label=${describe(node)} aria-disabled=${!live}
+      onKeyDown=${(event) => move(event, node)} ...${hoverHandlers(node)}>
+    <rect width=${NODE_WIDTH} height=${NODE_HEIGHT} rx="6" />
+    <text x="9" y=${NODE_HEIGHT / 2}>${shorten(label(inspection.value, node.token), 11)}</text>
+    ${node.n > 0 && html`<rect class="probability" x="1.5" y=${NODE_HEIGHT - 3.5} width=${(NODE_WIDTH - 3) * node.probability} height="2.5" rx="1" />`}
+  </g>`;
+}
+
+function hoverHandlers(node) {
+  const handlers = highlightOnHover({}, html`<${NodeTooltip} node=${node} />`, () => force(node));
   const both = (name, value) => (event) => {
-    setHovered(value);
+    hoveredNode.value = value;
     handlers[name](event);
   };
-  return { onPointerEnter: both("onPointerEnter", node), onFocus: both("onFocus", node),
+  return { ...handlers, onPointerEnter: both("onPointerEnter", node), onFocus: both("onFocus", node),
     onPointerLeave: both("onPointerLeave", null), onBlur: both("onBlur", null) };
 }
 
@@ -172,9 +196,6 @@ function Playback({ steps, shownSteps }) {
 }
 
 function Ranking({ ranked, best }) {
-  const list = ranked.slice(0, 10);
-  const rankOf = new Map(list.map(({ node }, i) => [node.n, i]));
-  const inTreeOrder = [...list].sort((a, b) => a.node.n - b.node.n); // rows keep their element and move to their rank
   const changed = ranked[0].node.ids.join() !== best.join();
   const differs = shownAlpha.value !== inspection.value.alpha;
   return html`<div class="card ranking">
@@ -186,17 +207,14 @@ function Ranking({ ranked, best }) {
       <${Slider} label=${html`Length penalty <i>α</i>`} min="-1" max="3" step="0.1" value=${shownAlpha.value}
         shown=${format(shownAlpha.value, 1)} onSlide=${(x) => (alpha.value = x)} />
     </div>
-    <ol class="ranks" style="height:${list.length * 44}px" aria-label="Finished hypotheses, best first">
-      ${inTreeOrder.map(({ node, score }) => {
-        const rank = rankOf.get(node.n);
-        return html`<li key=${node.n} class=${rank === 0 ? "first" : ""} style="transform:translateY(${rank * 44}px)" data-rank=${rank + 1}>
-          <span class="rank">${rank + 1}</span>
-          <span class="text">${decode(inspection.value, node.ids) || "(empty)"}</span>
-          <span class="number"><small>length</small>${node.depth}</span>
-          <span class="number"><small>log-prob.</small>${format(node.logProb)}</span>
-          <span class="number score"><small>score</small>${format(score)}</span>
-        </li>`;
-      })}
+    <ol class="ranks" aria-label="Finished hypotheses, best first">
+      ${ranked.slice(0, 10).map(({ node, score }, rank) => html`<li key=${node.n} class=${rank === 0 ? "first" : ""} data-rank=${rank + 1}>
+        <span class="rank" aria-hidden="true">${rank + 1}</span>
+        <span class="text">${decode(inspection.value, node.ids) || "(empty)"}</span>
+        <span class="number"><small>length</small>${node.depth}</span>
+        <span class="number"><small>log-prob.</small>${format(node.logProb)}</span>
+        <span class="number score"><small>score</small>${format(score)}</span>
+      </li>`)}
     </ol>
     <p class="note" aria-live="polite">
       ${differs

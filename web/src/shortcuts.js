@@ -1,6 +1,7 @@
 // Keyboard shortcuts, except while the user types.
 
-import { clearHighlight, inspection, layer, shownLayer, shownStep, shownView, specialTokens, stack, step, tooltip, view } from "./state.js";
+import { helpOpen, shortcutsOn } from "./help.js";
+import { clearHighlight, inspection, layer, lecture, pinned, shownLayer, shownStep, shownView, specialTokens, stack, step, tooltip, view } from "./state.js";
 import { COMBINED, sizes } from "./weights.js";
 
 const moveLayer = (by) => (layer.value = Math.max(1, shownLayer.value + by));
@@ -24,14 +25,20 @@ const SHORTCUTS = {
   s: () => (specialTokens.value = !specialTokens.value),
   j: () => moveStep(-1),
   k: () => moveStep(1),
+  l: () => (lecture.value = !lecture.value),
 };
 
 export function addShortcuts() {
   addEventListener("scroll", () => (tooltip.value = null), { capture: true, passive: true });
   addEventListener("keydown", (event) => {
-    if (event.key === "Escape") return clearHighlight();
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea, select")) return;
-    if (event.key === "/") document.getElementById("text").focus();
+    if (event.key === "Escape") {
+      pinned.value = null;
+      return clearHighlight();
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea, select, input:not([type=radio], [type=checkbox], [type=range]), dialog")) return;
+    if (event.key === "?") helpOpen.value = true;
+    else if (!shortcutsOn.value) return;
+    else if (event.key === "/") document.getElementById("text")?.focus();
     else if (inspection.value && event.key in SHORTCUTS) SHORTCUTS[event.key]();
     else return;
     event.preventDefault();

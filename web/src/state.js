@@ -4,7 +4,11 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { COMBINED, combinedViews, countLayers, STACKS } from "./weights.js";
 
 export const text = signal("");
+export const from = signal(""); // source language; empty: it is detected
 export const to = signal(""); // target language; empty: the first one
+export const model = signal(""); // name of a model; empty: the first one that fits the languages
+export const shading = signal(true); // whether improbable words are shaded
+export const sentence = signal(null); // index of the sentence that is inspected; null: none
 export const beam = signal(null); // null: the translator's setting
 export const searchAlpha = signal(null); // length penalty of the search; null: the translator's setting
 export const alpha = signal(null); // length penalty of the ranking; null: that of the search
@@ -18,20 +22,19 @@ export const step = signal(0);
 export const temperature = signal(1);
 export const treeSteps = signal(null); // number of search steps shown; null: all
 export const theme = signal("auto");
+export const lecture = signal(false); // large labels, and the figures of the attention fill the window
 
-/** The target languages of the model; null until they are loaded. */
-export const targets = signal(null);
-/** The target language of requests; null if the model has only one. */
-export const shownTarget = computed(() => {
-  const known = targets.value ?? [];
-  return known.length < 2 ? null : known.includes(to.value) ? to.value : known[0];
-});
 export const latest = signal(null); // the newest inspection, shown in the translation panel
 export const inspection = signal(null); // shown in all other sections, one frame later
 export const error = signal("");
 export const busy = signal(false);
-/** The query and key positions under the pointer or focus; each is {side, position} or null. */
-export const highlight = signal({ query: null, key: null });
+const NOTHING = { query: null, key: null };
+/** The query and key positions under the pointer or focus, each {side, position} or null; null if there is none. */
+export const hovered = signal(null);
+/** Positions that stay highlighted, in the same form. */
+export const pinned = signal(null);
+export const pinWord = signal(""); // a source word whose first token is pinned when a sentence is inspected
+export const highlight = computed(() => hovered.value ?? pinned.value ?? NOTHING);
 export const tooltip = signal(null);
 
 /** A signal that tells whether a media query matches. */
@@ -60,9 +63,20 @@ effect(() => {
   if (inspection.value && !countLayers(inspection.value, stack.value)) stack.value = "cross";
 });
 
+/** Change the text, which begins another translation. */
+export function setText(value) {
+  batch(() => ([text.value, prefix.value, treeSteps.value, pinWord.value] = [value, [], null, ""]));
+}
+
 export function clearHighlight() {
-  highlight.value = { query: null, key: null };
+  hovered.value = null;
   tooltip.value = null;
+}
+
+/** Keep positions highlighted, or stop if they are already. */
+export function togglePin(positions) {
+  const wanted = { ...NOTHING, ...positions };
+  pinned.value = JSON.stringify(pinned.value) === JSON.stringify(wanted) ? null : wanted;
 }
 
 /** Clear the highlight when a mouse leaves; on touch screens it stays. */
@@ -73,7 +87,12 @@ const parseCount = (word) => (/^[1-9]\d{0,3}$/.test(word) ? Number(word) : null)
 /** URL parameters: the signal and the parser of each. */
 const PARAMETERS = {
   text: [text, (word) => word],
+  from: [from, (word) => word],
   to: [to, (word) => word],
+  model: [model, (word) => word],
+  shading: [shading, (word) => word !== "false"],
+  sentence: [sentence, (word) => (/^\d{1,5}$/.test(word) ? Number(word) : null)],
+  pin: [pinWord, (word) => word],
   beam: [beam, parseCount],
   searched: [searchAlpha, parseNumber],
   alpha: [alpha, parseNumber],
@@ -86,6 +105,7 @@ const PARAMETERS = {
   step: [step, parseCount],
   temperature: [temperature, parseNumber],
   grown: [treeSteps, parseCount],
+  lecture: [lecture, (word) => word === "true"],
   theme: [theme, (word) => (["auto", "light", "dark"].includes(word) ? word : null)],
 };
 const defaults = Object.fromEntries(Object.entries(PARAMETERS).map(([name, [field]]) => [name, field.peek()]));
@@ -110,6 +130,7 @@ export function syncUrl() {
     clearTimeout(timer);
     timer = setTimeout(() => history.replaceState(null, "", `#${parameters}`), 150);
   });
+  effect(() => document.documentElement.classList.toggle("lecture", lecture.value));
   effect(() => {
     document.documentElement.style.colorScheme = theme.value === "auto" ? "light dark" : theme.value;
   });

@@ -6,7 +6,12 @@ export const [START, END] = [2, 3];
 /** The label of a token: spaces at its start are shown as ·, other spaces as ␣. */
 export function label(inspection, id) {
   if (id in SPECIAL) return `⟨${SPECIAL[id]}⟩`;
-  const piece = inspection.tokens[id][0];
+  return pieceLabel(inspection.tokens[id][0]);
+}
+
+/** The label of a piece in SentencePiece's notation. */
+export function pieceLabel(piece) {
+  if (piece === "</s>") return `⟨${SPECIAL[END]}⟩`;
   return piece.replace(/^▁+(?=.)/u, (spaces) => "·".repeat(spaces.length)).replaceAll("▁", "␣");
 }
 

@@ -15,6 +15,9 @@ export const COMBINED = {
   rollout: "the attention rollout: the product of the mean attention of all layers up to this one, with residual connections",
 };
 
+/** The numbers from 1 to n, by which layers and heads are counted. */
+export const oneTo = (n) => Array.from({ length: n }, (_, i) => i + 1);
+
 /** The number of layers with this attention; recurrent and convolutional models have cross-attention only. */
 export const countLayers = (inspection, stack) => inspection.tables[stack].shape[0];
 

@@ -42,16 +42,19 @@ def backtranslate(
     sources.
     """
     from transduce.back_translation import back_translate, read_text, require_text, skip_written
+    from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
     from transduce.text.files import COMPRESSIONS
-    from transduce.text.formats import format_of
+    from transduce.text.formats import format_of, writer_of
     from transduce.text.languages import language_of_name
     from transduce.text.pairs import ReadReport, count_pairs
     from transduce.translator import Translator
 
-    row = format_of(out).write
+    if format_of(out).create:
+        raise ConfigError(f"{out}: a table cannot be continued; end the name in .tsv or .jsonl")
+    row = writer_of(out)
     if out.suffix in COMPRESSIONS:
         raise ConfigError(f"{out}: pairs are written without compression, so that --resume can continue")
     if not resume and out.exists() and out.stat().st_size:
@@ -67,10 +70,10 @@ def backtranslate(
             done = skip_written(lines, out)
             log(f"{out} has {count_pairs(done)} already; continuing after the last")
         log(f"engine {describe_engine(translator)}")
-        with Progress(text, done, typed=False) as progress:
+        with Progress(lambda: count_lines(text), done, hidden=False) as progress:
             for pair in back_translate(translator, lines, report, to):
                 file.write(row(*pair))
-                if progress.line_done():
+                if progress.advance():
                     file.flush()
     for line in report.lines():
         log(line)

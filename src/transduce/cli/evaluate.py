@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transduce.cli.messages import describe_engine, log
+from transduce.cli.messages import announce, describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
@@ -72,16 +72,17 @@ def evaluate(
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
     """
-    from transduce.cli.direction import evaluated_direction
-    from transduce.cli.evaluate_classes import evaluate_classes
-    from transduce.cli.evaluate_speech import evaluate_speech
-    from transduce.cli.evaluate_trees import evaluate_trees
-    from transduce.errors import ConfigError
-    from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
-    from transduce.evaluation.scores import compare, score
-    from transduce.models.card import find_model, read_card
-    from transduce.text.files import read_lines
-    from transduce.translator import Translator
+    with announce("loading PyTorch"):
+        from transduce.cli.direction import evaluated_direction
+        from transduce.cli.evaluate_classes import evaluate_classes
+        from transduce.cli.evaluate_speech import evaluate_speech
+        from transduce.cli.evaluate_trees import evaluate_trees
+        from transduce.errors import ConfigError
+        from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
+        from transduce.evaluation.scores import compare, score
+        from transduce.models.card import find_model, read_card
+        from transduce.text.files import read_lines
+        from transduce.translator import Translator
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
@@ -183,13 +184,14 @@ def _test_set(
 
 
 def _translate(translator: "Translator", sources: list[str], to: str | None, out: Path | None) -> list[str]:
+    from transduce.cli.inputs import count_lines
     from transduce.cli.translate_progress import Progress
 
     outputs = []
-    with Progress(sources, done=0, typed=False) as progress:
+    with Progress(lambda: count_lines(sources), 0, hidden=False) as progress:
         for best in translator.stream(sources, to=to):
             outputs.append(best[0].text)
-            progress.line_done()
+            progress.advance()
     if out:
         out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs

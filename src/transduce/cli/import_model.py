@@ -10,8 +10,8 @@ def import_model(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, or a folder of CTranslate2 "
-            "(Whisper).",
+            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, a folder of CTranslate2 or "
+            "Marian, or what transduce export wrote.",
             show_default=False,
         ),
     ],
@@ -27,7 +27,7 @@ def import_model(
 
     write_imported(path, out)
     card = read_card(out)
+    facts = card["facts"]
     parameters = count_parameters(out / WEIGHTS, card["precision"])
-    print(
-        f"{out}: {card['facts']['imported']}, {parameters / 1e6:.1f} million parameters, task {card['facts']['task']}"
-    )
+    origin, task = facts.get("imported", "an export of transduce"), facts.get("task", "translate")
+    print(f"{out}: {origin}, {parameters / 1e6:.1f} million parameters, task {task}")

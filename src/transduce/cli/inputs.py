@@ -1,12 +1,15 @@
 """The input of `transduce translate` and `parse`: files, or text given as an argument."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.text.files import read_lines
+from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
+from transduce.text.tables import Row
 
 Input = Path | str
 """A file, or a text."""
@@ -32,6 +35,34 @@ def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
             yield from read_lines(one)
         else:
             yield one
+
+
+def rows_of(inputs: Sequence[Input], column: str | None) -> Iterator[tuple[str, Row]]:
+    """Every text of every input, in order, with its row."""
+    for one in inputs:
+        if isinstance(one, Path):
+            yield from read_source_rows(one, column)
+        else:
+            yield one, {SOURCE_COLUMNS[0]: one}
+
+
+def count_lines(inputs: Sequence[Input]) -> int | None:
+    """The number of lines or rows of all inputs; None if one of them can be read only once."""
+    if any(isinstance(one, Path) and not (one.is_file() or one.is_dir()) for one in inputs):
+        return None
+    return sum(count_source_rows(one) if isinstance(one, Path) else 1 for one in inputs)
+
+
+def shard_of(inputs: Sequence[Input], shard: str) -> range:
+    """The lines, counted from 0, of a shard "I/N": the inputs are cut into N consecutive parts of equal size."""
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", shard)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= count:
+        raise ConfigError(f"--shard {shard}: give the number of the shard and of all shards, from 1/8 to 8/8")
+    total = count_lines(inputs)
+    if total is None:
+        raise ConfigError("--shard needs files to read: the lines are counted before they are divided")
+    return range(total * (number - 1) // count, total * number // count)
 
 
 def require_utf8(text: str) -> str:

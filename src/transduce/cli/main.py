@@ -26,9 +26,9 @@ _OLD_OPTIONS = {"output": "out", "save": "out"}
 """Earlier names of options, which still work."""
 
 _COMMANDS = (
-    "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
-    "score", "rerank", "calibrate", "backtranslate", "info", "average", "shrink", "serve", "demo", "cache", "import",
-    "data", "paper",
+    "init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
+    "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "export", "serve", "demo",
+    "doctor", "cache", "import", "data", "paper",
 )  # fmt: skip
 """The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
 _MODULES = {"import": "import_model"}
@@ -87,7 +87,7 @@ def main() -> None:
     except BrokenPipeError:
         _end_with_closed_pipe()
     except TransduceError as error:
-        log(str(error))
+        log(str(error), error=True)
         sys.exit(2)
     except OSError as error:
         _discard_output()

@@ -1,8 +1,11 @@
 """Messages of commands on stderr."""
 
+import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from transduce.text.one_line import one_line
@@ -11,9 +14,39 @@ if TYPE_CHECKING:
     from transduce.translator import Translator
 
 
-def log(line: str) -> None:
-    """Print a line to stderr."""
-    print(f"transduce: {one_line(line)}", file=sys.stderr)
+_YELLOW, _RED, _END = "\x1b[33m", "\x1b[31m", "\x1b[0m"
+_CLEAR_LINE = "\r\x1b[K"
+_announced = False
+"""Whether the last line of the terminal says what is being done."""
+
+
+def log(line: str, *, error: bool = False) -> None:
+    """Print a line to stderr; in a terminal, a warning is yellow and an error is red."""
+    text = f"transduce: {one_line(line)}"
+    colour = _RED if error else _YELLOW if line.startswith("warning: ") else ""
+    if colour and _has_colours():
+        text = f"{colour}{text}{_END}"
+    print(f"{_CLEAR_LINE if _announced else ''}{text}", file=sys.stderr)
+
+
+def _has_colours() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def announce(what: str) -> Iterator[None]:
+    """Say in a terminal what is being done inside the block, which takes seconds; the line is removed in the end."""
+    global _announced
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(f"{what} ...", end="", file=sys.stderr, flush=True)
+    _announced = True
+    try:
+        yield
+    finally:
+        _announced = False
+        print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
 def wrapped(line: str, indent: int = 0) -> str:

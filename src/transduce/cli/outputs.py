@@ -3,12 +3,18 @@
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from transduce.cli.inputs import Input
 from transduce.errors import ConfigError
+from transduce.text.formats import format_suffix
+from transduce.text.formats.jsonl import JSONL
+from transduce.text.rows import TARGET_COLUMN, json_line
+from transduce.text.tables import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
 
 
 @contextmanager
@@ -29,6 +35,74 @@ def line_output(path: Path, *, resume: bool) -> Iterator[tuple[TextIO, int]]:
                 complete, end = _complete_lines(path)
             file.truncate(end)
         yield file, complete
+
+
+class Output:
+    """The output of `transduce translate`: lines of text on standard output, or in a file."""
+
+    def __init__(self, file: TextIO | None = None, done: int | None = 0, *, as_rows: bool = False) -> None:
+        self._file, self._as_rows = file or sys.stdout, as_rows
+        self.done = done
+        """Number of complete lines that are there already; None if the output is complete."""
+
+    def write(self, line: str) -> None:
+        """Write a line as it is."""
+        self._file.write(line)
+
+    def add(self, row: Row, translation: str) -> None:
+        """Write the translation of a row; as a line of text, it has no line breaks."""
+        if self._as_rows:
+            self.write(json_line({**row, TARGET_COLUMN: translation}))
+        else:
+            self.write(translation.replace("\n", " ") + "\n")
+
+    def flush(self) -> None:
+        """Make the lines so far visible to others."""
+        self._file.flush()
+
+
+class _TableOutput(Output):
+    def __init__(self, add: Callable[[Row], None]) -> None:
+        super().__init__()
+        self._add = add
+
+    def add(self, row: Row, translation: str) -> None:
+        self._add({**row, TARGET_COLUMN: translation})
+
+    def flush(self) -> None:
+        """Do nothing: a table appears when it is complete."""
+
+
+@contextmanager
+def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: bool) -> Iterator[Output]:
+    """Open the file that translations are written to; `records` are lines that the caller writes.
+
+    To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
+    """
+    datasets = [isinstance(one, Path) and one.is_dir() for one in inputs]
+    if path.suffix not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
+        if path.is_dir():
+            raise ConfigError(f"--out {path} is a folder; name a file")
+        with line_output(path, resume=resume) as (file, done):
+            yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
+        return
+    if records:
+        raise ConfigError(f"--jsonl writes lines, and {path} is a table; name a .jsonl file")
+    if path.exists() and resume:
+        yield Output(done=None)
+        return
+    if path.is_dir():
+        raise ConfigError(f"{path} exists; name another folder")
+    with table_writer(path, _schema(inputs)) as add:
+        yield _TableOutput(add)
+
+
+def _schema(inputs: Sequence[Input]) -> Any:
+    """The columns of the tables that are read, with that of the translation; None if they are not all the same."""
+    if not all(isinstance(one, Path) and is_table(one) for one in inputs):
+        return None
+    first, *others = (schema_of(Path(one)) for one in inputs)
+    return with_text_column(first, TARGET_COLUMN) if all(one.equals(first) for one in others) else None
 
 
 def _complete_lines(path: Path) -> tuple[int, int]:

@@ -33,6 +33,7 @@ def table1(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads:
         from transduce.paper.score_functions import measure_scores
         from transduce.paper.table1 import measure_table1
     chosen = _device(device, threads)
+    _make_folder(out)  # before minutes of measurements
     _keep("table1", measure_table1(chosen), out)
     _keep("scores", measure_scores(chosen), out)
 
@@ -159,6 +160,13 @@ commands: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 for name, command in commands.items():
     paper.command(name, cls=Command)(command)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be made: {error.strerror or error}") from None
 
 
 def _keep(name: str, section: "Section", out: Path) -> None:

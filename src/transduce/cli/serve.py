@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.messages import log
+from transduce.cli.messages import announce, log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
 
-_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
+_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
 
 
 def serve(
@@ -32,27 +32,32 @@ def serve(
     keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one per line.", show_default="$TRANSDUCE_API_KEYS")
     ] = None,
+    suggestions: Annotated[
+        Path | None,
+        typer.Option(help="File to add suggested translations to, as pairs (.jsonl).", show_default="none"),
+    ] = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
     """Serve models over HTTP.
 
-    The server has LibreTranslate's interface, its own under /v1, and the page of `transduce inspect`; for language
-    models, it has OpenAI's /v1/completions.
+    The server has a page that translates and looks inside, LibreTranslate's interface, and its own under /v1; for
+    language models, it has OpenAI's /v1/completions.
     """
     from transduce.config import apply_sets, build
     from transduce.errors import ConfigError
 
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
-    from transduce.models.card import find_model, read_card
-    from transduce.serve.api_keys import ApiKeys
-    from transduce.serve.app import make_app
-    from transduce.serve.limits import Limits
-    from transduce.serve.served_models import ServedModels, parse_model_option, require_different
-    from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
-    from transduce.translator import Translator
+    with announce("loading the server"):
+        from transduce.models.card import find_model, read_card
+        from transduce.serve.api_keys import ApiKeys
+        from transduce.serve.app import make_app
+        from transduce.serve.limits import Limits
+        from transduce.serve.served_models import ServedModels, parse_model_option, require_different
+        from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
+        from transduce.translator import Translator
 
     limits = build(Limits, apply_sets({}, limit or [], "--limit"), "--limit")
     known = ApiKeys.read(keys)
@@ -60,12 +65,13 @@ def serve(
     require_different([name for name, _ in named])
     generators, translators = {}, []
     for name, folder in named:
-        if read_card(find_model(folder))["facts"].get("task") == "language_model":
-            from transduce.generator import Generator
+        with announce(f"loading the model {name}"):
+            if read_card(find_model(folder))["facts"].get("task") == "language_model":
+                from transduce.generator import Generator
 
-            generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
-        else:
-            translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
+                generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
+            else:
+                translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
     models = ServedModels(translators)
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
@@ -73,7 +79,7 @@ def serve(
             [*(_describe(model.name, model.translator.directions) for model in models.models), *generators]
         )
         line = f"serving {described} on http://{url_host(address)}:{at}"
-        app = make_app(models, limits, known, allowed_hosts(listening, host), generators)
+        app = make_app(models, limits, known, allowed_hosts(listening, host), generators, suggestions)
         serve_on(listening, app, lambda: log(line))
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.loading import ended_by_signals
+from transduce.cli.messages import announce
 from transduce.cli.options import SetOption
 
 
@@ -61,7 +62,7 @@ def train(
     """
     from transduce.errors import ConfigError
 
-    with ended_by_signals():
+    with ended_by_signals(), announce("loading PyTorch"):
         from transduce.training.api import train as run
 
     if task and recipe and recipe.suffix != ".toml":

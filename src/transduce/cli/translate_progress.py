@@ -2,24 +2,19 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
-
-from transduce.cli.inputs import Input
-from transduce.text.files import raw_lines
 
 _EVERY_SECONDS = 0.5
 
 
 class Progress:
-    """Counts lines; in a terminal it shows their number, the throughput and the time left."""
+    """Counts lines or texts; in a terminal it shows their number, the throughput and the time left."""
 
-    def __init__(self, inputs: Sequence[Input], done: int, typed: bool) -> None:
-        self._inputs, self._done = inputs, done
-        one_text = len(inputs) == 1 and not isinstance(inputs[0], Path)
-        self._hidden = typed or one_text or not sys.stderr.isatty()
+    def __init__(self, total: Callable[[], int | None], done: int, hidden: bool, noun: str = "lines") -> None:
+        self._total, self._done, self._noun = total, done, noun
+        self._hidden = hidden or not sys.stderr.isatty()
         self._shown = 0.0
         self._live: Any = None
 
@@ -31,7 +26,7 @@ class Progress:
 
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
             self._live = Live(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self._task = self._live.add_task("", total=_count_lines(self._inputs), completed=self._done)
+            self._task = self._live.add_task("", total=self._total(), completed=self._done)
             self._live.start()
         self._first, self._began = self._done, time.monotonic()
         return self
@@ -40,8 +35,8 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def line_done(self) -> bool:
-        """Count a line; True every half second, when the output should be flushed."""
+    def advance(self) -> bool:
+        """Count a line or a text; True every half second, when the output should be flushed."""
         self._done += 1
         now = time.monotonic()
         if now - self._shown < _EVERY_SECONDS:
@@ -49,12 +44,5 @@ class Progress:
         self._shown = now
         if self._live:
             speed = (self._done - self._first) / max(now - self._began, 1e-9)
-            self._live.update(self._task, completed=self._done, description=f"lines  {speed:,.0f} sentences/s")
+            self._live.update(self._task, completed=self._done, description=f"{self._noun}  {speed:,.0f} sentences/s")
         return True
-
-
-def _count_lines(inputs: Sequence[Input]) -> int | None:
-    """Number of lines to translate; None if an input can be read only once."""
-    if any(isinstance(one, Path) and not one.is_file() for one in inputs):
-        return None
-    return sum(sum(1 for _ in raw_lines(one)) if isinstance(one, Path) else 1 for one in inputs)

@@ -2,6 +2,7 @@
 
 Every worker reads the entire corpus and encodes every OF-th shard of it, so that no text passes between processes.
 It prints, as JSON, the number of examples of each part of the corpus that it has written; the others are too long.
+Its exit code is CANNOT_WRITE if the disk is full, for example.
 """
 
 import json
@@ -21,6 +22,7 @@ from transduce.text.pairs import ReadReport
 from transduce.text.readers import READERS, Reader
 from transduce.text.symbols import escape
 
+CANNOT_WRITE = 3
 SHARD_PAIRS, _SHARD_ARRAYS = 50_000, 2_000
 
 
@@ -76,5 +78,8 @@ if __name__ == "__main__":
     try:
         written = encode_shards(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
         print(json.dumps(written))
-    except (TransduceError, OSError) as error:
+    except TransduceError as error:
         sys.exit(str(error))
+    except OSError as error:
+        print(error.strerror or error, file=sys.stderr)
+        sys.exit(CANNOT_WRITE)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import ConfigError, RunError
@@ -30,6 +30,13 @@ class Processes:
 
     rank: int = 0
     count: int = 1
+    grouped: bool = False
+    """Whether torchrun started this process: then it communicates, even if it is the only one."""
+
+    @property
+    def communicates(self) -> bool:
+        """Whether collective operations are executed."""
+        return self.grouped or self.count > 1
 
     @property
     def is_main(self) -> bool:
@@ -43,7 +50,7 @@ class Processes:
 
     def total(self, *numbers: float) -> list[float]:
         """The sum of each number over the processes."""
-        if self.count == 1:
+        if not self.communicates:
             return list(numbers)
         sums = torch.tensor(numbers, dtype=torch.float64)
         _reduce(sums)
@@ -72,7 +79,7 @@ class Processes:
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the processes; all are sent in one flat buffer."""
-        if self.count == 1:
+        if not self.communicates:
             return
         flat = torch.cat([x.flatten() for x in tensors])
         _reduce(flat)
@@ -96,10 +103,12 @@ class Processes:
         return result
 
     def device(self, chosen: torch.device) -> torch.device:
-        """The device of this process: each process of a machine has its own GPU."""
-        if self.count == 1 or chosen.type != "cuda":
+        """The device of this process: each process of a machine has its own GPU, unless gloo is used."""
+        if not self.communicates or chosen.type != "cuda":
             return chosen
         local = int(os.environ.get("LOCAL_RANK", self.rank))
+        if _backend() == "gloo":
+            local %= torch.cuda.device_count()
         if local >= torch.cuda.device_count():
             raise ConfigError(
                 f"there are {torch.cuda.device_count()} GPUs for at least {local + 1} processes; "
@@ -115,18 +124,41 @@ SINGLE_PROCESS = Processes()
 @contextmanager
 def join_processes() -> Iterator[Processes]:
     """The processes that torchrun started for this run; a single process if it was not used."""
-    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
+    if "RANK" not in os.environ:
         yield SINGLE_PROCESS
         return
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store, rank, count = next(rendezvous("env://", timeout=TIMEOUT))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts processes: without a prefix for each attempt, they would connect to
         # the dead ones. (With several machines, each counts its own attempts, so the count cannot be a prefix.)
         store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=TIMEOUT)
-    yield Processes(rank, count)
+    dist.init_process_group(_backend(), store=store, rank=rank, world_size=count, timeout=TIMEOUT)
+    yield Processes(rank, count, grouped=True)
     dist.destroy_process_group()  # not after an error: others may have ended, and this would wait for them
+
+
+@contextmanager
+def group_of_one() -> Iterator[None]:
+    """A process group of this process only, unless there is one: a model can be sharded only within a group."""
+    if dist.is_initialized():
+        yield
+        return
+    dist.init_process_group(_backend(), store=HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def _backend() -> str:
+    """NCCL for tensors on GPUs and gloo for others; gloo for all if $TRANSDUCE_DIST_BACKEND says so.
+
+    NCCL needs a GPU for each process; with gloo, several may share one, which is slow and meant for tests.
+    """
+    chosen = os.environ.get("TRANSDUCE_DIST_BACKEND")
+    if chosen not in (None, "", "gloo", "nccl"):
+        raise ConfigError(f"TRANSDUCE_DIST_BACKEND is {chosen}; use gloo or nccl")
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and chosen != "gloo" else "gloo"
 
 
 def _reduce(tensor: Tensor) -> None:

@@ -1,12 +1,14 @@
 """Gradients over several processes: replicated models, and models sharded over the processes (FSDP2)."""
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transduce.distributed.processes import Processes
@@ -49,6 +51,36 @@ class Sharded(Replicated):
         return squares.sqrt()
 
 
+class _ThroughCpu:
+    """Collective operations of FSDP2 on copies in the memory of the CPU: gloo has them for CPU tensors only."""
+
+    def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Memory on the device of the model."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _AllGather(_ThroughCpu, AllGather):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
+        every = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
+        own = input_tensor.cpu()
+        dist.all_gather_into_tensor(every.view(torch.uint8), own.view(torch.uint8), group=group)
+        output_tensor.copy_(every)
+
+
+class _ReduceScatter(_ThroughCpu, ReduceScatter):
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
+        own = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
+        dist.reduce_scatter_tensor(own, input_tensor.cpu(), op=op, group=group)
+        output_tensor.copy_(own)
+
+
+def _uses_cpu(device: torch.device) -> bool:
+    """Whether the processes cannot exchange shards on this device itself."""
+    return device.type == "cuda" and dist.get_backend() == "gloo"
+
+
 def shard(model: Model, processes: int, *, half: bool) -> None:
     """Shard the weights, gradients and optimizer state of a model; a layer is gathered while it computes."""
     mesh = init_device_mesh(model.device.type, (processes,))
@@ -58,6 +90,9 @@ def shard(model: Model, processes: int, *, half: bool) -> None:
         # Gradients are plain sums, which every backend supports; the update divides them by the number of labels.
         cast(FSDPModule, part).set_gradient_divide_factor(1.0)
         cast(FSDPModule, part).set_force_sum_reduction_for_comms(True)
+        if _uses_cpu(model.device):
+            cast(FSDPModule, part).set_custom_all_gather(_AllGather())
+            cast(FSDPModule, part).set_custom_reduce_scatter(_ReduceScatter())
 
 
 def is_sharded(model: Model) -> bool:
@@ -76,7 +111,13 @@ def gathered(model: M) -> M:
 
 def gather_tensor(x: Tensor) -> Tensor:
     """The complete tensor, gathered from all processes; each of them must call this."""
-    return x.full_tensor() if isinstance(x, DTensor) else x
+    if not isinstance(x, DTensor):
+        return x
+    if _uses_cpu(x.device):
+        mesh = init_device_mesh("cpu", (x.device_mesh.size(),))
+        own = DTensor.from_local(x.to_local().cpu(), mesh, x.placements, shape=x.shape, stride=x.stride())
+        return own.full_tensor().to(x.device)
+    return x.full_tensor()
 
 
 def local_shard(x: Tensor) -> Tensor:

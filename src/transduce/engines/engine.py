@@ -1,7 +1,7 @@
 """The `Engine` contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from transduce.models.config import EncoderDecoderConfig
@@ -22,6 +22,8 @@ class Job:
     """Source tokens, without markers."""
     prefix: list[int]
     """Forced prefix: the tokens the output must begin with."""
+    options: SearchConfig | None = field(default=None, kw_only=True)
+    """Options of this job, if they differ from those of its session; only if the engine has `mixed_options`."""
 
 
 class Session(Protocol):
@@ -51,6 +53,8 @@ class Engine(Protocol):
     name: str
     several_sessions: bool
     """Whether several sessions may be in progress at the same time, in one thread."""
+    mixed_options: bool
+    """Whether the jobs of a session may have options of their own."""
 
     @property
     def description(self) -> str:
@@ -86,14 +90,16 @@ def gpu_limits(config: EncoderDecoderConfig) -> str | None:
         return "no relative positions"
     if config.attention_variant is not None:
         return "no attention other than the paper's"
+    if config.decoder_cell != "attention":
+        return f"no models with model.decoder_cell = {config.decoder_cell}"
     return "no models that read sound" if config.source == "audio" else None
 
 
 def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it is written for the settings of the paper, and pre-norm."""
+    """What the native engine does not compute: it is written for the settings of the paper, pre-norm and Swish."""
     paper = EncoderDecoderConfig()
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
-        if getattr(config, name) != getattr(paper, name):
+        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
     return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
 

@@ -23,6 +23,7 @@ class PlainEngine:
 
     name = "plain"
     several_sessions = True
+    mixed_options = False
 
     def __init__(self, model: Model, batch_tokens: int = 4096) -> None:
         self.model = model
@@ -105,7 +106,7 @@ class PlainSession:
         self._dropped.clear()
 
     def _next_batch(self) -> list[tuple[int, Job]]:
-        rows = self._config.nbest if self._config.sample else self._config.beam
+        rows = self._config.rows
         batch: list[tuple[int, Job]] = []
         tokens_left = self._engine.batch_tokens
         while self._waiting and (not batch or (len(self._waiting[0][1].tokens) + 1) * rows <= tokens_left):

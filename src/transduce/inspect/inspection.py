@@ -14,9 +14,9 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens
 from transduce.inspect.request import InspectionRequest as InspectionRequest
+from transduce.inspect.request import can_inspect
 from transduce.inspect.tree import Node, build_tree
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.ensemble import Ensemble
 from transduce.models.model import Model
 from transduce.nn.ablate import without_heads
 from transduce.nn.observe import observe_attention, observe_layers
@@ -25,9 +25,9 @@ from transduce.search.beam import Extensions, beam_search
 from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Translator
+from transduce.translator import Part, Translator
 
-MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 128, 16
+MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 256, 16
 """Limits of one inspection: the attention weights grow with the square of the number of tokens."""
 MIN_POSITIONS = 64
 """Minimum number of positional encodings: those of a short sentence do not show the pattern."""
@@ -50,6 +50,8 @@ class Inspection:
     request: InspectionRequest
     config: SearchConfig
     best: Hypothesis
+    part: Part
+    """The text as the translator reads it: with slots for protected spans, and the tag of the target language."""
     source: list[int]
     """Token ids that the encoder read, with the end marker."""
     target: list[int]
@@ -76,9 +78,10 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     """Translate a text and record attention, search and predictions; other threads may use the model meanwhile."""
     start = time.perf_counter()
     config = _config(translator, request)
-    source = _source(translator, request.text, request.to)
+    part = inspected_part(translator, request.text, request.to)
+    source = [*part.tokens, EOS]
     full_model = inspected_model(translator)
-    _check_prefix(request.prefix, full_model)
+    check_tokens(request.prefix, full_model)
     off = _heads(request.off, full_model)
     model = without_heads(full_model, [(head.module, head.head) for head in off])
 
@@ -95,6 +98,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
         request=request,
         config=config,
         best=best,
+        part=part,
         source=source,
         target=target,
         attention=attention,
@@ -109,9 +113,11 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
 
 
 def inspected_model(translator: Translator) -> Model:
-    """The model of a translator; only models with cross-attention can be inspected."""
+    """The model of a translator, if it can be inspected."""
     model = translator.model
-    if model.alignment_attention is None or isinstance(model, Ensemble):
+    if isinstance(model, EncoderDecoder) and model.config.decoder_cell != "attention":
+        raise ModelError(f"models with model.decoder_cell = {model.config.decoder_cell} cannot be inspected")
+    if not can_inspect(translator):
         raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
     return model
 
@@ -200,9 +206,8 @@ def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
     return config
 
 
-def _source(translator: Translator, text: str, to: str | None) -> list[int]:
-    if not text.strip():
-        raise DataError("the text is empty")
+def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
+    """The text as one part; a DataError if it cannot be inspected."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -211,14 +216,14 @@ def _source(translator: Translator, text: str, to: str | None) -> list[int]:
         raise DataError(
             f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
         )
-    tokens = translator.encode_source(text, translator.target(to))
-    limit = min(MAX_TOKENS, translator.max_source_length)
-    if len(tokens) > limit:
-        raise DataError(f"the text has {len(tokens):,} tokens; at most {limit} can be inspected: shorten it")
-    return [*tokens, EOS]
+    part = translator.whole(text, to)
+    if len(part.tokens) > MAX_TOKENS:
+        raise DataError(f"the text has {len(part.tokens):,} tokens; at most {MAX_TOKENS} can be inspected: shorten it")
+    return part
 
 
-def _check_prefix(prefix: list[int], model: Model) -> None:
+def check_tokens(prefix: list[int], model: Model) -> None:
+    """Raise ConfigError if an output cannot begin with these token ids."""
     longest = 2 * MAX_TOKENS if model.longest is None else min(model.longest, 2 * MAX_TOKENS)
     if len(prefix) > longest:
         raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")

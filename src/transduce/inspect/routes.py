@@ -1,91 +1,154 @@
-"""HTTP routes of the inspection page; needs the extra `transduce[serve]`."""
+"""HTTP routes of inspections; needs the extra `transduce[serve]`."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from transduce.errors import TransduceError, needs_torch
-from transduce.inspect.page import MEDIA_TYPES, static_file
-from transduce.inspect.request import InspectionRequest
+from transduce.errors import ConfigError, TransduceError, needs_torch
+from transduce.inspect.request import HeadRequest, InspectionRequest
 from transduce.translator import Translator
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
+    from fastapi import APIRouter, Request
 
-_CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"
-)
-"""The page loads nothing from other servers, whatever text it shows."""
 _MAX_WAITING = 8
 """Maximum number of requests that wait for their inspection."""
 
 
-def inspect_routes(translator: Translator) -> "APIRouter":
-    """Routes of the page (GET /) and of its data (GET /inspect/targets, POST /inspect/look).
+class _TooManyWaitingError(Exception):
+    """Too many inspections are waiting."""
 
-    The former lists the target languages of the model. The latter takes an InspectionRequest as JSON and returns the
-    bytes of `serialize`. It handles one request at a time, and few may wait; requests of clients that have disconnected
-    are skipped.
+
+class _ClientGoneError(Exception):
+    """The client has disconnected while its request waited."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookBody(InspectionRequest):
+    """An inspection by one of the models."""
+
+    model: str | None = None
+    """Name of a model; None is the first one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceBody:
+    """A text and a translation of it."""
+
+    text: str
+    reference: str
+    to: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadBody(HeadRequest):
+    """A head of one of the models."""
+
+    model: str | None = None
+
+
+def inspect_routes(
+    translators: Mapping[str, Translator], authorize: Callable[["Request"], None] = lambda _: None
+) -> "APIRouter":
+    """Routes of inspections by models, by name: POST /inspect/look, /inspect/reference and /inspect/head.
+
+    /inspect/look takes an InspectionRequest as JSON and returns the bytes of `serialize`; the others return JSON. One
+    request is handled at a time, and few may wait; requests of clients that have disconnected are skipped. `authorize`
+    raises an exception for a request that is not allowed.
     """
-    from fastapi import APIRouter, HTTPException, Request
+    from fastapi import APIRouter, Depends, Request
     from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import JSONResponse, Response
 
-    router = APIRouter(tags=["inspect"])
+    def check(request: Request) -> None:
+        authorize(request)
+
+    router = APIRouter(prefix="/inspect", tags=["inspect"], dependencies=[Depends(check)])
     lock = asyncio.Lock()
     waiting: set[Request] = set()
+    responses: dict[int | str, dict[str, Any]] = {
+        400: {"description": "The request is invalid."},
+        403: {"description": "The API key is missing or invalid."},
+        429: {"description": "Too many requests are waiting."},
+    }
 
-    @router.get("/", include_in_schema=False)
-    def page() -> Response:
-        headers = {"Content-Security-Policy": _CONTENT_SECURITY_POLICY, "Cache-Control": "no-cache"}
-        return Response(static_file("index.html"), media_type=MEDIA_TYPES["index.html"], headers=headers)
+    def translator(name: str | None) -> Translator:
+        if name is None:
+            return next(iter(translators.values()))
+        if name not in translators:
+            raise ConfigError(f"no such model; available: {', '.join(translators)}")
+        return translators[name]
 
-    @router.get("/static/{name}", include_in_schema=False)
-    def static(name: str) -> Response:
-        if name not in MEDIA_TYPES:
-            raise HTTPException(404)
-        return Response(static_file(name), media_type=MEDIA_TYPES[name], headers={"Cache-Control": "no-cache"})
-
-    @router.get("/inspect/targets")
-    def targets() -> list[str]:
-        """The target languages of the model, in the order of its directions; empty if they are not known."""
-        return list(dict.fromkeys(target for _, target in translator.directions))
-
-    @router.post(
-        "/inspect/look",
-        response_class=Response,
-        responses={
-            200: {"content": {"application/octet-stream": {}}},
-            400: {"description": "The request is invalid."},
-            429: {"description": "Too many requests are waiting."},
-        },
-    )
-    async def inspect(body: InspectionRequest, request: Request) -> Response:
-        """Translate one text and return attention weights, search tree and predictions."""
+    @asynccontextmanager
+    async def turn(request: Request) -> AsyncIterator[None]:
         for other in list(waiting):
             if await other.is_disconnected():
                 waiting.discard(other)
         if len(waiting) >= _MAX_WAITING:
-            message = "too many inspections are waiting; try again in a moment"
-            return JSONResponse({"error": message}, status_code=429, headers={"retry-after": "1"})
+            raise _TooManyWaitingError
         waiting.add(request)
         try:
             async with lock:
                 waiting.discard(request)
                 if await request.is_disconnected():
-                    return Response(status_code=499)
-                data = await run_in_threadpool(_inspect, translator, body)
-        except TransduceError as error:
-            return JSONResponse({"error": str(error)}, status_code=400)
+                    raise _ClientGoneError
+                yield
         finally:
             waiting.discard(request)
-        return Response(data, media_type="application/octet-stream")
+
+    async def answer(request: Request, work: Callable[[], Response]) -> Response:
+        try:
+            async with turn(request):
+                with needs_torch():
+                    return await run_in_threadpool(work)
+        except _TooManyWaitingError:
+            message = "too many inspections are waiting; try again in a moment"
+            return JSONResponse({"error": message}, status_code=429, headers={"retry-after": "1"})
+        except _ClientGoneError:
+            return Response(status_code=499)
+        except TransduceError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+
+    binary = {200: {"content": {"application/octet-stream": {}}}, **responses}
+
+    @router.post("/look", response_class=Response, responses=binary)
+    async def look(body: LookBody, request: Request) -> Response:
+        """Translate one sentence and return attention weights, search tree and predictions."""
+
+        def work() -> Response:
+            from transduce.inspect.inspection import inspect_translation
+            from transduce.inspect.serialize import serialize
+
+            model = translator(body.model)
+            data = serialize(inspect_translation(model, body), model)
+            return Response(data, media_type="application/octet-stream")
+
+        return await answer(request, work)
+
+    @router.post("/reference", responses=responses)
+    async def reference(body: ReferenceBody, request: Request) -> Response:
+        """The probability and the rank of each token of a given translation."""
+
+        def work() -> Response:
+            from transduce.inspect.reference import score_reference
+
+            tokens = score_reference(translator(body.model), body.text, body.reference, body.to)
+            return JSONResponse({"tokens": [asdict(token) for token in tokens]})
+
+        return await answer(request, work)
+
+    @router.post("/head", responses=responses)
+    async def head(body: HeadBody, request: Request) -> Response:
+        """Query, keys, scores, weights, values and output of one head at one position."""
+
+        def work() -> Response:
+            from transduce.inspect.head_numbers import head_numbers
+
+            return JSONResponse(asdict(head_numbers(translator(body.model), body)))
+
+        return await answer(request, work)
 
     return router
-
-
-def _inspect(translator: Translator, request: InspectionRequest) -> bytes:
-    with needs_torch():
-        from transduce.inspect.inspection import inspect_translation
-        from transduce.inspect.serialize import serialize
-
-        return serialize(inspect_translation(translator, request), translator)

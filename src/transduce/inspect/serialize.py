@@ -19,6 +19,7 @@ from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator import Translator
+from transduce.translator.repair import output_text
 
 LENS_TOKENS = 4
 """Number of predictions of each layer that the page shows."""
@@ -64,7 +65,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "off": inspection.request.off,
         "beam": inspection.config.beam,
         "alpha": inspection.config.length_penalty,
-        "translation": tokenizer.decode(inspection.best.tokens),
+        "translation": _text(inspection, inspection.best.tokens, tokenizer),
         "log_prob": inspection.best.log_prob,
         "score": inspection.best.score,
         "source": inspection.source,
@@ -77,7 +78,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
             "log_sum": _rounded(inspection.log_sum_TX),
         },
         "lens": lens,
-        "ablation": _ablation(inspection.ablation, tokenizer) if inspection.ablation else None,
+        "ablation": _ablation(inspection, inspection.ablation, tokenizer) if inspection.ablation else None,
         "model": {
             "d_model": model.config.d_model,
             "num_heads": inspection.attention["cross"].shape[1],
@@ -99,7 +100,16 @@ def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer
     entries = {token: tokenizer.pieces([token]) for token in sorted(decoded | predicted)}
     for token in decoded:
         entries[token].append(tokenizer.raw_bytes(token).hex())
+    for required in inspection.part.required:
+        if required.is_slot:  # it stands for the text of the source
+            entries[tokenizer.symbol_ids[required.marked]] = [required.text, f" {required.text}".encode().hex()]
     return entries
+
+
+def _text(inspection: Inspection, tokens: list[int], tokenizer: AnyTokenizer) -> str:
+    """The text of output tokens, with the spans that slots stand for."""
+    (marked,) = tokenizer.decode_all([tokens], marked=True) if tokens else ("",)
+    return output_text(marked, inspection.part)
 
 
 def _tree(nodes: list[Node]) -> dict[str, list[Any]]:
@@ -119,12 +129,12 @@ def _predictions(layer: Predictions, count: int | None) -> dict[str, Any]:
     }
 
 
-def _ablation(ablation: Ablation, tokenizer: AnyTokenizer) -> dict[str, Any]:
+def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenizer) -> dict[str, Any]:
     def scores(hypothesis: Hypothesis) -> dict[str, float]:
         return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
 
     return {
-        "translation": tokenizer.decode(ablation.full.tokens),
+        "translation": _text(inspection, ablation.full.tokens, tokenizer),
         "target": ablation.full.tokens,
         "full": scores(ablation.full),
         "rescored": scores(ablation.rescored),

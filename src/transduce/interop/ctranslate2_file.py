@@ -1,11 +1,13 @@
-"""Reading CTranslate2's `model.bin` of Whisper: settings and weights in the form of a Hugging Face folder.
+"""Reading CTranslate2's `model.bin` of Whisper or a Transformer: settings and weights as in a Hugging Face folder.
 
 The file has a version, the name and revision of the specification, the variables (name, shape, type, bytes) and the
 names of variables that are the same as another one. All integers are little-endian.
 """
 
+import math
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,25 @@ from transduce.models.header import physical_memory
 _VERSIONS = (5, 6)
 _TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 _MAX_VARIABLES, _MAX_RANK = 100_000, 8
+_ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu"}
 _ATTENTION = {"self_attention": "self_attn", "attention": "encoder_attn"}
 _GELU = 3
 
 
-def read_whisper(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_ctranslate2(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings of `config.json` and the weights with their names in transformers."""
     name, variables = read_variables(path)
-    if name != "WhisperSpec":
-        raise ModelError(f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only Whisper can")
+    if name not in _MODELS:
+        raise ModelError(
+            f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only {' and '.join(_MODELS)} can"
+        )
+    read_settings, read_weights = _MODELS[name]
     try:
-        return _settings(variables), _weights(variables)
+        return read_settings(variables), read_weights(variables)
     except KeyError as error:
         raise ModelError(f"{path}: the model has no variable {error}") from None
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ModelError(f"{path}: the variables do not fit Whisper: {error}") from None
+        raise ModelError(f"{path}: the variables do not fit {name}: {error}") from None
 
 
 def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
@@ -91,9 +97,58 @@ class _Reader:
         return self._content[start : self._position]
 
 
-def _settings(variables: dict[str, Tensor]) -> dict[str, Any]:
+def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     if int(variables.get("decoder/activation", torch.tensor(_GELU))) != _GELU:
         raise ModelError("a Whisper model with another activation than GELU cannot be imported")
+    return _sizes(variables) | {
+        "model_type": "whisper",
+        "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
+        "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
+        "num_mel_bins": variables["encoder/conv1/weight"].shape[1],
+        "activation_function": "gelu",
+        "dropout": 0.0,
+    }
+
+
+def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
+    """Those of `huggingface.CONVERTERS["transformer"]`, a type of ours."""
+
+    def flag(name: str) -> bool:
+        return bool(variables.get(name, torch.tensor(0)))
+
+    odd = [name for name in variables if re.search(r"relative|rotary|alibi|layernorm_embedding|embeddings_1", name)]
+    if used := [name for name in odd if variables[name].dim() or flag(name)]:
+        raise ModelError(f"a CTranslate2 model with {used[0]} cannot be imported")
+    if flag("decoder/scale_outputs") or flag("encoder/multi_query_attention"):
+        raise ModelError("a CTranslate2 model with scaled outputs or shared heads cannot be imported")
+    embedding, output = variables["decoder/embeddings/weight"], variables["decoder/projection/weight"]
+    if not torch.equal(variables["encoder/embeddings_0/weight"], embedding):
+        raise ModelError("separate vocabularies of source and target cannot be imported")
+    tables = [variables[f"{side}/position_encodings/encodings"] for side in ("encoder", "decoder")]
+    if not torch.equal(*tables):
+        raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
+    return _sizes(variables) | {
+        "model_type": "transformer",
+        "normalize_before": flag("encoder/pre_norm"),
+        "activation_function": _ACTIVATIONS[int(variables["encoder/activation"])],
+        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
+        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+        "tie_word_embeddings": torch.equal(output, embedding),
+        "start_from_zero": flag("decoder/start_from_zero_embedding"),
+        "dropout": 0.1,
+    }
+
+
+def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
+    """Whether embeddings are multiplied by the square root of the width: a flag, or the factor itself."""
+    value = variables.get("decoder/scale_embeddings", torch.tensor(1, dtype=torch.int8))
+    factor = float(value) if value.is_floating_point() else math.sqrt(width) if value else 1.0
+    if not (factor == 1 or math.isclose(factor, math.sqrt(width), rel_tol=1e-6)):
+        raise ModelError(f"a CTranslate2 model whose embeddings are multiplied by {factor:.4g} cannot be imported")
+    return factor != 1
+
+
+def _sizes(variables: dict[str, Tensor]) -> dict[str, Any]:
     vocabulary, width = variables["decoder/embeddings/weight"].shape
     layers = {
         side: len({match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))})
@@ -101,7 +156,6 @@ def _settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     }
     inner = len(variables["encoder/layer_0/ffn/linear_0/bias"])
     return {
-        "model_type": "whisper",
         "vocab_size": vocabulary,
         "d_model": width,
         "encoder_layers": layers["encoder"],
@@ -109,11 +163,16 @@ def _settings(variables: dict[str, Tensor]) -> dict[str, Any]:
         "encoder_attention_heads": int(variables["encoder/num_heads"]),
         "encoder_ffn_dim": inner,
         "decoder_ffn_dim": inner,
-        "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
-        "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
-        "num_mel_bins": variables["encoder/conv1/weight"].shape[1],
-        "activation_function": "gelu",
-        "dropout": 0.0,
+    }
+
+
+def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
+    output = variables["decoder/projection/weight"]
+    bias = variables.get("decoder/projection/bias", torch.zeros(len(output)))
+    return _weights(variables) | {
+        "model.shared.weight": variables["decoder/embeddings/weight"].float(),
+        "lm_head.weight": output.float(),
+        "final_logits_bias": bias.float()[None],
     }
 
 
@@ -154,3 +213,10 @@ def _module(part: str, module: str, x: Tensor) -> list[tuple[str, Tensor]]:
     if not projections:
         return [(f"{name}.out_proj", x)]
     return [(f"{name}.{one}_proj", own) for one, own in zip(projections, x.chunk(len(projections)), strict=True)]
+
+
+_MODELS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Tensor]]]] = {
+    "TransformerSpec": (_transformer_settings, _transformer_weights),
+    "WhisperSpec": (_whisper_settings, _weights),
+}
+"""The name of a specification, and the functions that read its settings and weights."""

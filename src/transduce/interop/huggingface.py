@@ -278,14 +278,44 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
     """Marian's sinusoids, whose halves lie side by side, are loaded as a table of learned positions."""
     source = _Source(weights, "model.")
     length = settings["max_position_embeddings"]
-    config = EncoderDecoderConfig(**_fairseq_settings(settings), max_positions=length, output_bias=True)
+    output_VD = weights.get("lm_head.weight", source["shared.weight"])
+    tied = torch.equal(output_VD, source["shared.weight"])
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings), max_positions=length, output_bias=True, tie_output=tied
+    )
     if not settings.get("share_encoder_decoder_embeddings", True):
         raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": marian_sinusoids(length, source["shared.weight"].shape[1]),
+        "embedding.positions.table_TD": opus_sinusoids(length, source["shared.weight"].shape[1]),
         "output.bias_V": weights["final_logits_bias"][0],
     }
+    if not tied:
+        ours["output.weight_VD"] = output_VD
+    return config, ours | _fairseq_layers(source, config)
+
+
+def _transformer(settings: Settings, weights: Weights) -> Converted:
+    """A translation model of CTranslate2 or Marian, with its own table of positions."""
+    source = _Source(weights, "model.")
+    common = _fairseq_settings(settings)
+    pre, tied = settings["normalize_before"], settings["tie_word_embeddings"]
+    config = EncoderDecoderConfig(
+        **(common | {"norm": "pre" if pre else "post", "norm_epsilon": settings.get("layer_norm_epsilon") or 1e-5}),
+        max_positions=settings["max_position_embeddings"],
+        output_bias=True,
+        tie_output=tied,
+        decoder_cell=settings.get("decoder_cell", "attention"),
+    )
+    ours = {
+        "embedding.weight_VD": source["shared.weight"],
+        "embedding.positions.table_TD": source["decoder.embed_positions.weight"],
+        "output.bias_V": weights["final_logits_bias"][0],
+    }
+    if not tied:
+        ours["output.weight_VD"] = weights["lm_head.weight"]
+    if pre:
+        ours |= source.modules({f"{side}_norm": f"{side}.layer_norm" for side in ("encoder", "decoder")})
     return config, ours | _fairseq_layers(source, config)
 
 
@@ -332,8 +362,12 @@ def _fairseq_layers(source: "_Source", config: EncoderDecoderConfig) -> dict[str
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for n in range(layers):
             layer, name = source.inside(f"{side}.layers.{n}."), f"{side}.{n}"
-            ours |= layer.joined(f"{name}.self_attention.qkv", [f"self_attn.{x}_proj" for x in "qkv"], bias=True)
-            modules = {"self_attention.out": "self_attn.out_proj", "residuals.0.norm": "self_attn_layer_norm"}
+            modules = {"residuals.0.norm": "self_attn_layer_norm"}
+            if side == "decoder" and config.decoder_cell == "ssru":
+                modules |= {f"self_attention.{gate}": f"self_attn.{gate}" for gate in ("input", "forget")}
+            else:
+                ours |= layer.joined(f"{name}.self_attention.qkv", [f"self_attn.{x}_proj" for x in "qkv"], bias=True)
+                modules["self_attention.out"] = "self_attn.out_proj"
             if side == "decoder":
                 ours |= layer.joined(f"{name}.cross_attention.kv", [f"encoder_attn.{x}_proj" for x in "kv"], bias=True)
                 modules |= {
@@ -347,8 +381,8 @@ def _fairseq_layers(source: "_Source", config: EncoderDecoderConfig) -> dict[str
     return ours
 
 
-def marian_sinusoids(length: int, d_model: int) -> Tensor:
-    """Sinusoids with all sines before all cosines."""
+def opus_sinusoids(length: int, d_model: int) -> Tensor:
+    """The sinusoids of Marian in transformers: those of the paper, with all sines before all cosines."""
     half = (d_model + 1) // 2
     column = torch.arange(d_model, dtype=torch.float64)
     pair = torch.where(column < half, column, column - half)
@@ -412,6 +446,6 @@ def _classes(settings: Settings) -> int:
 
 CONVERTERS: dict[str, Callable[[Settings, Weights], Converted]] = {
     "bart": _bart, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "marian": _marian, "roberta": _bert, "t5": _t5,
-    "vit": _vit, "whisper": _whisper,
+    "transformer": _transformer, "vit": _vit, "whisper": _whisper,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""

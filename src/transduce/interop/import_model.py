@@ -12,21 +12,32 @@ from torch import Tensor
 
 from transduce.disk import atomic_folder, require_file
 from transduce.errors import ConfigError, ModelError
-from transduce.interop.ctranslate2_file import read_whisper
+from transduce.interop.ctranslate2_file import read_ctranslate2
+from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
-from transduce.interop.huggingface import convert
-from transduce.interop.tokenizer_files import gguf_tokenizer, read_json, read_tokenizer
+from transduce.interop.huggingface import Converted, convert
+from transduce.interop.marian_file import find_marian, read_marian
+from transduce.interop.restore import original_notes, restore
+from transduce.interop.tokenizer_files import (
+    ctranslate2_tokenizer,
+    gguf_tokenizer,
+    marian_tokenizer,
+    read_json,
+    read_tokenizer,
+)
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.models.card import NOTES, read_notes
+from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.header import physical_memory
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
 from transduce.models.saved import save_model
 from transduce.nn.skip_initialization import SkipInitialization
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.languages import is_language_code
-from transduce.text.tokenizer import EOS
+from transduce.text.tokenizer import BOS, EOS
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {
@@ -51,14 +62,24 @@ class Original:
     notes: str = ""
 
 
-def import_model(path: Path, out: Path) -> None:
-    """Write the model folder of public weights, which are untrusted, atomically as a new folder."""
+def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
+    """Write the model folder of public weights, which are untrusted, atomically as a new folder.
+
+    A model that `transduce export` wrote becomes what it was, unless it is to be read like a `foreign` one.
+    """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
+    tokenizer: AnyTokenizer
     try:
         original = _read(path)
-        model = _model(original, path)
-        facts = _facts(original, model)
+        if (path / CARD).exists() and not foreign:
+            _, foreign_weights = _converted(original)
+            config, weights, tokenizer, facts = restore(path, foreign_weights, original.tokenizer)
+            model = _filled(config, weights, tokenizer.vocab_size)
+            original = replace(original, notes=original_notes(original.notes))
+        else:
+            model, tokenizer = _model(original, path), original.tokenizer
+            facts = _facts(original, model)
     except (ConfigError, ModelError) as error:
         message = str(error)
         raise ModelError(message if message.startswith(str(path)) else f"{path}: {message}") from None
@@ -66,7 +87,7 @@ def import_model(path: Path, out: Path) -> None:
         reason = " ".join(str(error).split())
         raise ModelError(f"{path}: settings and weights do not fit each other: {reason:.300}") from None
     with atomic_folder(out) as work:
-        save_model(work, model, original.tokenizer, facts)
+        save_model(work, model, tokenizer, facts)
         if original.notes:
             (work / NOTES).write_text(original.notes, encoding="utf-8")
 
@@ -75,15 +96,16 @@ def _read(path: Path) -> Original:
     if path.suffix == ".gguf":
         settings, weights, fields = read_gguf(path)
         return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
+    if marian := find_marian(path):
+        settings, weights = read_marian(marian)
+        return Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
     if not (path / "config.json").exists():
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")
-        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json")
+        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json or a model of Marian")
     settings = read_json(path / "config.json")
     if "model_type" not in settings and (path / "model.bin").exists():
-        settings, weights = read_whisper(path / "model.bin")
-        settings |= {"suppress_tokens": read_json(path / "config.json").get("suppress_ids")}
-        return Original("CTranslate2", settings, weights, read_tokenizer(path, settings, settings["vocab_size"]))
+        return _read_ctranslate2(path, settings)
     if settings.get("model_type") == "whisper":
         settings = read_json(path / "generation_config.json", {}) | settings
     if not isinstance(settings.get("model_type"), str):
@@ -94,6 +116,19 @@ def _read(path: Path) -> Original:
     notes = read_notes(path)
     weights = _read_safetensors(path)
     return Original("Hugging Face", settings, weights, read_tokenizer(path, settings, size), notes)
+
+
+def _read_ctranslate2(path: Path, options: dict[str, Any]) -> Original:
+    settings, weights = read_ctranslate2(path / "model.bin")
+    settings |= {
+        "suppress_tokens": options.get("suppress_ids"),
+        "layer_norm_epsilon": options.get("layer_norm_epsilon"),
+    }
+    if settings["model_type"] == "whisper":
+        tokenizer = read_tokenizer(path, settings, settings["vocab_size"])
+    else:
+        tokenizer = ctranslate2_tokenizer(path, settings, options)
+    return Original("CTranslate2", settings, weights, tokenizer, read_notes(path))
 
 
 def _read_safetensors(folder: Path) -> dict[str, Tensor]:
@@ -121,9 +156,19 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
     return {name: x.float() for name, x in weights.items() if x.is_floating_point()}
 
 
+def _converted(original: Original) -> Converted:
+    config, weights = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
+    if isinstance(config, EncoderDecoderConfig) and config.source == "text":
+        start_D = weights["embedding.weight_VD"][BOS]
+        if original.settings.get("start_from_zero"):
+            start_D.zero_()
+        config = replace(config, zero_start=not start_D.any())
+    return config, weights
+
+
 def _model(original: Original, path: Path) -> Model:
     order = original.tokenizer.order
-    config, weights = reorder_vocabulary(convert(original.settings, original.weights), order)
+    config, weights = _converted(original)
     if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
         config = replace(config, pooling="mean")
     required = config.min_parameters(len(order.originals))
@@ -158,7 +203,7 @@ def _facts(original: Original, model: Model) -> dict[str, Any]:
     }
     if isinstance(labels := settings.get("id2label"), dict) and getattr(model.config, "classes", False):
         facts |= {"task": "classify", "labels": [str(label) for label in labels.values()]}
-    if kind == "marian":
+    if kind in ("marian", "transformer"):
         facts["by_sentence"] = True
     if kind == "whisper":
         facts["transcribe"] = _transcription(original)

@@ -7,6 +7,7 @@ from typing import Any
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.interop.marian_file import read_vocabulary
 from transduce.text.imported_tokenizer import (
     ImportedTokenizer,
     LibraryTokenizer,
@@ -68,6 +69,35 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     begins = tokenizer.encode("").ids[:1] != []
     order = TokenOrder(markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
     return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
+
+
+def ctranslate2_tokenizer(folder: Path, settings: Mapping[str, Any], options: Mapping[str, Any]) -> SentencePiecePair:
+    """The SentencePiece models beside a Transformer of CTranslate2, and its vocabulary; `options` is config.json."""
+    files = ("source.spm", "target.spm")
+    if (folder / "sentencepiece.model").exists():
+        files = ("sentencepiece.model", "sentencepiece.model")
+    if missing := [name for name in files if not (folder / name).exists()]:
+        raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
+    pieces = read_list(folder / "shared_vocabulary.json")
+    roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
+    names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
+    return _pair(folder, files, pieces, settings, {**_DEFAULT_NAMES, **names})
+
+
+def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> SentencePiecePair:
+    """The vocabulary of a Marian model: `.spm` models and a `.yml` list of tokens, or one `.spm` model by itself."""
+    lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
+    if len(lists) == 1 and (folder / "source.spm").exists():
+        return _pair(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
+    models = sorted(folder.glob("*.spm"))
+    if len(models) != 1:
+        raise ModelError(
+            f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
+        )
+    from transduce.text.tokenizer import Tokenizer
+
+    names = Tokenizer.load(models[0]).names
+    return _pair(folder, (models[0].name, models[0].name), names, settings, roles)
 
 
 def markers(
@@ -180,6 +210,17 @@ def read_json(path: Path, default: Any = None) -> Any:
         raise ModelError(f"{path}: not JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
+def read_list(path: Path) -> list[str]:
+    """The texts in a JSON list."""
+    try:
+        content = json.loads(_read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not JSON: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
+        raise ModelError(f"{path}: not a list of texts")
     return content
 
 

@@ -3,6 +3,8 @@
 import gzip
 import lzma
 import math
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from transduce.errors import DataError
 
 Image = npt.NDArray[np.uint8]
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+_MAX_BYTES = 1 << 33
+"""Limit for the images of one file, which are in memory at the same time."""
 _IDX_BYTES = 8
 """The code of unsigned bytes in the header of an IDX file."""
 
@@ -24,6 +28,7 @@ def load_image(path: Path, channels: int | None = None, size: tuple[int, int] | 
         import PIL.Image
     except ImportError:
         raise DataError(f"{path}: image files need the package Pillow: pip install pillow") from None
+    _require_plain_file(path)
     try:
         with PIL.Image.open(path) as image:
             if channels is None:
@@ -32,9 +37,7 @@ def load_image(path: Path, channels: int | None = None, size: tuple[int, int] | 
             if size is not None and picture.size != size[::-1]:
                 picture = picture.resize(size[::-1], PIL.Image.Resampling.BILINEAR)
             return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, channels)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, PIL.Image.DecompressionBombError) as error:
+    except Exception as error:  # the package raises whatever a damaged file leads to
         raise DataError(f"{path}: not an image that can be read: {error}") from None
 
 
@@ -51,6 +54,7 @@ def folder_images(folder: Path) -> Iterator[tuple[Image, str, str]]:
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read an IDX file of unsigned bytes, the format of MNIST; it may be compressed."""
+    _require_plain_file(path)
     try:
         opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
         with opened(path, "rb") as file:
@@ -58,27 +62,41 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
             if len(header) < 4 or header[:2] != b"\0\0" or header[2] != _IDX_BYTES or not 1 <= header[3] <= 4:
                 raise DataError(f"{path}: not an IDX file of unsigned bytes")
             shape = [int.from_bytes(file.read(4), "big") for _ in range(header[3])]
-            content = file.read()
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) != math.prod(shape):
-        raise DataError(f"{path}: cut short: it has {len(content):,} values of {math.prod(shape):,}")
+            if (size := math.prod(shape)) > _MAX_BYTES:
+                raise DataError(f"{path}: {size:,} values are more than the {_MAX_BYTES:,} that are read")
+            content = file.read(size + 1)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error!s:.200}") from None
+    if len(content) != size:
+        found = f"{len(content):,}" if len(content) < size else "more"
+        raise DataError(f"{path}: damaged: it has {found} values, but its header says {size:,}")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def read_npz(path: Path) -> tuple[npt.NDArray[np.uint8], list[str]]:
     """The images and labels of a .npz file with an array `images` (or `x`) of bytes and `labels` (or `y`)."""
+    _require_plain_file(path)
     try:
+        with zipfile.ZipFile(path) as archive:
+            if (size := sum(one.file_size for one in archive.infolist())) > _MAX_BYTES:
+                raise DataError(f"{path}: {size:,} bytes are more than the {_MAX_BYTES:,} that are read")
         with np.load(path, allow_pickle=False) as content:
             images, labels = (
                 next((content[name] for name in names if name in content), None)
                 for names in (("images", "x"), ("labels", "y"))
             )
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except DataError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise whatever a damaged file leads to
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error!s:.200}") from None
     if images is None or labels is None:
         raise DataError(f"{path}: it needs the arrays images and labels")
     return images, [str(label) for label in labels.reshape(-1).tolist()]
+
+
+def _require_plain_file(path: Path) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
 
 
 def as_images(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:

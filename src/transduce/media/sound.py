@@ -15,6 +15,8 @@ SILENCE = 2**15
 
 _RATES = (1_000, 768_000)
 _BLOCK = 1 << 20
+_MAX_SAMPLES = 1 << 29
+"""Limit for the samples of a file: 9 hours at 16 kHz."""
 _ZERO_CROSSINGS, _KAISER, _CUTOFF = 24, 9.0, 0.96
 """The low-pass filter: zero crossings on each side, shape of the window, share of the Nyquist frequency."""
 
@@ -35,7 +37,11 @@ def read_sound(path: Path) -> Samples:
             rate = int(file.samplerate)
             if not _RATES[0] <= rate <= _RATES[1]:
                 raise DataError(f"{path}: {rate} samples per second cannot be read; use {_RATES[0]:,} to {_RATES[1]:,}")
-            blocks = [block.mean(axis=1) for block in file.blocks(_BLOCK, dtype="float32", always_2d=True)]
+            blocks: list[Wave] = []
+            for block in file.blocks(max(1, _BLOCK // file.channels), dtype="float32", always_2d=True):
+                blocks.append(block.mean(axis=1))
+                if sum(map(len, blocks)) > _MAX_SAMPLES:  # a small file may be very long, such as one of silence
+                    raise DataError(f"{path}: longer than the {_MAX_SAMPLES:,} samples that are read; split the file")
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{path}: not a sound file that can be read: {error}") from None
     wave_N = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)

@@ -41,6 +41,18 @@ def module_arrays(model: "Model") -> Arrays:
     return {name: x.detach().float().cpu().contiguous().numpy() for name, x in model.state_dict().items()}
 
 
+def fixed_positions(kind: str, length: int, d_model: int) -> Floats:
+    """The positional encodings of a model whose positions are not learned."""
+    return marian_sinusoids(length, d_model) if kind == "marian" else sinusoids(length, d_model)
+
+
+def marian_sinusoids(length: int, d_model: int) -> Floats:
+    """Marian's sinusoids: all sines before all cosines, with wavelengths from 2 pi to exactly 10000 * 2 pi."""
+    half = d_model // 2
+    angle_TK = np.arange(length)[:, None] * np.exp(np.arange(half) * (-np.log(10000.0) / max(half - 1, 1)))
+    return np.concatenate([np.sin(angle_TK), np.cos(angle_TK)], axis=1).astype(np.float32)
+
+
 def sinusoids(length: int, d_model: int) -> Floats:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos of the same, as (length, d_model)."""
     angle_TD = np.arange(length)[:, None] * np.exp(np.arange(0, d_model, 2) * (-np.log(10000.0) / d_model))

@@ -47,11 +47,11 @@ def find_model(path: Path | None) -> Path:
     raise ModelError(f"{path}: no model here yet; train one with: transduce train --out {path} ...")
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    """Read and check `model.json`; `precision` defaults to float32."""
-    path = folder / CARD
+def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
+    """Read and check `model.json`, or a card with another name; `precision` defaults to float32."""
+    path = folder / name
     if not path.exists():
-        raise ModelError(f"{folder}: no model here (it has no {CARD})")
+        raise ModelError(f"{folder}: no model here (it has no {name})")
     require_file(path, _CARD_BYTES, "a card may have")
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,9 @@ def read_card(folder: Path) -> dict[str, Any]:
     max_length = facts.get("max_length", 1)
     if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
-    for name in ("search", "tokenizer", "data", "scores", "confidence", "transcribe"):
+    if not isinstance(facts.get("task", ""), str):
+        raise ModelError(f"{path}: facts.task has the wrong type")
+    for name in ("search", "tokenizer", "data", "scores", "confidence", "transcribe", "augment"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} has the wrong type")
     directions = facts.get("directions", [])

@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 from transduce.config import require
 from transduce.nn.kinds import (
+    ADDED,
     MAX_PACKED_WIDTH,
     Activation,
     AttentionVariant,
+    DecoderCell,
     EmbeddingKind,
     HeadSizes,
     NormPlacement,
@@ -62,8 +64,8 @@ class TransformerConfig(ModelConfig):
     dropout: float = 0.1
     """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
     positions: PositionKind = "sinusoidal"
-    """Positional encoding: the paper's sinusoids, learned vectors (Table 3, row E), rotations of queries and keys
-    (Llama), or a learned bias of the scores by distance (T5)."""
+    """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
+    queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
     max_positions: int = 1024
     """Number of learned positions; the others have no limit."""
     rotary_base: float = 10_000.0
@@ -101,8 +103,9 @@ class TransformerConfig(ModelConfig):
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
         require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
+        require(self.positions != "marian" or self.d_model % 2 == 0, "Marian's positions need an even d_model")
         require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
-        adds = self.positions in ("sinusoidal", "learned")
+        adds = self.positions in ADDED
         require(self.neighbourhood is None or self.neighbourhood >= 1, "neighbourhood must be at least 1")
         if self.attention_variant is not None:
             name = "neighbourhood" if self.attention == "scaled" else f'attention = "{self.attention}"'
@@ -172,6 +175,12 @@ class EncoderDecoderConfig(TransformerConfig):
     """N, the number of decoder layers."""
     share_positions: bool = True
     """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
+    zero_start: bool = False
+    """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
+    projection, use output_bias as well, so that the marker's logit is not fixed."""
+    decoder_cell: DecoderCell = "attention"
+    """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
+    of Firefox Translations. Engine plain only."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -182,6 +191,8 @@ class EncoderDecoderConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
+        recurrent = self.decoder_cell == "ssru"
+        require(not recurrent or self.positions in ADDED, "a decoder_cell of ssru needs positions that are added")
         require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
         require(2 <= self.max_frames <= 2**16 and self.max_frames % 2 == 0, "max_frames must be even, 2 to 65536")
 
@@ -203,7 +214,9 @@ class EncoderDecoderConfig(TransformerConfig):
     def min_parameters(self, vocab_size: int) -> int:
         """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
         attention, feed_forward = self.sublayer_parameters
-        layers = self.encoder_layers * (attention + feed_forward) + self.decoder_layers * (2 * attention + feed_forward)
+        cell = attention if self.decoder_cell == "attention" else 2 * self.d_model**2
+        decoder = self.decoder_layers * (cell + attention + feed_forward)
+        layers = self.encoder_layers * (attention + feed_forward) + decoder
         return super().min_parameters(vocab_size) + layers
 
 

@@ -1,7 +1,7 @@
 """The Transformer of the paper: an encoder for the source, a decoder for the target (section 3, figure 1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -25,6 +25,7 @@ from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
+from transduce.text.tokenizer import BOS
 
 
 @dataclass
@@ -46,6 +47,8 @@ class EncoderDecoder(Transformer):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.embedding = make_embedding(config, vocab_size)
+        if config.zero_start:
+            self.embedding.fix_at_zero(BOS)
         self.source_embedding: Embedding | Frames | None = None
         """The input of the encoder, if it differs from that of the decoder."""
         if config.source == "audio":
@@ -53,7 +56,7 @@ class EncoderDecoder(Transformer):
         elif not config.share_positions:
             self.source_embedding = make_embedding(config, None)
         self.rotary = make_rotary(config)
-        layer = layer_config(config, self.rotary)
+        layer = replace(layer_config(config, self.rotary), cell=config.decoder_cell)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
         initialize(config, self.encoder, sublayers=2)

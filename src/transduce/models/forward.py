@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from transduce.models.arrays import Arrays, Floats, Int8Matrix, sinusoids
+from transduce.models.arrays import Arrays, Floats, Int8Matrix, fixed_positions
 from transduce.models.config import EncoderDecoderConfig
 from transduce.text.tokenizer import BOS, EOS, PAD
 
@@ -83,8 +83,9 @@ class ForwardPass:
         embedding, (B, T), D = self._embedding_VD, token_BT.shape, self._config.d_model
         ids_N = token_BT.reshape(-1)
         x_ND = embedding.rows(ids_N) if isinstance(embedding, Int8Matrix) else embedding[ids_N]
-        learned = self._config.positions == "learned"
-        positions_TD = self._matrix("embedding.positions.table_TD")[:T] if learned else sinusoids(T, D)
+        kind = self._config.positions
+        learned_TD = self._matrix("embedding.positions.table_TD")[:T] if kind == "learned" else None
+        positions_TD = fixed_positions(kind, T, D) if learned_TD is None else learned_TD
         return x_ND.reshape(B, T, D) * np.float32(math.sqrt(D)) + positions_TD
 
     def _self_attention(self, name: str, x_BTD: Floats, mask_BTT: Mask) -> Floats:
@@ -105,7 +106,12 @@ class ForwardPass:
 
     def _feed_forward(self, layer: str, x_BTD: Floats, residual: str) -> Floats:
         inner_BTF = self._linear(f"{layer}.feed_forward.inner", self._norm_before(x_BTD, residual))
-        y_BTD = self._linear(f"{layer}.feed_forward.outer", np.maximum(inner_BTF, 0, out=inner_BTF))
+        if self._config.activation == "swish":
+            # At -87, the result is 0 in float32; below, the exponential would overflow.
+            inner_BTF /= 1 + np.exp(-np.maximum(inner_BTF, np.float32(-87)))
+        else:
+            np.maximum(inner_BTF, 0, out=inner_BTF)
+        y_BTD = self._linear(f"{layer}.feed_forward.outer", inner_BTF)
         return self._norm_after(x_BTD + y_BTD, residual)
 
     def _norm_before(self, x_BTD: Floats, residual: str) -> Floats:

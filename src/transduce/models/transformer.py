@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from transduce.models.config import TransformerConfig as TransformerConfig
 from transduce.models.model import Model
 from transduce.nn.embedding import PLAIN_DEVIATION, Embedding
+from transduce.nn.kinds import ADDED
 from transduce.nn.layers import LayerConfig
 from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.norm import make_norm
@@ -37,7 +38,7 @@ def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfi
 
 def make_embedding(config: TransformerConfig, vocab_size: int | None) -> Embedding:
     """Token embeddings with the positional encoding that is added to them, if there is one."""
-    adds_positions = config.positions in ("sinusoidal", "learned")
+    adds_positions = config.positions in ADDED
     positions = Positions(config.positions, config.max_positions, config.d_model) if adds_positions else None
     norm = make_model_norm(config) if config.embedding == "normalized" else None
     return Embedding(vocab_size, positions, config.d_model, config.dropout, config.embedding, norm)
@@ -76,7 +77,7 @@ class Output(nn.Module):
 
     def weight_of(self, embedding: Embedding) -> Tensor:
         """The output projection (V, D)."""
-        return embedding.weight_VD if self.weight_VD is None else self.weight_VD
+        return embedding.used_weight_VD if self.weight_VD is None else self.weight_VD
 
 
 class Transformer(Model):

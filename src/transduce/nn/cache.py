@@ -50,6 +50,8 @@ class TensorKVCache:
     """Number of tokens so far."""
     source: SourceKV | None = None
     """None if the model has no cross-attention."""
+    state_RD: Tensor | None = None
+    """State of a recurrent unit in place of self-attention; None before the first token."""
     skipped_R: Tensor | None = None
     """Number of unused places at the start of each row, if the rows began with prompts of different lengths."""
 
@@ -103,11 +105,18 @@ class TensorKVCache:
         assert self.source is not None
         return self.source.attend(q_RHK)
 
+    def recur(self, keep_RD: Tensor, new_RD: Tensor) -> Tensor:
+        """The next state of a recurrent unit (R, D): a share of the last one, which is zero at first, plus `new_RD`."""
+        self.state_RD = new_RD if self.state_RD is None else keep_RD * self.state_RD + new_RD
+        return self.state_RD
+
     def reorder(self, index_BW: Tensor) -> None:
         """Give sentence b the old rows index_BW[b]; sentences may be removed, in order."""
         old_rows, row_R = len(self.self_k_RHTK), index_BW.flatten()
         self.self_k_RHTK = self.self_k_RHTK.index_select(0, row_R)
         self.self_v_RHTK = self.self_v_RHTK.index_select(0, row_R)
+        if self.state_RD is not None:
+            self.state_RD = self.state_RD.index_select(0, row_R)
         if self.skipped_R is not None:
             self.skipped_R = self.skipped_R.index_select(0, row_R)
         if self.source is not None and len(index_BW) < (sentences := len(self.source.mask_B11S)):

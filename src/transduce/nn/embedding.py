@@ -24,6 +24,8 @@ class Embedding(nn.Module):
     """
 
     weight_VD: Tensor
+    trained_V1: Tensor | None
+    """Which vectors are trained; None if all are."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Embedding(nn.Module):
         deviation = d_model**-0.5 if kind == "scaled" else PLAIN_DEVIATION
         if vocab_size is not None:
             self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * deviation)
+        self.register_buffer("trained_V1", None, persistent=False)
         self.positions = positions
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(d_model) if kind == "scaled" else 1.0
@@ -46,7 +49,21 @@ class Embedding(nn.Module):
 
     def forward(self, token_N: Tensor, position_N: Tensor) -> Branches:
         """(N) tokens at (N) positions to (N, D)."""
-        return self.embed(token_N, position_N, self.weight_VD)
+        return self.embed(token_N, position_N, self.used_weight_VD)
+
+    def fix_at_zero(self, token: int) -> None:
+        """Make the vector of a token zero, and keep it so in training."""
+        self.weight_VD.data[token] = 0
+        trained_V1 = torch.ones(len(self.weight_VD), 1, dtype=torch.bool)
+        trained_V1[token] = False
+        self.trained_V1 = trained_V1
+
+    @property
+    def used_weight_VD(self) -> Tensor:
+        """The matrix, of which vectors that are fixed at zero get no gradient."""
+        if self.trained_V1 is None or not self.training:
+            return self.weight_VD
+        return torch.where(self.trained_V1, self.weight_VD, 0)
 
     def embed(self, token_N: Tensor, position_N: Tensor, weight_VD: Tensor) -> Branches:
         """`forward` with the matrix of another embedding."""

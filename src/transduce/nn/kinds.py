@@ -9,7 +9,10 @@ and swish(x V) * (x W)."""
 EmbeddingKind = Literal["scaled", "plain", "normalized"]
 NormPlacement = Literal["post", "pre"]
 NormType = Literal["layer", "rms"]
-PositionKind = Literal["sinusoidal", "learned", "rotary", "relative"]
+DecoderCell = Literal["attention", "ssru"]
+PositionKind = Literal["sinusoidal", "marian", "learned", "rotary", "relative"]
+ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "learned")
+"""Positional encodings that are added to the embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,13 @@ from transduce.nn.attention_variants import VariantCrossAttention, VariantSelfAt
 from transduce.nn.cache import KVCache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import Activation, FeedForward
-from transduce.nn.kinds import AttentionVariant, HeadSizes
+from transduce.nn.kinds import AttentionVariant, DecoderCell, HeadSizes
 from transduce.nn.kinds import NormPlacement as NormPlacement
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.norm import NormType, make_norm
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
+from transduce.nn.ssru import SSRU
 
 Branches = tuple[Tensor, Tensor]
 """The same vectors for their two readers: the sub-layer, and the residual connection around it.
@@ -43,6 +44,8 @@ class LayerConfig:
     """Rotates queries and keys of self-attention; all layers share it."""
     variant: AttentionVariant | None = None
     """Attention other than the paper's."""
+    cell: DecoderCell = "attention"
+    """What relates a target token to earlier ones, in a decoder."""
 
     @property
     def bias(self) -> bool:
@@ -146,11 +149,12 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the encoder's output, then feed-forward."""
+    """Causal self-attention (or a recurrent unit), attention over the encoder's output, then feed-forward."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.self_attention = config.make_self_attention(causal=True)
+        self.self_attention: SelfAttention | SSRU
+        self.self_attention = SSRU(config.d_model) if config.cell == "ssru" else config.make_self_attention(causal=True)
         self.cross_attention = config.make_cross_attention()
         self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
         self.residuals = _residuals(config, 3)
@@ -180,7 +184,8 @@ class DecoderLayer(nn.Module):
 
     def _sublayers(self, x: Branches, attend_self: Sublayer, attend_cross: Sublayer) -> Branches:
         around_self, around_cross, around_feed_forward = self.residuals
-        x = around_self(x, attend_self, self.self_attention.out.bias)
+        last_bias_D = None if isinstance(self.self_attention, SSRU) else self.self_attention.out.bias
+        x = around_self(x, attend_self, last_bias_D)
         x = around_cross(x, attend_cross, self.cross_attention.out.bias)
         return around_feed_forward(x, self.feed_forward, self.feed_forward.outer.bias)
 

@@ -24,17 +24,26 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table_TD.float()
 
 
+def marian_sinusoids(length: int, d_model: int) -> Tensor:
+    """Marian's sinusoids: all sines before all cosines, with wavelengths from 2 pi to exactly 10000 * 2 pi."""
+    half = d_model // 2
+    rate = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / max(half - 1, 1)))
+    angle_TK = torch.arange(length, dtype=torch.float64)[:, None] * rate
+    return torch.cat([angle_TK.sin(), angle_TK.cos()], dim=1).float()
+
+
 class Positions(nn.Module):
-    """A table of position vectors: the paper's sinusoids, or learned ones (Table 3, row E)."""
+    """A table of position vectors: the paper's sinusoids, those of Marian, or learned ones (Table 3, row E)."""
 
     table_TD: Tensor
 
     def __init__(self, kind: PositionKind, max_positions: int, d_model: int) -> None:
         super().__init__()
+        self._sinusoids = marian_sinusoids if kind == "marian" else sinusoids
         if kind == "learned":
             self.table_TD = nn.Parameter(torch.randn(max_positions, d_model) * 0.02)
         else:
-            self.register_buffer("table_TD", sinusoids(max_positions, d_model), persistent=False)
+            self.register_buffer("table_TD", self._sinusoids(max_positions, d_model), persistent=False)
 
     def forward(self, position_N: Tensor) -> Tensor:
         """The vectors of these positions."""
@@ -48,7 +57,7 @@ class Positions(nn.Module):
             return
         if isinstance(self.table_TD, nn.Parameter):
             raise ConfigError(f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)")
-        self.table_TD = sinusoids(max(length, 2 * reach), d_model).to(self.table_TD)
+        self.table_TD = self._sinusoids(max(length, 2 * reach), d_model).to(self.table_TD)
 
 
 class Rotary(nn.Module):

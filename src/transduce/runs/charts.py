@@ -1,59 +1,147 @@
-"""SVG charts for the report, generated here so that the report is one file and needs no library."""
+"""SVG charts for the report, generated here so that the report is one file and needs neither library nor script."""
+
+# ruff: noqa: E501
 
 import math
-from collections.abc import Callable, Sequence
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 Point = tuple[float, float]
 
 _WIDTH, _HEIGHT = 460, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 26
+_RIGHT, _TOP, _BOTTOM = 12, 26, 26
+_CHARACTER = 6.7
+"""Width of a character of a label."""
+_COLUMNS = 120
+"""Number of places at which the crosshair shows values."""
+
+CHART_STYLE = """
+.grid { stroke: var(--line); } .tick { fill: var(--soft); font-size: 11px; font-family: ui-monospace, monospace; }
+svg { width: 100%; height: auto; display: block; } svg.heat { width: auto; max-width: none; }
+polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.a { --own: var(--a); } .b { --own: var(--b); } .c { --own: var(--c); } .d { --own: var(--d); } .e { --own: var(--e); }
+.f { --own: var(--f); }
+polyline, circle { stroke: var(--own); } circle { fill: var(--own); } .cell { fill: var(--a); }
+.best { stroke: var(--soft); stroke-dasharray: 2 3; }
+.key { color: var(--soft); margin-left: 10px; white-space: nowrap; } .key::before { content: "●"; margin-right: 4px; color: var(--own); }
+.hit { fill: transparent; } .at line { stroke: var(--soft); } .at line, .at text { visibility: hidden; }
+.at:hover line, .at:hover text { visibility: visible; }
+.at text { fill: var(--ink); font-size: 11px; font-family: ui-monospace, monospace; paint-order: stroke; stroke: var(--card); stroke-width: 4px; }
+label.log { float: right; font-size: 12px; color: var(--soft); } input.log { float: right; margin: 4px 0 0 4px; }
+input.log:checked ~ svg.linear, input.log:not(:checked) ~ svg.logarithmic { display: none; }
+"""
+"""Style sheet of the charts; the page defines the colours --a to --f."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart; `style` is its class in the report's style sheet."""
+    """One line of a chart; `style` is its class in the style sheet, a letter for the colour."""
 
     name: str
     points: Sequence[Point]
     style: str
 
 
-def line_chart(title: str, series: Sequence[Series], number: Callable[[float], str] = "{:g}".format) -> str:
-    """A titled chart of values over steps; an empty string if there are no values."""
+def line_chart(
+    title: str,
+    series: Sequence[Series],
+    number: Callable[[float], str] = "{:.4g}".format,
+    *,
+    log: bool = False,
+    best: float | None = None,
+) -> str:
+    """A titled chart of values over steps with a crosshair; an empty string if there are no values.
+
+    `log` adds a switch to a logarithmic axis, if all values are positive. `best` is the step of the best checkpoint.
+    """
     series = [one for one in series if one.points]
     if not series:
         return ""
-    xs = [x for one in series for x, _ in one.points]
-    ys = [y for one in series for _, y in one.points]
-    x_ticks, y_ticks = _ticks(0, max(xs)), _ticks(min(0, *ys), max(ys))
-    x_span, y_low, y_span = max(xs) or 1, y_ticks[0], (y_ticks[-1] - y_ticks[0]) or 1
-
-    def place(x: float, y: float) -> Point:
-        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / x_span
-        down = _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (y - y_low) / y_span
-        return round(across, 1), round(down, 1)
-
-    parts = []
-    for tick in y_ticks:
-        _, y = place(0, tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{number(tick)}</text>')
-    for tick in x_ticks:
-        x, _ = place(tick, y_low)
-        if tick <= x_span:
-            parts.append(f'<text class="tick" x="{x}" y="{_HEIGHT - 8}" text-anchor="middle">{_steps(tick)}</text>')
-    for one in series:
-        path = " ".join("{},{}".format(*place(x, y)) for x, y in one.points)
-        parts.append(f'<polyline class="{one.style}" points="{path}"/>')
-        for x, y in one.points if len(one.points) <= 60 else one.points[-1:]:
-            across, down = place(x, y)
-            tip = f"<title>{escape(one.name)} at step {x:,.0f}: {number(y)}</title>"
-            parts.append(f'<circle class="{one.style}" cx="{across}" cy="{down}" r="2.6">{tip}</circle>')
     legend = " ".join(f'<span class="key {one.style}">{escape(one.name)}</span>' for one in series)
-    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
-    return f"<figure><figcaption><b>{escape(title)}</b> {legend}</figcaption>{svg}</figure>"
+    drawings = [_Drawing(title, series, number, best, "linear").svg()]
+    switch = ""
+    if log and min(y for one in series for _, y in one.points) > 0:
+        drawings.append(_Drawing(title, series, number, best, "logarithmic").svg())
+        name = f"log-{zlib.crc32(title.encode()):x}"
+        switch = f'<input class="log" type="checkbox" id="{name}"><label class="log" for="{name}">log scale</label>'
+    return f"<figure>{switch}<figcaption><b>{escape(title)}</b> {legend}</figcaption>{''.join(drawings)}</figure>"
+
+
+class _Drawing:
+    """One version of a chart."""
+
+    def __init__(
+        self, title: str, series: Sequence[Series], number: Callable[[float], str], best: float | None, kind: str
+    ) -> None:
+        self._title, self._series, self._number, self._best, self._kind = title, series, number, best, kind
+        ys = [y for one in series for _, y in one.points]
+        self._is_log = kind == "logarithmic"
+        self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
+        self._x_span = max(x for one in series for x, _ in one.points) or 1
+        self._left = 12 + _CHARACTER * max(len(number(tick)) for tick in self._y_ticks)
+
+    def svg(self) -> str:
+        parts = [*self._grid(), *self._lines(), *self._crosshair()]
+        name = f"{self._title}, logarithmic" if self._is_log else self._title
+        box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        return f'<svg class="{self._kind}" {box} role="img" aria-label="{escape(name)}">{"".join(parts)}</svg>'
+
+    def _x(self, x: float) -> float:
+        return round(self._left + (_WIDTH - self._left - _RIGHT) * x / self._x_span, 1)
+
+    def _y(self, y: float) -> float:
+        low, high = self._y_ticks[0], self._y_ticks[-1]
+        if self._is_log:
+            low, high, y = math.log(low), math.log(high), math.log(y)
+        return round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (y - low) / ((high - low) or 1), 1)
+
+    def _grid(self) -> Iterator[str]:
+        for tick in self._y_ticks:
+            y = self._y(tick)
+            yield f'<line class="grid" x1="{self._left}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
+            yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{self._number(tick)}</text>'
+        for tick in _ticks(0, self._x_span):
+            if tick <= self._x_span:
+                x, label = self._x(tick), _steps(tick)
+                # A label that is centred at the right edge would be cut off.
+                anchor = "end" if x + _CHARACTER * len(label) / 2 > _WIDTH else "middle"
+                x = min(x, _WIDTH - 2) if anchor == "end" else x
+                yield f'<text class="tick" x="{x}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}</text>'
+        if self._best is not None and self._best <= self._x_span:
+            x = self._x(self._best)
+            tip = f"<title>best checkpoint, step {self._best:,.0f}</title>"
+            yield f'<line class="best" x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}">{tip}</line>'
+
+    def _lines(self) -> Iterator[str]:
+        for one in self._series:
+            path = " ".join(f"{self._x(x)},{self._y(y)}" for x, y in one.points)
+            yield f'<polyline class="{one.style}" points="{path}"/>'
+            for x, y in one.points if len(one.points) <= 60 else one.points[-1:]:
+                yield f'<circle class="{one.style}" cx="{self._x(x)}" cy="{self._y(y)}" r="2"/>'
+
+    def _crosshair(self) -> Iterator[str]:
+        """Columns that show the last values at their step while the pointer is on them; no script is needed."""
+        steps = sorted({x for one in self._series for x, _ in one.points})
+        steps = steps[:: -(-len(steps) // _COLUMNS)]
+        edges = [self._left, *((self._x(a) + self._x(b)) / 2 for a, b in pairwise(steps)), float(_WIDTH)]
+        xs = [[x for x, _ in one.points] for one in self._series]
+        for step, start, end in zip(steps, edges, edges[1:], strict=False):
+            values = [f"step {step:,.0f}"]
+            for one, own in zip(self._series, xs, strict=True):
+                if index := bisect_right(own, step):
+                    values.append(f"{one.name} {self._number(one.points[index - 1][1])}")
+            x = self._x(step)
+            label = escape("  ".join(values))
+            anchor, at = ("start", self._left) if x < _WIDTH / 2 else ("end", _WIDTH - 2)
+            yield (
+                f'<g class="at"><rect class="hit" x="{start:.1f}" y="0" width="{max(0, end - start):.1f}" '
+                f'height="{_HEIGHT}"/><line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
+                f'<text x="{at}" y="13" text-anchor="{anchor}">{label}</text></g>'
+            )
 
 
 def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
@@ -75,6 +163,16 @@ def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequ
     width, height = left + len(columns) * cell + 60, top + len(rows) * cell + 6
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg class="heat" {size} role="img">{"".join(parts)}</svg>'
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten, with 2 and 5 between them if the range is short, that span the range."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+    below, above = [tick for tick in ticks if tick <= low], [tick for tick in ticks if tick >= high]
+    start, end = below[-1] if below else ticks[0], above[0] if above else ticks[-1]
+    return [tick for tick in ticks if start <= tick <= end] if end > start else [start, start * 10]
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -17,6 +17,8 @@ class Metrics:
         self.path = path
         self.records: list[Record] = []
         self._log = log
+        self.on_add: Callable[[Record], None] = lambda _: None
+        """Called with every measurement after it was written."""
         self._unwritten = False
         """Whether writing the last measurement failed."""
 
@@ -46,6 +48,7 @@ class Metrics:
         except OSError as error:
             self._unwritten = True
             self._log(f"warning: {self.path} was not written: {error}; retrying with the next measurement")
+        self.on_add(record)
         return record
 
     def of(self, kind: str) -> list[Record]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
 from transduce.data.augment import AugmentConfig
-from transduce.data.prepare import DataConfig
+from transduce.data.data_config import DataConfig
 from transduce.errors import ConfigError
 from transduce.evaluation.bleu_tokenizer import BleuTokenizer
 from transduce.models.encoder_decoder import EncoderDecoderConfig
@@ -91,6 +91,10 @@ class TrainConfig:
     """Number of last checkpoints to keep; the best one is kept as well."""
     average: int = 5
     """Checkpoint averaging: the finished model is the mean of this many last checkpoints (section 6.1)."""
+    tensorboard: bool = False
+    """Write all metrics for TensorBoard too, to the folder tensorboard of the run."""
+    wandb: str | None = None
+    """Project of Weights & Biases that receives all metrics too; WANDB_MODE=offline keeps them in the run's folder."""
     shard: bool = False
     """Shard the model over the processes of torchrun (FSDP2), if it does not fit on one GPU."""
     device: str = "auto"
@@ -110,6 +114,7 @@ class TrainConfig:
             require(getattr(self, name) is None or getattr(self, name) >= 1, f"{name} must be at least 1")
         require(self.threads is None or self.threads <= MAX_THREADS, f"threads must be at most {MAX_THREADS}")
         require(self.device != "meta", "the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
+        require(self.wandb != "", "wandb must be the name of a project")
         require(self.minutes is None or self.minutes > 0, "minutes must be above 0")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
@@ -175,16 +180,8 @@ FREE_TO_CHANGE = {
     *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
     *("train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
-    *(
-        "data.replay",
-        "data.back_translated",
-        "data.by_sentence",
-        "data.truecase",
-        "data.src_lang",
-        "data.tgt_lang",
-        "search",
-    ),
-    *("train.criterion", "train.bleu_tokenizer"),
+    *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
+    *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),
 }
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 

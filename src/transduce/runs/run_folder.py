@@ -95,7 +95,8 @@ class RunFolder:
 
     def _has_content(self) -> bool:
         """Whether the run has made a step that left something on disk."""
-        return bool(self.has_checkpoint or self.metrics.records or self.bad_batches.exists())
+        measured = any(record["kind"] != "start" for record in self.metrics.records)
+        return bool(self.has_checkpoint or measured or self.bad_batches.exists())
 
     def finished_scores(self, step: int) -> dict[str, float] | None:
         """The scores of the model that was finished at this step; None if there is none."""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce.config import Table, build, merge, read_toml, require, to_table
+from transduce.data.data_config import DataConfig
 from transduce.data.directions import DirectionConfig
-from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.card import find_model, read_card
 from transduce.models.registry import build_config

@@ -79,6 +79,11 @@ class SearchConfig:
             f"nbest must be at most beam unless sample is set, but nbest is {self.nbest} and beam is {self.beam}",
         )
 
+    @property
+    def rows(self) -> int:
+        """Number of hypotheses of an input at each step."""
+        return self.nbest if self.sample else self.beam
+
 
 class SearchOptions(TypedDict, total=False):
     """The fields of SearchConfig as keyword arguments, for type checkers and editors."""

@@ -1,6 +1,5 @@
 """Greedy search and sampling: each step appends one token to each output."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -20,6 +19,9 @@ from transduce.search.decoder import (
     length_penalty,
 )
 from transduce.text.tokenizer import BOS, EOS
+
+_FIRST_SORTED = 1024
+"""Tokens among which the nucleus is looked for before all are sorted."""
 
 Choose = Callable[[Tensor], Tensor]
 """Chooses a token (R) from the log-probabilities (R, V)."""
@@ -51,23 +53,33 @@ def sampler(
     generator = torch.Generator(device).manual_seed(seed)
 
     def choose(log_prob_RV: Tensor) -> Tensor:
-        scores_RV = log_prob_RV / temperature
-        if top_k:
-            smallest_R1 = scores_RV.topk(min(top_k, scores_RV.shape[1]))[0][:, -1:]
-            scores_RV = scores_RV.masked_fill(scores_RV < smallest_R1, -torch.inf)
+        prob_RC, token_RC = (log_prob_RV / temperature).softmax(-1), None
+        if top_k or top_p < 1:
+            prob_RC, token_RC = _most_likely(prob_RC, top_k, top_p)
         if top_p < 1:
-            sorted_RV, order_RV = scores_RV.softmax(-1).sort(descending=True)
-            before_RV = sorted_RV.cumsum(-1) - sorted_RV
-            outside_RV = torch.zeros_like(before_RV, dtype=torch.bool).scatter(
-                1, order_RV, (before_RV >= top_p) & (before_RV > 0)
-            )
-            scores_RV = scores_RV.masked_fill(outside_RV, -torch.inf)
+            prob_RC = prob_RC / prob_RC.sum(-1, keepdim=True) if top_k else prob_RC
+            before_RC = prob_RC.cumsum(-1) - prob_RC
+            prob_RC = prob_RC.masked_fill((before_RC >= top_p) & (before_RC > 0), 0.0)
         if min_p > 0:
-            least_R1 = scores_RV.amax(-1, keepdim=True) + math.log(min_p)
-            scores_RV = scores_RV.masked_fill(scores_RV < least_R1, -torch.inf)
-        return torch.multinomial(scores_RV.softmax(-1), 1, generator=generator)[:, 0]
+            prob_RC = prob_RC.masked_fill(prob_RC < min_p * prob_RC.amax(-1, keepdim=True), 0.0)
+        # One random number for each row, instead of one for each token as torch.multinomial draws them.
+        sum_RC = prob_RC.double().cumsum(-1)
+        drawn_R1 = torch.rand(len(sum_RC), 1, dtype=torch.float64, device=device, generator=generator) * sum_RC[:, -1:]
+        chosen_R1 = torch.searchsorted(sum_RC, drawn_R1, right=True).clamp(max=sum_RC.shape[1] - 1)
+        return (chosen_R1 if token_RC is None else token_RC.gather(1, chosen_R1))[:, 0]
 
     return choose
+
+
+def _most_likely(prob_RV: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
+    """The `top_k` most likely tokens, or as many as have the probability `top_p`: probabilities and ids, sorted."""
+    V = prob_RV.shape[1]
+    if top_k:
+        return prob_RV.topk(min(top_k, V))
+    prob_RC, token_RC = prob_RV.topk(min(_FIRST_SORTED, V))
+    if bool((prob_RC.sum(-1) < top_p).any()):
+        prob_RC, token_RC = prob_RV.sort(descending=True)
+    return prob_RC, token_RC
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -11,14 +12,19 @@ from starlette.exceptions import HTTPException
 
 from transduce import __version__
 from transduce.inspect.routes import inspect_routes
+from transduce.serve.alternatives import alternatives_routes
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.detection import Detector
+from transduce.serve.document_jobs import DocumentJobs
+from transduce.serve.document_routes import document_routes
 from transduce.serve.errors import HttpError
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import Metrics
 from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
-from transduce.serve.request_parsing import ErrorResponse, validation_message
+from transduce.serve.page_routes import page_routes
+from transduce.serve.request_parsing import ErrorResponse, bearer_token, validation_message
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
@@ -36,10 +42,12 @@ def make_app(
     keys: ApiKeys,
     hosts: Collection[str] | None = None,
     generators: "Mapping[str, Generator] | None" = None,
+    suggestions: Path | None = None,
 ) -> AdmissionMiddleware:
     """Build the application; without API keys, it only answers requests to `hosts`.
 
     `generators` are language models by their names; either these or the translation models may be missing.
+    `suggestions` is the file to which suggested translations are added; without it, they are refused.
     """
     metrics = Metrics()
     scheduler = Scheduler(limits.queue, metrics)
@@ -49,6 +57,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        jobs.close()
         scheduler.close()
         generation.close()
 
@@ -62,8 +71,11 @@ def make_app(
         redoc_url=None,
     )
     service = TranslationService(scheduler, limits)
+    detector = Detector(models)
+    jobs = DocumentJobs(service, models, detector, limits)
     if models.models:
-        app.include_router(libretranslate_routes(service, models, keys))
+        app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
+        app.include_router(document_routes(jobs, keys))
         app.include_router(v1_routes(service, models, keys))
     if generators:
         from transduce.serve.completions import completion_routes
@@ -71,8 +83,11 @@ def make_app(
         app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)
     _add_error_handlers(app)
-    if models.models and not keys:  # the page cannot send a key
-        app.include_router(inspect_routes(models.models[0].translator))
+    if models.models:
+        app.include_router(alternatives_routes(service, models, keys))
+        app.include_router(page_routes(models, limits, keys))
+        translators = {model.name: model.translator for model in models.models}
+        app.include_router(inspect_routes(translators, lambda request: keys.check(bearer_token(request))))
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 
@@ -80,7 +95,8 @@ def _describe(limits: Limits) -> str:
     return (
         f"Translation with your own models. Limits per request: {limits.characters:,} characters, "
         f"{limits.sentences:,} lines, {limits.body_bytes:,} bytes of body, beam {limits.beam}, "
-        f"{limits.nbest} outputs for each text, {limits.seconds:g} s."
+        f"{limits.output_tokens:,} output tokens of all hypotheses, {limits.nbest} outputs for each text, "
+        f"{limits.seconds:g} s."
     )
 
 

@@ -1,15 +1,17 @@
 """A request queue of one engine, with continuous batching.
 
-Whenever the token budget has room, the queue's session takes one job of each waiting request in turn. Requests with
-other search options need another session: while they wait, the current session starts at most one budget of jobs and
-then runs until it is empty. An engine has a second queue for small requests, which therefore do not wait for a session
-of large ones.
+An engine has a queue for each size of requests, so that small ones do not wait for large ones. Whenever the token
+budget has room, the queue's session takes another job: usually of the request with the least remaining work, sometimes
+of the oldest one; among the largest requests, one job of each in turn.
+
+If the engine cannot mix search options, requests with other options need another session: while they wait, the current
+session starts at most one budget of jobs and then runs until it is empty.
 """
 
 from collections import deque
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transduce.engines.engine import Engine, Job, Session
 from transduce.search.decoder import Hypothesis
@@ -19,10 +21,12 @@ _TOKEN_BUDGET = 131_072
 """Token budget (source tokens times rows of the beam) of an engine that does not limit its batch."""
 _PLAIN_TOKEN_BUDGET = 512
 """Upper bound for `plain`, whose steps take longer: all other queues wait for a step."""
-_SMALL_SHARE = 32
-"""A request is small if it needs at most 1 / _SMALL_SHARE of the budget."""
+_SHARES = (128, 32, 8)
+"""Sizes of requests: those of size n need at most 1 / _SHARES[n] of the budget; the others are the largest."""
+_RUNNING = 4
+"""Number of requests of its largest size that a queue runs at once: each slows down the others."""
 _OLDEST_EVERY = 4
-"""Of this many sessions of small requests, one is for the oldest request; the others are for the cheapest one."""
+"""Of this many jobs, or sessions, one is of the oldest request; the others are of the one with the least work."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,19 @@ class EngineStep:
 
 
 class EngineQueue:
-    """Waiting and running requests of one engine, either small or large ones. Calls require the scheduler's lock."""
+    """Waiting and running requests of one size of one engine. Calls require the scheduler's lock."""
 
-    def __init__(self, engine: Engine, *, small: bool = False) -> None:
-        self._engine, self._small, self._sessions = engine, small, 0
+    def __init__(self, engine: Engine, size: int = len(_SHARES)) -> None:
+        self._engine, self._small = engine, size < len(_SHARES)
         self._budget = _budget(engine)
+        if self._small:
+            self._budget = min(self._budget, self._budget * _RUNNING // _SHARES[size])
+        self._choices = 0
+        """Number of times that a request or group was chosen."""
+        self.weight = 1 + size
+        """How much of `used_seconds` a second is: small requests get more time than large ones."""
         self.used_seconds = 0.0
-        """Time of the scheduler's thread used so far; the queue with the least is next."""
+        """Weighted time of the scheduler's thread used so far; the queue with the least is next."""
         self._waiting: dict[Hashable, deque[ScheduledRequest]] = {}
         """Requests with jobs that have not started, by session group; the first group has the next session."""
         self._group: Hashable = None
@@ -80,7 +90,7 @@ class EngineQueue:
 
     def enqueue(self, request: ScheduledRequest) -> None:
         """Append a request to the queue."""
-        self._waiting.setdefault(request.session_group, deque()).append(request)
+        self._waiting.setdefault(self._group_of(request), deque()).append(request)
 
     def drop(self, request: ScheduledRequest) -> int:
         """Remove a request from the queue, and from the session at its next step; returns the number of its jobs."""
@@ -92,37 +102,50 @@ class EngineQueue:
         return removed
 
     def next_step(self) -> EngineStep:
-        """Fill the session, or a new one, from its group: one job of each request in turn."""
+        """Fill the session, or a new one, from its group."""
         if self._session is None:
             self._group = self._next_group()
             self._session, self._session_cost = self._engine.start_session(self._waiting[self._group][0].config), 0
-            self._sessions += 1
         requests = self._waiting.pop(self._group, deque())
         added: list[tuple[int, Job]] = []
         while requests and not (self._waiting and self._session_cost >= self._budget):
-            request, index = requests[0], requests[0].started
+            request = self._next_request(requests)
+            index = request.started
             job, key = request.jobs[index], request.first_key + index
             cost = request.cost(job)
             if self._running and self._running_cost + cost > self._budget:
                 break
+            self._choices += 1
             self._running[key] = (request, index)
-            added.append((key, job))
+            added.append((key, replace(job, options=request.config) if self._engine.mixed_options else job))
             self._running_cost += cost
             self._session_cost += cost
             request.started += 1
-            requests.popleft()
-            if request.started < len(request.jobs):
-                requests.append(request)
+            request.remaining -= cost
+            if request.started == len(request.jobs):
+                requests.remove(request)
+            elif not self._small:
+                requests.rotate(-1)
         if requests:
             self._waiting[self._group] = requests  # behind the other groups
         dropped, self._dropped = self._dropped, []
         return EngineStep(self._session, added, dropped)
 
     def _next_group(self) -> Hashable:
-        """The group that has waited longest or, of small requests, usually that of the cheapest request."""
-        if self._small and self._sessions % _OLDEST_EVERY:
-            return min(self._waiting, key=lambda group: min(map(total_cost, self._waiting[group])))
-        return next(iter(self._waiting))
+        """The group that has waited longest or, of small requests, usually that with the least work."""
+        if not self._small or self._choose_oldest():
+            return next(iter(self._waiting))
+        return min(self._waiting, key=lambda group: min(map(_remaining, self._waiting[group])))
+
+    def _next_request(self, requests: deque[ScheduledRequest]) -> ScheduledRequest:
+        """The first request or, of small requests, usually the one with the least work."""
+        return requests[0] if not self._small or self._choose_oldest() else min(requests, key=_remaining)
+
+    def _choose_oldest(self) -> bool:
+        return self._choices % _OLDEST_EVERY == _OLDEST_EVERY - 1
+
+    def _group_of(self, request: ScheduledRequest) -> Hashable:
+        return None if self._engine.mixed_options else request.session_group
 
     def finish(self, results: list[tuple[int, list[Hypothesis]]]) -> dict[ScheduledRequest, JobHypotheses]:
         """Group finished jobs by request; those of requests dropped in the meantime are left out."""
@@ -149,12 +172,13 @@ class EngineQueue:
         return requests
 
     def _remove_waiting(self, request: ScheduledRequest) -> int:
-        requests = self._waiting.get(request.session_group)
+        group = self._group_of(request)
+        requests = self._waiting.get(group)
         if requests is None or request not in requests:
             return 0
         requests.remove(request)
         if not requests:
-            del self._waiting[request.session_group]
+            del self._waiting[group]
         return len(request.jobs) - request.started
 
     def _remove_running(self, key: int) -> tuple[ScheduledRequest, int]:
@@ -167,14 +191,16 @@ class EngineQueue:
         self._dropped.clear()  # keys are valid only within one session
 
 
-def is_small(request: ScheduledRequest, engine: Engine) -> bool:
-    """Whether a request needs so little of the budget that it is done in a few steps."""
-    return engine.several_sessions and total_cost(request) * _SMALL_SHARE <= _budget(engine)
+def size_of(request: ScheduledRequest, engine: Engine) -> int:
+    """Which queue a request belongs to: 0 has the smallest requests."""
+    if not engine.several_sessions:
+        return len(_SHARES)
+    budget = _budget(engine)
+    return next((size for size, share in enumerate(_SHARES) if request.remaining * share <= budget), len(_SHARES))
 
 
-def total_cost(request: ScheduledRequest) -> int:
-    """The tokens of the budget that all jobs of a request need."""
-    return sum(map(request.cost, request.jobs))
+def _remaining(request: ScheduledRequest) -> int:
+    return request.remaining
 
 
 def _budget(engine: Engine) -> int:

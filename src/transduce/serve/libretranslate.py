@@ -1,6 +1,12 @@
-"""LibreTranslate's HTTP interface, for existing clients: /translate, /languages, /detect and /frontend/settings."""
+"""LibreTranslate's HTTP interface, for existing clients: /translate, /languages, /detect, /suggest, /frontend/settings.
 
+`document_routes.py` has /translate_file.
+"""
+
+import json
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -10,8 +16,9 @@ from starlette.concurrency import run_in_threadpool
 
 from transduce.models.given_outputs import can_align
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.detection import Detector
+from transduce.serve.document_jobs import suffixes
 from transduce.serve.errors import HttpError
-from transduce.serve.html_text import HtmlText
 from transduce.serve.request_parsing import (
     ERROR_RESPONSES,
     JSON,
@@ -24,6 +31,7 @@ from transduce.serve.request_parsing import (
 from transduce.serve.served_models import AUTO, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
+from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText
 from transduce.text.languages import language_name
 from transduce.text.project_tags import project
@@ -32,6 +40,9 @@ from transduce.text.token_ranges import align_characters
 _URLENCODED = "application/x-www-form-urlencoded"
 _FORMS = (_URLENCODED, "multipart/form-data")
 _MAX_FIELDS = 1000
+_LEAST_PROBABILITY = 0.01
+"""Probability below which a language is not mentioned."""
+_STORING = threading.Lock()
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -43,7 +54,7 @@ class TranslateRequest(BaseModel):
         json_schema_extra={"example": {"q": "A man sleeps on a green sofa.", "source": "en", "target": "de"}}
     )
     q: str | list[str] = Field(description="A text or a list of texts; each line is translated separately.")
-    source: str = Field(description="Language code, or auto for the source language of the model.")
+    source: str = Field(description="Language code, or auto to detect it.")
     target: str = Field(description="Language code, or the name of a model.")
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
@@ -51,10 +62,10 @@ class TranslateRequest(BaseModel):
 
 
 class DetectedLanguage(BaseModel):
-    """The source language of the model; it is not detected, so the confidence is 0."""
+    """A language that a text may be in."""
 
     language: str
-    confidence: float = 0.0
+    confidence: float = Field(0.0, description="Probability in percent, among the languages of the server.")
 
 
 class DetectRequest(BaseModel):
@@ -96,14 +107,39 @@ class FrontendSettings(BaseModel):
     keyRequired: bool = Field(description="Whether an API key is required.")
     charLimit: int = Field(description="Maximum number of characters of a request.")
     frontendTimeout: int = 500
-    filesTranslation: bool = False
-    suggestions: bool = False
-    supportedFilesFormat: list[str] = []
+    filesTranslation: bool = True
+    suggestions: bool = Field(description="Whether suggestions are accepted.")
+    supportedFilesFormat: list[str] = Field(description="Suffixes of files that can be translated.")
     language: dict[Literal["source", "target"], LanguageName] = Field(description="The first direction.")
 
 
-def libretranslate_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
-    """LibreTranslate's routes."""
+class SuggestRequest(BaseModel):
+    """A suggested translation; unknown fields are ignored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"q": "Hello", "s": "Hallo", "source": "en", "target": "de"}}
+    )
+    q: str = Field(description="The original text.")
+    s: str = Field(description="The suggested translation.")
+    source: str = Field(description="Language code of the original text.")
+    target: str = Field(description="Language code of the translation.")
+    api_key: str | None = None
+
+
+class SuggestResponse(BaseModel):
+    """Whether the suggestion was stored."""
+
+    success: bool
+
+
+def libretranslate_routes(
+    service: TranslationService,
+    models: ServedModels,
+    keys: ApiKeys,
+    detector: Detector,
+    suggestions: Path | None = None,
+) -> APIRouter:
+    """LibreTranslate's routes; suggested translations are added to the file `suggestions`."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -116,7 +152,13 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
         """Translate one text or several, as plain text or HTML."""
         body = await _read(TranslateRequest, request)
         keys.check(body.api_key, bearer_token(request))
-        model = models.by_languages(body.source, body.target)
+        detected, source = None, body.source
+        if source == AUTO:
+            texts = [body.q] if isinstance(body.q, str) else body.q
+            source, probability = await detector.source(" ".join(texts), body.target)
+            if source != AUTO:
+                detected = DetectedLanguage(language=source, confidence=round(100 * probability, 1))
+        model = models.by_languages(source, body.target)
         sources = [body.q] if isinstance(body.q, str) else body.q
         documents = [HtmlText(source) for source in sources] if body.format == "html" else None
         tagged = [text for document in documents or [] for text in document.texts]
@@ -136,8 +178,6 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
             outputs = await run_in_threadpool(_fill, documents, split)
         distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
         alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
-        source = model.source(body.target) if body.source == AUTO else None
-        detected = DetectedLanguage(language=source) if source else None
         if isinstance(body.q, str):
             return TranslateResponse(
                 translatedText=distinct[0][0],
@@ -158,10 +198,29 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
 
     @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON, *_FORMS))
     async def detect(request: Request) -> list[DetectedLanguage]:
-        """The source languages of all models. No language is detected, so the confidence is 0."""
+        """The language of a text, among those of the server, most probable first."""
         body = await _read(DetectRequest, request)
         keys.check(body.api_key, bearer_token(request))
-        return [DetectedLanguage(language=language.code) for language in _languages(models)]
+        text = body.q if isinstance(body.q, str) else " ".join(body.q)
+        ranking = await detector.rank(text) or [(_languages(models)[0].code, 0.0)]
+        return [
+            DetectedLanguage(language=code, confidence=round(100 * probability, 1))
+            for rank, (code, probability) in enumerate(ranking)
+            if not rank or probability >= _LEAST_PROBABILITY
+        ]
+
+    @router.post("/suggest", responses=ERROR_RESPONSES, openapi_extra=request_body(SuggestRequest, JSON, *_FORMS))
+    async def suggest(request: Request) -> SuggestResponse:
+        """Store a suggested translation, if the server was started with a file for suggestions."""
+        body = await _read(SuggestRequest, request)
+        keys.check(body.api_key, bearer_token(request))
+        if suggestions is None:
+            raise HttpError(403, "this server accepts no suggestions; start it with --suggestions FILE")
+        size = len(body.q) + len(body.s)
+        if size > service.limits.characters:
+            raise HttpError(413, f"{size:,} characters are more than the {service.limits.characters:,} allowed")
+        await run_in_threadpool(_store_suggestion, suggestions, body, service.limits.suggestion_bytes)
+        return SuggestResponse(success=True)
 
     @router.get("/frontend/settings")
     async def frontend_settings() -> FrontendSettings:
@@ -172,6 +231,8 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
             apiKeys=bool(keys),
             keyRequired=bool(keys),
             charLimit=service.limits.characters,
+            suggestions=suggestions is not None,
+            supportedFilesFormat=suffixes(),
             language={"source": names[first.code], "target": names[first.targets[0]]},
         )
 
@@ -179,14 +240,28 @@ def libretranslate_routes(service: TranslationService, models: ServedModels, key
 
 
 def _languages(models: ServedModels) -> list[Language]:
+    """All languages: first the source languages, then those that are only targets, which clients look up too."""
     targets: dict[str, list[str]] = {}
     for model in models.models:
         for source, target in model.target_names():
             targets.setdefault(source, []).append(target)
+    for model in models.models:
+        for _, target_language in model.directions:
+            if target_language:
+                targets.setdefault(target_language, [])
     return [
         Language(code=code, name=language_name(code), targets=list(dict.fromkeys(codes)))
         for code, codes in targets.items()
     ]
+
+
+def _store_suggestion(path: Path, body: SuggestRequest, most_bytes: int) -> None:
+    """Append a suggestion to a file of pairs, which can be used as training data."""
+    record = {"src": body.q, "tgt": body.s, "source": body.source, "target": body.target}
+    with _STORING, path.open("a", encoding="utf-8") as file:
+        if file.tell() > most_bytes:
+            raise HttpError(503, "the server stores no more suggestions")
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 async def _read(schema: type[Form], request: Request) -> Form:

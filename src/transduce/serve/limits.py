@@ -17,10 +17,27 @@ class Limits:
     """Maximum number of lines of all texts of a request."""
     terms: int = 1_000
     """Maximum number of terms of a glossary."""
+    file_bytes: int = 10_000_000
+    """Maximum size of a request body with a file to translate."""
+    file_characters: int = 1_000_000
+    """Maximum number of characters of the texts in a file."""
+    file_seconds: float = 1_800.0
+    """Timeout of the translation of a file."""
+    files: int = 8
+    """Maximum number of files that are being translated; further files are refused with 429."""
+    kept_files: int = 64
+    """Maximum number of translated files that wait for their download; the oldest is deleted first."""
+    kept_minutes: float = 30.0
+    """Time after which a translated file is deleted."""
+    suggestion_bytes: int = 100_000_000
+    """Maximum size of the file of suggestions; further suggestions are refused."""
     beam: int = 16
     """Maximum value of the search option beam."""
     nbest: int = 16
     """Maximum value of the search option nbest."""
+    output_tokens: int = 400_000
+    """Maximum cost of a request: the sum of the maximum lengths of all outputs, in tokens, times beam (nbest, if sample
+    is set)."""
     max_extra: int = 200
     """Maximum value of the search option max_extra."""
     max_length: int = 1_000

@@ -17,11 +17,14 @@ from transduce.serve.scheduler import Scheduler
 from transduce.serve.translation_service import ClientDisconnectedError
 
 KNOWN_PATHS = (
-    "/translate", "/v1/translate", "/v1/completions", "/v1/models", "/languages", "/detect", "/frontend/settings",
-    "/health", "/ready", "/metrics",
+    "/", "/translate", "/v1/translate", "/v1/alternatives", "/v1/translators", "/v1/completions", "/v1/models",
+    "/languages", "/detect", "/frontend/settings", "/translate_file", "/suggest", "/v1/documents",
+    "/inspect/look", "/inspect/reference", "/inspect/head", "/health", "/ready", "/metrics",
     "/openapi.json",
 )  # fmt: skip
 """Paths that metrics and logs name; any other path could contain private data."""
+FILE_PATHS = ("/translate_file", "/v1/documents")
+"""Paths that receive files, which have limits of their own."""
 CLIENT_CLOSED_REQUEST = 499
 """Status in metrics and logs if the client disconnected before the response."""
 
@@ -100,7 +103,8 @@ class AdmissionMiddleware:
                 raise queue_full_error()
         self.state.in_flight += 1
         try:
-            async with asyncio.timeout(self.limits.seconds + self.limits.receive_seconds):
+            seconds = self.limits.file_seconds if scope["path"] in FILE_PATHS else self.limits.seconds
+            async with asyncio.timeout(seconds + self.limits.receive_seconds):
                 await self._app(scope, _replay(body, receive), send)
         finally:
             self.state.in_flight -= 1
@@ -112,7 +116,7 @@ class AdmissionMiddleware:
             raise HttpError(421, "this server only accepts requests to localhost; a proxy must send Host: localhost")
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        limit = self.limits.body_bytes
+        limit = self.limits.file_bytes if scope["path"] in FILE_PATHS else self.limits.body_bytes
         too_large = HttpError(413, f"the body is larger than the {limit:,} bytes allowed")
         length = _header(scope, b"content-length")
         if length.isdigit() and int(length) > limit + _MAX_DRAINED_BYTES:

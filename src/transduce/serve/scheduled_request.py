@@ -1,12 +1,12 @@
 """A translation request as the scheduler sees it."""
 
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from transduce.engines.engine import Job
+from transduce.engines.engine import Job, output_limit
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.translator import Part, Translation, Translator
+from transduce.translator import Confidence, Part, Translation, Translator
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -29,7 +29,12 @@ class ScheduledRequest:
     """Key of the first job in the engine's session; the other jobs have the keys that follow."""
     started: int = 0
     """Number of jobs that have left the queue."""
-    confidence: bool = False
+    confidence: Confidence = False
+    remaining: int = field(init=False)
+    """Cost of the jobs that are still in the queue."""
+
+    def __post_init__(self) -> None:
+        self.remaining = sum(map(self.cost, self.jobs))
 
     @property
     def session_group(self) -> Hashable:
@@ -38,7 +43,10 @@ class ScheduledRequest:
 
     def cost(self, job: Job) -> int:
         """The tokens of the budget that a job needs."""
-        return (len(job.tokens) + 1) * (self.config.nbest if self.config.sample else self.config.beam)
+        tokens = max(
+            len(job.tokens), len(job.prefix), min(self.config.min_length, output_limit(job, self.config, None))
+        )
+        return (tokens + 1) * self.config.rows
 
     def decode(self, finished: JobHypotheses) -> JobTranslations:
         """Convert token ids to text."""

@@ -1,8 +1,9 @@
 """The scheduler: one thread that translates the sentences of many requests on one device.
 
-Every engine has two queues (`engine_queue.py`), of small and of large requests, which add sentences of waiting requests
-to their running session. All queues share the thread's time equally, because one step of an engine may take as long as
-a hundred of another's. Large requests therefore delay a small one much less than they would in one queue.
+Every engine has a queue for each size of requests (`engine_queue.py`), which adds sentences of waiting requests to its
+running session. The queues share the thread's time rather than its steps, because one step of an engine may take as
+long as a hundred of another's. A queue of larger requests has a smaller share. Large requests therefore delay a small
+one much less than they would in one queue, and none waits forever.
 """
 
 import logging
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from transduce.engines.engine import Engine
-from transduce.serve.engine_queue import EngineQueue, EngineStep, is_small
+from transduce.serve.engine_queue import EngineQueue, EngineStep, size_of
 from transduce.serve.errors import error_location
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduled_request import JobHypotheses, ScheduledRequest
@@ -30,10 +31,10 @@ class Scheduler:
     def __init__(self, max_waiting: int, metrics: Metrics) -> None:
         self._max_waiting, self._metrics = max_waiting, metrics
         self._changed = threading.Condition()
-        self._queues: dict[tuple[Engine, bool], EngineQueue] = {}
-        """By engine, and whether they hold small requests."""
+        self._queues: dict[tuple[Engine, int], EngineQueue] = {}
+        """By engine and size of the requests."""
         self._least_used = 0.0
-        """Seconds that the queue chosen last had used when it was chosen."""
+        """Weighted seconds that the queue chosen last had used when it was chosen."""
         self._reserved = 0
         """Places in the queue reserved for requests that are being prepared."""
         self._next_key = 0
@@ -85,8 +86,8 @@ class Scheduler:
             if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
                 request.first_key = self._next_key
                 self._next_key += len(request.jobs)
-            small = is_small(request, engine)
-            queue = self._queues.setdefault((engine, small), EngineQueue(engine, small=small))
+            size = size_of(request, engine)
+            queue = self._queues.setdefault((engine, size), EngineQueue(engine, size))
             if not queue.busy:
                 queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
             queue.enqueue(request)
@@ -130,7 +131,7 @@ class Scheduler:
                 request.deliver(error)
             return
         with self._changed:
-            queue.used_seconds += perf_counter() - start
+            queue.used_seconds += queue.weight * (perf_counter() - start)
             finished = queue.finish(results)
         for request, hypotheses in finished.items():
             self._deliver(request, hypotheses)

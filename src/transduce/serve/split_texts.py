@@ -3,7 +3,7 @@
 Each line is one sentence, as everywhere in transduce. A line that is too long for the model becomes several jobs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -43,6 +43,18 @@ class SplitTexts:
         """The lines of each text."""
         for text in texts:
             self.texts.append(self._split_lines(text, prefix))
+        self._index()
+
+    @classmethod
+    def of_parts(cls, translator: Translator, parts: Sequence[Part]) -> "SplitTexts":
+        """Parts that are prepared already; each is a text of its own."""
+        split = cls(translator, [])
+        split.jobs = [*parts]
+        split.texts = [[Sentence(index, 0, range(index, index + 1))] for index in range(len(parts))]
+        split._index()
+        return split
+
+    def _index(self) -> None:
         self.sentences = list(chain.from_iterable(self.texts))
         self._sentence_of_job = [sentence for sentence in self.sentences for _ in sentence.jobs]
 
@@ -75,6 +87,19 @@ class SplitTexts:
             outputs = [line.outputs[job][rank] for line in lines for job in line.jobs]
             results.append(join(text, flat, outputs))
         return results
+
+    def best_parts(self, line: Sentence) -> Iterator[tuple[Part, Translation, str]]:
+        """Each part of a line that is done, its best translation, and the text between this and the next one."""
+        outputs = [line.outputs[job][0] for job in line.jobs]
+        whole = self.outputs([line])[0].text
+        spans, end = [], 0
+        for output in outputs:
+            start = whole.index(output.text, end)
+            end = start + len(output.text)
+            spans.append((start, end))
+        following = [*(start for start, _ in spans[1:]), len(whole)]
+        for job, output, (_, end), next_start in zip(line.jobs, outputs, spans, following, strict=False):
+            yield self.jobs[job], output, whole[end:next_start]
 
     def source_tokens(self, lines: Sequence[Sentence]) -> list[str]:
         """The source tokens that alignments index."""

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
+from transduce.engines.engine import output_limit
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.search.options import SearchConfig
 from transduce.serve.errors import HttpError, queue_full_error
@@ -18,6 +19,7 @@ from transduce.serve.scheduler import QueueFullError, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.text.glossary import Glossary
+from transduce.translator import Confidence, Part
 
 
 class ClientDisconnectedError(Exception):
@@ -39,7 +41,7 @@ class TranslationService:
         prefix: str = "",
         to: str | None = None,
         align: bool | Sequence[bool] = False,
-        confidence: bool = False,
+        confidence: Confidence = False,
         glossary: Mapping[str, str] | None = None,
         protect: bool = True,
         **options: Any,
@@ -49,20 +51,31 @@ class TranslationService:
         `align` requests alignments of all texts, or tells for each text whether to align it.
         """
         config = self._config(model, options)
-        self._check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
+        self.check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
         if glossary and len(glossary) > self.limits.terms:
             raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
         try:
             with self.scheduler.reserve():
                 terms = Glossary(glossary) if glossary else None
                 split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to, terms, protect)
-                if confidence and split.jobs:
+                if confidence is True and split.jobs:
                     model.translator.calibration(split.jobs[0].target)
                 return self._submit(receive, model, config, split, align, confidence)
         except QueueFullError:
             raise queue_full_error() from None
         except (DataError, ModelError) as error:
             raise HttpError(400, str(error)) from None
+
+    def accept_parts(
+        self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
+    ) -> "PendingRequest":
+        """Queue parts that are prepared already; every part is a text of its own."""
+        try:
+            with self.scheduler.reserve():
+                split = SplitTexts.of_parts(model.translator, parts)
+                return self._submit(receive, model, self._config(model, {"nbest": 1}), split, False, confidence)
+        except QueueFullError:
+            raise queue_full_error() from None
 
     def _submit(
         self,
@@ -71,11 +84,12 @@ class TranslationService:
         config: SearchConfig,
         split: SplitTexts,
         align: bool | Sequence[bool],
-        confidence: bool,
+        confidence: Confidence,
     ) -> "PendingRequest":
         if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
             limit = model.translator.max_source_length
             raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
+        self._check_cost(model, config, split)
         pending = PendingRequest(self, receive, split)
         if split.jobs:
             aligned = {
@@ -101,13 +115,25 @@ class TranslationService:
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
 
-    def _check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+    def check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+        """Raise HttpError if texts, and the other texts of their request, are larger than the limits."""
         characters = sum(map(len, texts)) + sum(map(len, others))
         if characters > self.limits.characters:
             raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
         sentences = sum(text.count("\n") + 1 for text in texts)
         if sentences > self.limits.sentences:
             raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
+
+    def _check_cost(self, model: ServedModel, config: SearchConfig, split: SplitTexts) -> None:
+        longest = model.translator.model.longest
+        cost = config.rows * sum(output_limit(job, config, longest) for job in split.jobs)
+        if cost > self.limits.output_tokens:
+            raise HttpError(
+                413,
+                f"{len(split.jobs):,} sentences with {config.rows} hypotheses each may need {cost:,} output tokens, "
+                f"more than the {self.limits.output_tokens:,} allowed; send less text, or lower beam, max_extra or "
+                "max_length",
+            )
 
 
 class PendingRequest:

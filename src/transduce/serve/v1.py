@@ -1,8 +1,8 @@
 """The /v1 interface: n-best translations with scores and alignments, in one response or as a stream."""
 
 import dataclasses
-from collections.abc import AsyncIterator
-from typing import Any, cast, get_type_hints
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, cast, get_type_hints
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -21,6 +21,7 @@ from transduce.serve.request_parsing import (
     request_body,
 )
 from transduce.serve.served_models import ServedModels
+from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import ClientDisconnectedError, PendingRequest, TranslationService
 from transduce.translator import Translation
 
@@ -41,7 +42,12 @@ class _TextRequest(BaseModel):
     glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
     protect: bool = Field(True, description="Keep addresses, placeholders, numbers with units and emoji unchanged.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
-    confidence: bool = Field(False, description="Estimate the quality of outputs; the model must be calibrated.")
+    confidence: bool | Literal["words"] = Field(
+        False,
+        description="Estimate the quality of outputs, for which the model must be calibrated; `words` adds only the "
+        "probabilities of words, which need no calibration.",
+    )
+    sentences: bool = Field(False, description="Return the sentences that were translated, with their translations.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
 
     def options(self, default_beam: int) -> SearchOptions:
@@ -78,11 +84,23 @@ class Output(BaseModel):
     word_confidences: list[float] | None = Field(None, description="The probability of each word between white space.")
 
 
+class TranslatedSentence(BaseModel):
+    """A sentence, or a piece of a long one, as the model read it, with its best translation."""
+
+    line: int = Field(description="Index of its line in the text.")
+    source: str
+    text: str = Field(description="The best translation; empty for an empty line.")
+    after: str = Field(description="White space between this translation and the next one of the same line.")
+    confidence: float | None = None
+    word_confidences: list[float] | None = None
+
+
 class TranslatedText(BaseModel):
     """The translations of a text, best first."""
 
     source_tokens: list[str]
     outputs: list[Output]
+    sentences: list[TranslatedSentence] | None = Field(None, description="The sentences of the best output.")
 
 
 class TextAnswer(BaseModel):
@@ -141,10 +159,14 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
             **options,
         )
         if wanted.stream:
-            return StreamingResponse(_events(accepted), media_type="text/event-stream")
+            return StreamingResponse(_events(accepted, wanted.sentences), media_type="text/event-stream")
         passages = await accepted.all()
         translations = [
-            TranslatedText(source_tokens=passages.source_tokens(lines), outputs=_outputs(passages.outputs(lines)))
+            TranslatedText(
+                source_tokens=passages.source_tokens(lines),
+                outputs=_outputs(passages.outputs(lines)),
+                sentences=_sentences(passages, lines) if wanted.sentences else None,
+            )
             for lines in passages.texts
         ]
         return TextAnswer(model=model.name, translations=translations)
@@ -156,7 +178,26 @@ def _outputs(translations: list[Translation]) -> list[Output]:
     return [Output(**vars(translation)) for translation in translations]
 
 
-async def _events(accepted: PendingRequest) -> AsyncIterator[str]:
+def _sentences(split: SplitTexts, lines: Sequence[Sentence]) -> list[TranslatedSentence]:
+    """The sentences of lines that are done; an empty line is one empty sentence."""
+    sentences = []
+    for line in lines:
+        if not line.jobs:
+            sentences.append(TranslatedSentence(line=line.line, source="", text="", after=""))
+        for part, output, after in split.best_parts(line):
+            sentence = TranslatedSentence(
+                line=line.line,
+                source=part.text,
+                text=output.text,
+                after=after,
+                confidence=output.confidence,
+                word_confidences=output.word_confidences,
+            )
+            sentences.append(sentence)
+    return sentences
+
+
+async def _events(accepted: PendingRequest, with_sentences: bool) -> AsyncIterator[str]:
     passages = accepted.split
     try:
         async for sentence in accepted.sentences():
@@ -165,6 +206,7 @@ async def _events(accepted: PendingRequest) -> AsyncIterator[str]:
                 line=sentence.line,
                 source_tokens=passages.source_tokens([sentence]),
                 outputs=_outputs(passages.outputs([sentence])),
+                sentences=_sentences(passages, [sentence]) if with_sentences else None,
             )
             yield f"event: sentence\ndata: {event.model_dump_json()}\n\n"
     except ClientDisconnectedError:

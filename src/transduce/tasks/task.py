@@ -167,6 +167,10 @@ class Task(ABC):
         """Calibrations of the confidence of outputs, for the facts of the finished model; empty if there are none."""
         return {}
 
+    def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
+        """The outputs that are least like their references, for the report; none if outputs are not compared."""
+        return []
+
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """Attention weights of one sample for the report; None if there is nothing to draw."""
         return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.evaluation.bleu_tokenizer import choose_tokenizer, load_tokenizer
-from transduce.evaluation.scores import bleu, chrf
+from transduce.evaluation.scores import bleu, chrf, sentence_chrf
 from transduce.models.alignment import cross_attention
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
@@ -100,6 +100,12 @@ class Translate(Task):
                 calibration, _ = fit_calibration(translator, [(src, ref) for src, ref in chosen], target)
                 calibrations[target or ANY] = calibration.to_table()
         return calibrations
+
+    def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
+        """See `Task`: those with the lowest chrF."""
+        scores = sentence_chrf([one["output"] for one in samples], [one["reference"] for one in samples])
+        order = sorted(range(len(samples)), key=lambda index: scores[index])
+        return [samples[index] | {"chrf": round(scores[index], 1)} for index in order[:count]]
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""

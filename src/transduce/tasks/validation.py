@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import torch
 
 from transduce.data.batch import Batch, to_device
+from transduce.data.data_config import DataConfig
 from transduce.data.packing import Example
-from transduce.data.prepare import DataConfig, Prepared
+from transduce.data.prepare import Prepared
 from transduce.distributed.processes import Processes
 from transduce.distributed.signals import Interrupted, StopRequest
 from transduce.errors import ConfigError

@@ -1,14 +1,14 @@
 """Documents: running text with its line breaks.
 
-A .jsonl file holds one document per row, in the field "text"; any other file is one document. A document may be of any
-length, so it is read in pieces.
+A .jsonl file or a table holds one document per row, in the field "text"; any other file is one document. A document may
+be of any length, so it is read in pieces.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transduce.errors import DataError
 from transduce.text.files import raw_lines, text_blocks
@@ -16,10 +16,11 @@ from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import BAD_UTF8, NUL, UnusableError
 from transduce.text.pairs import Corpus, ReadReport
+from transduce.text.tables import is_table, read_table
 
 PIECE = 1 << 20
 """Approximate number of characters of a piece."""
-BAD_ROW, BLANK, OVERLONG_ROW = 'not a JSON object with a text "text"', "without text", "longer than 1 GB"
+BAD_ROW, BLANK, OVERLONG_ROW = 'not a row with a text "text"', "without text", "longer than 1 GB"
 _MAX_ROW_BYTES = 1 << 30
 _UNIT = 4096
 """Maximum number of characters that the tokenizer encodes at once."""
@@ -41,7 +42,8 @@ def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[Piece]:
         if len(files) != 1:
             raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
         (name,) = files
-        yield from _rows(name, report) if format_suffix(Path(name)) in JSONL.suffixes else _whole_file(name, report)
+        has_rows = format_suffix(Path(name)) in JSONL.suffixes or is_table(Path(name))
+        yield from _rows(name, report) if has_rows else _whole_file(name, report)
     if report.pairs == 0:
         names = ", ".join(name for (name,) in corpus)
         raise DataError("; ".join([f"{names}: no text", *report.lines()]))
@@ -94,22 +96,30 @@ def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
 
 
 def _rows(name: str, report: ReadReport) -> Iterator[Piece]:
-    for number, raw in enumerate(raw_lines(Path(name), _MAX_ROW_BYTES), start=1):
-        try:
-            text = text_of_row(raw)
-        except UnusableError as problem:
-            report.note(str(problem), name, number)
+    for number, text in row_texts(Path(name)):
+        if isinstance(text, UnusableError):
+            report.note(str(text), name, number)
         else:
             report.pairs += 1
             yield from _cut(text)
 
 
-def text_of_row(raw: bytes | None) -> str:
-    """The text of a row of a .jsonl file, or raise `UnusableError`; None stands for an overlong row."""
-    if raw is None:
+def row_texts(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
+    """The number of each row of a .jsonl file or a table, with its text "text", or the problem with it."""
+    rows: Iterator[Any] = read_table(path, ["text"]) if is_table(path) else raw_lines(path, _MAX_ROW_BYTES)
+    for number, row in enumerate(rows, start=1):
+        try:
+            yield number, text_of_row(row)
+        except UnusableError as problem:
+            yield number, problem
+
+
+def text_of_row(row: bytes | Mapping[str, Any] | None) -> str:
+    """The text of a row of a .jsonl file or a table, or raise `UnusableError`; None stands for an overlong row."""
+    if row is None:
         raise UnusableError(OVERLONG_ROW)
     try:
-        text = json.loads(raw.decode("utf-8"))["text"]
+        text = (json.loads(row.decode("utf-8")) if isinstance(row, bytes) else row)["text"]
         text.encode()
     except UnicodeError:
         raise UnusableError(BAD_UTF8) from None

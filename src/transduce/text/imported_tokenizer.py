@@ -8,7 +8,8 @@ import binascii
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,6 +18,7 @@ import sentencepiece
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.text.one_line import one_line
 from transduce.text.symbols import SPACE_MARK, escape, unescape
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
@@ -170,12 +172,14 @@ class LibraryTokenizer(ImportedTokenizer):
         return LibraryTokenizer(self._text, self.order) if self.before else self
 
     def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
-        if threads == 1 or len(texts) == 1:
-            return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-        return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        with _library_errors("encode a text with this vocabulary"):
+            if threads == 1 or len(texts) == 1:
+                return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+            return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def _decode(self, originals: Sequence[int]) -> str:
-        return cast(str, self._tokenizer.decode(originals, skip_special_tokens=True))
+        with _library_errors("decode tokens of this vocabulary"):
+            return cast(str, self._tokenizer.decode(originals, skip_special_tokens=True))
 
     def _raw_bytes(self, original: int) -> bytes:
         piece = self._tokenizer.id_to_token(original)
@@ -202,19 +206,31 @@ class SentencePiecePair(ImportedTokenizer):
         super().__init__(order, before)
         if not all(isinstance(piece, str) for piece in pieces):
             raise ModelError("its pieces are not texts")
-        self._models, self._pieces = (source, target), list(pieces)
+        "".join(pieces).encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
+        self.models = (source, target)
+        """The SentencePiece models of source and target."""
+        self._pieces = list(pieces)
         self._source, self._target = _processor(source), _processor(target)
         self._id = {piece: token for token, piece in enumerate(self._pieces)}
 
     @property
     def _content(self) -> dict[str, Any]:
-        source, target = (base64.b64encode(model).decode() for model in self._models)
+        source, target = (base64.b64encode(model).decode() for model in self.models)
         return {"source": source, "target": target, "pieces": self._pieces}
+
+    @property
+    def names(self) -> list[str]:
+        """The piece of each id as its files write it; markers have our names, and no two ids the same one."""
+        names = list(_MARKERS.values())
+        for original in self.order.originals[len(names) :]:
+            piece = self._pieces[original] if original < len(self._pieces) else self._name(original)
+            names.append(self._name(original) if piece in _MARKERS.values() else piece)
+        return names
 
     @cached_property
     def target(self) -> "SentencePiecePair":
         """See `ImportedTokenizer`: it encodes with the SentencePiece model of the target."""
-        target = self._models[1]
+        target = self.models[1]
         return SentencePiecePair(target, target, self._pieces, self.order)
 
     def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
@@ -251,15 +267,22 @@ def import_tokenizers() -> Any:
 def parse_tokenizer(text: str) -> Any:
     """The object of the `tokenizers` library that a `tokenizer.json` describes; it neither truncates nor pads."""
     library = import_tokenizers()
-    try:
+    with _library_errors("read it", ValueError):
         tokenizer = library.Tokenizer.from_str(text)
-    except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise ValueError(f"the tokenizers library cannot read it: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+@contextmanager
+def _library_errors(action: str, kind: type[Exception] = ModelError) -> Iterator[None]:
+    """Turn any error of the `tokenizers` library into one of this kind."""
+    try:
+        yield
+    except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise kind(one_line(f"the tokenizers library cannot {action}: {error}")) from None
 
 
 def _raw_piece(piece: str) -> bytes:
@@ -274,7 +297,7 @@ def _processor(model: bytes) -> Any:
             raise RuntimeError("it is empty")
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
-        raise ModelError(f"not a SentencePiece model: {error}") from None
+        raise ModelError(one_line(f"not a SentencePiece model: {error}")) from None
 
 
 def _integer(value: Any) -> int:

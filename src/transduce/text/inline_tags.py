@@ -20,6 +20,8 @@ class Tag:
     closing: str = ""
     protected: bool = False
     """Whether its content must not be translated."""
+    space: str = ""
+    """HTML of the white space in it, if that is the space between two words of the text."""
     children: list["Tag"] = field(default_factory=list)
 
 
@@ -57,7 +59,9 @@ def protected_tags(tags: Sequence[Tag]) -> list[Tag]:
 class TaggedTextBuilder:
     """Builds a TaggedText from text and tags, in the order of the source."""
 
-    def __init__(self) -> None:
+    def __init__(self, no_break_space: str = "&nbsp;") -> None:
+        self._no_break_space = no_break_space
+        """How the markup language writes a no-break space."""
         self._parts: list[str] = []
         self._length = 0
         self._root = Tag(0, 0, "")
@@ -113,10 +117,16 @@ class TaggedTextBuilder:
                 between_words = (
                     0 < first < len(words) and words[first - 1][1] == tag.start and tag.end == words[first][0]
                 )
-                if tag.closing and not between_words and not any(child.start < child.end for child in tag.children):
-                    tag.opening += raw[tag.start : tag.end].replace("\xa0", "&nbsp;")  # only white space
+                inner = [child for child in tag.children if child.start < child.end]
+                if tag.closing and between_words:
+                    tag.space = self._space_markup(raw[tag.start : inner[0].start if inner else tag.end]) or " "
+                elif tag.closing and not inner:
+                    tag.opening += self._space_markup(raw[tag.start : tag.end])
                 tag.start = tag.end = _empty_place(tag, first, words, starts, keep_spaces)
         return TaggedText(" ".join(raw[start:end] for start, end in words), self._root.children)
+
+    def _space_markup(self, space: str) -> str:
+        return space.replace("\xa0", self._no_break_space)
 
     def _add(self, opening: str) -> Tag:
         tag = Tag(self._length, self._length, opening)

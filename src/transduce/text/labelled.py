@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from transduce.errors import DataError
 from transduce.media.images import Image, as_images, folder_images, read_idx, read_npz
@@ -13,8 +14,9 @@ from transduce.text.formats.pair_format import UnusableError, decode
 from transduce.text.formats.tsv import NO_TAB, TSV
 from transduce.text.lines import single_file
 from transduce.text.pairs import Corpus, ReadReport
+from transduce.text.tables import is_table, read_table
 
-BAD_ROW = 'not a JSON object with a text "text" and a "label"'
+BAD_ROW = 'not a row with a text "text" and a "label"'
 _TEXT_NAMES = ("text", "sentence")
 _LABEL_NAME = "label"
 
@@ -26,15 +28,18 @@ def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) 
     """Yield the texts of a corpus and their labels; an unusable line is left out and counted.
 
     A .tsv file has text, tab, label on each line, or the columns that its first line names: text (or sentence) and
-    label. A .jsonl file has objects with the fields text (or sentence) and label. `reverse` has no meaning for them.
+    label. A .jsonl file or a table has rows with
+    the fields text (or sentence) and label. `reverse` has no meaning for them.
     """
     report.noun = "text"
     for files in corpus:
         name = single_file(files)
         suffix = format_suffix(Path(name))
-        if suffix not in (*TSV.suffixes, *JSONL.suffixes):
+        table = is_table(Path(name))
+        if suffix not in (*TSV.suffixes, *JSONL.suffixes) and not table:
             raise DataError(f"{name}: labelled texts are .tsv (text, tab, label) or .jsonl (text and label)")
-        for number, row in _rows(Path(name), is_json=suffix in JSONL.suffixes):
+        rows = _table_rows(Path(name)) if table else _rows(Path(name), is_json=suffix in JSONL.suffixes)
+        for number, row in rows:
             if isinstance(row, str):
                 report.note(row, name, number)
             else:
@@ -84,14 +89,28 @@ def _parse_tsv(raw: bytes | None, columns: Columns) -> tuple[str, str]:
 def _parse_json(raw: bytes | None, _: Columns) -> tuple[str, str]:
     row = decode(raw)
     try:
-        record = json.loads(row)
-        text = next(record[name] for name in _TEXT_NAMES if name in record)
-        label = record[_LABEL_NAME]
+        return _text_and_label(json.loads(row))
+    except (ValueError, RecursionError):
+        raise UnusableError(BAD_ROW) from None
+
+
+def _text_and_label(row: Any) -> tuple[str, str]:
+    try:
+        text = next(row[name] for name in _TEXT_NAMES if name in row)
+        label = row[_LABEL_NAME]
         if not isinstance(label, str | int):
             raise TypeError
         return decode(text.encode()).strip(), decode(str(label).encode()).strip()
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         raise UnusableError(BAD_ROW) from None
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, tuple[str, str] | str]]:
+    for number, row in enumerate(read_table(path, (*_TEXT_NAMES, _LABEL_NAME)), start=1):
+        try:
+            yield number, _text_and_label(row)
+        except UnusableError as problem:
+            yield number, str(problem)
 
 
 def read_images(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[Image, str]]:

@@ -1,15 +1,16 @@
-"""Texts, one on each line of a file, or in each row of a .jsonl file with the field "text"."""
+"""Texts, one on each line of a file, or in each row of a .jsonl file or a table with the field "text"."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import DataError
-from transduce.text.documents import text_of_row
+from transduce.text.documents import row_texts
 from transduce.text.files import raw_lines
 from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import UnusableError, decode
 from transduce.text.pairs import Corpus, ReadReport
+from transduce.text.tables import is_table
 
 
 def read_texts(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str]]:
@@ -17,18 +18,24 @@ def read_texts(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> 
     report.noun = "text"
     for files in corpus:
         name = single_file(files)
-        parse = text_of_row if format_suffix(Path(name)) in JSONL.suffixes else decode
-        for number, raw in enumerate(raw_lines(Path(name)), start=1):
-            try:
-                text = parse(raw)
-            except UnusableError as problem:
-                report.note(str(problem), name, number)
+        has_rows = format_suffix(Path(name)) in JSONL.suffixes or is_table(Path(name))
+        for number, text in row_texts(Path(name)) if has_rows else _lines(Path(name)):
+            if isinstance(text, UnusableError):
+                report.note(str(text), name, number)
             else:
                 report.pairs += 1
                 yield (text,)
     if report.pairs == 0:
         names = ", ".join(name for (name,) in corpus)
         raise DataError("; ".join([f"{names}: no text", *report.lines()]))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
+    for number, raw in enumerate(raw_lines(path), start=1):
+        try:
+            yield number, decode(raw)
+        except UnusableError as problem:
+            yield number, problem
 
 
 def single_file(files: tuple[str, ...]) -> str:

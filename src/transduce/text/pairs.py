@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from transduce.disk import atomic_file
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import COMPRESSIONS, create_binary, raw_lines
-from transduce.text.formats import format_of, format_suffix
+from transduce.text.formats import format_of, format_suffix, writer_of
 from transduce.text.formats.pair_format import Pair as Pair  # re-exported
 from transduce.text.formats.pair_format import UnusableError, decode
 
@@ -108,7 +108,12 @@ def pair_writer(path: Path) -> Iterator[Callable[[str, str], None]]:
 
     The file appears, complete, when the block ends without an error.
     """
-    row = format_of(path).write
+    pair_format = format_of(path)
+    if pair_format.create:
+        with pair_format.create(path) as add:
+            yield add
+        return
+    row = writer_of(path)
     try:
         with atomic_file(path) as work, create_binary(work, path.suffix) as file:
             yield lambda source, target: cast(None, file.write(row(source, target).encode()))

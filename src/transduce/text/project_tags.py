@@ -3,7 +3,7 @@
 import html
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -25,16 +25,24 @@ _MINOR = 0.1
 """Weight of punctuation marks relative to words."""
 
 
-def project(tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span, Span]]) -> str:
+def project(
+    tagged: TaggedText,
+    translation: str,
+    alignment: Sequence[tuple[Span, Span]],
+    escape: Callable[[str], str] = html.escape,
+) -> str:
     """The HTML of a translation: its text, escaped, with every tag of the source exactly once and properly nested.
+
+    `escape` writes text in another markup language.
 
     `alignment` has pairs of ranges of characters, of the source text and of the translation. An element surrounds the
     words that its source words are aligned with, without outliers, so that they are contiguous. If nothing is aligned
-    with it, it is placed at the proportional place. Something without text follows the same word as in the source.
+    with it, it is placed at the proportional place. Something without text follows the same word as in the source. If
+    it is the space between two words there, it is the space after that word.
     """
     if not tagged.tags:
-        return html.escape(translation)
-    return _Projection(tagged, translation, alignment).html()
+        return escape(translation)
+    return _Projection(tagged, translation, alignment).html(escape)
 
 
 @dataclass
@@ -113,7 +121,7 @@ class _Projection:
         )
         self._costs = [0.0, *accumulate(costs)]
 
-    def html(self) -> str:
+    def html(self, escape: Callable[[str], str]) -> str:
         """Place all tags, then write text and tags in order."""
         whole = Tag(0, len(self._tagged.text), "", children=self._tagged.tags)
         words, translated = range(len(self._source)), range(len(self._target))
@@ -130,19 +138,23 @@ class _Projection:
             if isinstance(item, str):
                 output.append(item)
             else:
-                todo += reversed(self._content(item))
+                todo += reversed(self._content(item, escape))
         return "".join(output)
 
-    def _content(self, placed: _Placed) -> list["_Placed | str"]:
+    def _content(self, placed: _Placed, escape: Callable[[str], str]) -> list["_Placed | str"]:
         if placed.tag.protected:
             before, after = placed.spaces
             return [before + placed.tag.opening + after]
         items: list[_Placed | str] = [placed.tag.opening]
         position = placed.start
         for child in sorted(placed.children, key=lambda child: (child.start, child.end)):
-            items += [html.escape(self._translation[position : child.start]), child]
+            items += [self._text(placed, position, child.start, escape), child]
             position = child.end
-        return [*items, html.escape(self._translation[position : placed.end]), placed.tag.closing]
+        return [*items, self._text(placed, position, placed.end, escape), placed.tag.closing]
+
+    def _text(self, placed: _Placed, start: int, end: int, escape: Callable[[str], str]) -> str:
+        """Markup of text that is in an element and in none of its children."""
+        return placed.tag.space if placed.tag.space and start < end else escape(self._translation[start:end])
 
     def _align_literally(self, literal: list[tuple[Tag, Span]]) -> None:
         """Align protected elements with the words of the translation that are equal to them, and with no others."""
@@ -165,7 +177,9 @@ class _Projection:
         if not tags:
             return
         if not parent.target or parent.depth > _DEEPEST:
-            parent.children = [_Placed(tag, range(0), range(0), parent.end, parent.end) for tag in tags]
+            parent.children = [
+                _Placed(tag, range(0), range(0), parent.start if tag.space else parent.end, parent.end) for tag in tags
+            ]
             return
         if len(tags) == 1 and not tags[0].protected and self._covers(tags[0], parent):
             source = _overlapping(self._source, (tags[0].start, tags[0].end))
@@ -179,12 +193,19 @@ class _Projection:
             words = self._range(tag, source, parent, siblings)
             siblings.take(words)
             placed[id(tag)] = self._placed(tag, source, words, parent, 1)
+        taken: set[int] = set()
         for tag in tags:
             one = placed.get(id(tag))
             if one is None or not one.target:
                 boundary = siblings.outside(self._boundary(tag, parent))
                 place = self._boundary_place(tag, boundary, parent)
-                placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, place)
+                end = place
+                if tag.space and place in taken:
+                    place = end = place + 1
+                elif tag.space and place < parent.end and self._translation[place].isspace():
+                    taken.add(place)
+                    end = place + 1
+                placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, end)
                 if tag.protected and tag.start < tag.end:
                     placed[id(tag)].spaces = self._spaces(place)
         parent.children = [placed[id(tag)] for tag in tags]
@@ -276,7 +297,7 @@ class _Projection:
         for near in range(before, max(parent.source.start, before - _NEAR) - 1, -1):
             links = {word: weight for word, weight in self._links[near].items() if word in target}
             if links:
-                boundary = max(sorted(links), key=lambda word: links[word]) + 1
+                boundary = max(links, key=lambda word: (links[word], word)) + 1  # after the last of equal ones
                 break
         else:
             share = (index + 1 - parent.source.start) / max(1, len(parent.source))

@@ -15,6 +15,7 @@ from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
+from transduce.text.one_line import one_line
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -76,7 +77,7 @@ class Tokenizer:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
             self._all_pieces  # noqa: B018  # raises an error if a piece is not valid text
         except (RuntimeError, UnicodeDecodeError) as error:
-            raise ModelError(f"not a SentencePiece model: {error}") from None
+            raise ModelError(one_line(f"not a SentencePiece model: {error}")) from None
 
     @classmethod
     def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
@@ -191,9 +192,14 @@ class Tokenizer:
         # field 1 of the model has the pieces; fields 1 to 3 of a piece are its text, score and type.
         model = self.model
         for symbol in symbols:
-            piece = _field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
-            model += _field(1, piece)
+            piece = wire_field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
+            model += wire_field(1, piece)
         return Tokenizer(model)
+
+    @property
+    def names(self) -> list[str]:
+        """The piece of each id as the SentencePiece model writes it; symbols are private characters."""
+        return self._all_pieces
 
     def save(self, path: Path) -> None:
         """Write the SentencePiece model."""
@@ -277,7 +283,7 @@ def _least(symbols: Sequence[str]) -> int:
     return _BASE_TOKENS + len(symbols) + 20
 
 
-def _field(number: int, content: bytes) -> bytes:
+def wire_field(number: int, content: bytes) -> bytes:
     """A field of a protocol buffer that holds bytes: its number and kind, the length as a varint, and the content."""
     length, count = bytearray(), len(content)
     while count > 127:

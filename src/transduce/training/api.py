@@ -53,15 +53,7 @@ def train(
     """
     with join_processes() as processes:
         with processes.main_process_first():
-            flags: Table = {} if task is None else {"task": task}
-            if _list(text):
-                require(not (_list(src) or _list(tgt) or _list(train)), "text cannot be given beside pairs of texts")
-                train = text
-                if task is None and (recipe is None or "task" not in read_toml(Path(recipe))):
-                    flags["task"] = "language_model"
-            for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
-                if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
-                    flags.setdefault("data", {})[key] = corpus
+            flags = given_settings(recipe, task, src, tgt, train, text, valid_src, valid_tgt, valid)
             if start_from is not None:
                 flags["train"] = {"start_from": str(start_from)}
             for name, value in (settings or {}).items():
@@ -70,6 +62,30 @@ def train(
             resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets), Path(out), style)
         display = Display(quiet=not processes.is_main)
         return run_training(resolved, Path(out), display, profile=profile, processes=processes)
+
+
+def given_settings(
+    recipe: str | Path | None,
+    task: str | None,
+    src: Paths,
+    tgt: Paths,
+    train: Paths,
+    text: Paths,
+    valid_src: Paths,
+    valid_tgt: Paths,
+    valid: Paths,
+) -> Table:
+    """The settings of a task and of files, which are given as in `train`."""
+    flags: Table = {} if task is None else {"task": task}
+    if _list(text):
+        require(not (_list(src) or _list(tgt) or _list(train)), "text cannot be given beside pairs of texts")
+        train = text
+        if task is None and (recipe is None or "task" not in read_toml(Path(recipe))):
+            flags["task"] = "language_model"
+    for key, both, sources, targets in (("train", train, src, tgt), ("valid", valid, valid_src, valid_tgt)):
+        if corpus := corpus_of(_list(both), _list(sources), _list(targets), key):
+            flags.setdefault("data", {})[key] = corpus
+    return flags
 
 
 def _list(paths: Paths) -> list[str | Path]:

@@ -1,6 +1,8 @@
 """Output of training on stderr: a progress bar in a terminal, plain lines otherwise."""
 
 import time
+from collections.abc import Sequence
+from statistics import fmean
 from types import TracebackType
 from typing import Any
 
@@ -8,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from transduce.text.one_line import one_line
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Display:
@@ -24,7 +28,15 @@ class Display:
 
     def log(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
-        self.console.print(one_line(line), markup=False)
+        style = "yellow" if line.startswith("warning: ") else None
+        self.console.print(one_line(line), markup=False, style=style)
+
+    def phase(self, what: str) -> None:
+        """Say in a terminal what is being done instead of training."""
+        if self._live:
+            self._live.update(self._task, description=what)
+        elif self.console.is_terminal:
+            self.log(f"{what} ...")
 
     def show_samples(self, samples: list[dict[str, str]]) -> None:
         """Print a few translations in a terminal; they are not written to logs."""
@@ -103,3 +115,13 @@ class Display:
         hours, minutes = divmod(minutes, 60)
         at_most = "≤" if self._narrow and self._at_most else self._at_most
         return f"{at_most}{hours}:{minutes:02}:{seconds:02}"
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """Values as a row of blocks of different height; if there are more than `width`, means of neighbours."""
+    if not values:
+        return ""
+    size = -(-len(values) // width)
+    means = [fmean(values[start : start + size]) for start in range(0, len(values), size)]
+    low, high = min(means), max(means)
+    return "".join(_BLOCKS[int((value - low) / ((high - low) or 1) * (len(_BLOCKS) - 1))] for value in means)

@@ -43,7 +43,7 @@ class Learner:
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
         worker_weight_VD = self.precision.worker.output_weight_VD
-        self._fuses = self.captures and processes.count == 1 and kernels.fit(worker_weight_VD)
+        self._fuses = self.captures and not processes.communicates and kernels.fit(worker_weight_VD)
         self._fused_adam: FusedAdam | None = None
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
+from transduce.distributed.processes import SINGLE_PROCESS, Processes, group_of_one
 from transduce.distributed.sharded import gathered
 from transduce.distributed.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.errors import RunError
@@ -19,6 +19,7 @@ from transduce.nn.device import pick_device
 from transduce.runs.checkpoint import adam_moments, newest_step
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
+from transduce.runs.tracking import require_packages, tracking
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
@@ -27,6 +28,7 @@ from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.optimizer import make_optimizer
 from transduce.training.profile import StepProfile
+from transduce.training.session import describe_session
 from transduce.training.start import (
     check_scoring,
     facts_of,
@@ -62,17 +64,20 @@ def run_training(
     recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = SINGLE_PROCESS
 ) -> Outcome:
     """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
+    require_packages(recipe)
     run = RunFolder(out, display.log)
     with ExitStack() as stack:
         with processes.main_process_first():
             recipe = run.check(recipe)
             if not run.config.exists():  # a run that exists can only be resumed with its settings
-                refuse_mistakes(recipe, processes)
+                refuse_mistakes(recipe)
             if processes.is_main:
                 stack.enter_context(run.lock())
+        if recipe.train.shard and not processes.communicates:
+            stack.enter_context(group_of_one())
         stop = stack.enter_context(stop_on_signals(many_processes=processes.count > 1))
         try:
-            return _train(recipe, run, display, stop, processes, profile=profile)
+            return _train(recipe, run, display, stop, processes, stack, profile=profile)
         except (MemoryError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise RunError(
@@ -85,7 +90,14 @@ def run_training(
 
 
 def _train(
-    recipe: Recipe, run: RunFolder, display: Display, stop: StopRequest, processes: Processes, *, profile: bool
+    recipe: Recipe,
+    run: RunFolder,
+    display: Display,
+    stop: StopRequest,
+    processes: Processes,
+    stack: ExitStack,
+    *,
+    profile: bool,
 ) -> Outcome:
     with stop.interrupting():
         device = processes.device(pick_device(recipe.train.device))
@@ -127,8 +139,14 @@ def _train(
         )
         return Outcome(run.path, progress.step, True, None, scores)
 
-    warn(recipe, display.log)
-    milestones = Milestones(recipe, task, run, validation, facts_of(recipe, task, prepared), display, ending)
+    if processes.is_main:
+        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
+    warn(recipe, processes.count, display.log)
+    facts = facts_of(recipe, task, prepared)
+    milestones = Milestones(recipe, task, run, validation, facts, display, ending)
+    if processes.is_main:
+        session = describe_session(device, processes.count, model.parameters_count, facts["data"])
+        run.metrics.add("start", step=progress.step, **session)
     updates_per_epoch = plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
     display.log(
@@ -169,7 +187,12 @@ def _train(
                 if processes.is_main:
                     display.show(
                         run.metrics.add(
-                            "train", step=progress.step, **measured, learning_rate=rate, grad_norm=finite_norm
+                            "train",
+                            step=progress.step,
+                            **measured,
+                            learning_rate=rate,
+                            grad_norm=finite_norm,
+                            seconds=round(progress.seconds, 2),
                         )
                     )
 

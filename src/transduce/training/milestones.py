@@ -21,12 +21,12 @@ from transduce.runs.checkpoint import (
     scheduled,
 )
 from transduce.runs.recipe import Recipe
-from transduce.runs.report import write_report
+from transduce.runs.report import duration, points_of, write_report
 from transduce.runs.run_folder import RunFolder
 from transduce.search.options import SearchConfig
 from transduce.tasks.task import Task, ValidationScore
 from transduce.tasks.validation import Validation
-from transduce.training.display import Display
+from transduce.training.display import Display, sparkline
 from transduce.training.ending import Ending
 
 _CLEARLY_WORSE = 0.1
@@ -49,6 +49,7 @@ class Milestones:
     def validate(self, model: Model, progress: Progress) -> None:
         """Compute loss and score of the current weights, with greedy search; a signal interrupts it."""
         validation, config = self.validation, self.recipe.train
+        self.display.phase("validating")
         model.eval()
         try:
             values: dict[str, Any] = dict(validation.measure(model, config.label_smoothing))
@@ -63,7 +64,7 @@ class Milestones:
         tokenizer = ""
         if scored:
             values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
-            line += self._describe(scored)
+            line += self._describe(scored, self._before(progress.step))
             tokenizer = "" if scored.tokenizer == DEFAULT else scored.tokenizer
         criterion = next(name for name in (config.criterion, self.task.score_name.lower(), "loss") if name in values)
         # Scores on other data or with another tokenizer are not comparable.
@@ -74,6 +75,9 @@ class Milestones:
         if validation.processes.is_main:
             self.run.metrics.add("valid", step=progress.step, **values)
         self.display.log(f"step {progress.step:,}  {line}")
+        losses = [loss for _, loss in points_of(self.run.metrics.of("train"), "loss")]
+        if self.display.console.is_terminal and len(losses) > 1:
+            self.display.log(f"  training loss {losses[0]:.2f} {sparkline(losses)} {losses[-1]:.2f}")
         self.display.show_samples(values.get("samples", [])[:2])
 
     def _own_figures(self, values: dict[str, Any]) -> list[tuple[str, str]]:
@@ -87,9 +91,18 @@ class Milestones:
         scores |= {"confusion": scored.confusion} if scored.confusion else {}
         return scores | ({"tokenizer": scored.tokenizer} if scored.tokenizer else {})
 
-    def _describe(self, scored: ValidationScore) -> str:
-        """The scores for a line of the log, followed by those of each file."""
-        text = "".join(f"  {name} {value:.1f}" for name, value in self._named(scored).items())
+    def _before(self, step: int) -> dict[str, Any]:
+        """The measurements of the validation before this step; empty if it is the first."""
+        records = [record for record in self.run.metrics.of("valid") if record["step"] < step]
+        return records[-1] if records else {}
+
+    def _describe(self, scored: ValidationScore, before: dict[str, Any]) -> str:
+        """The scores for a line of the log with their change, followed by those of each file."""
+        text = ""
+        for name, value in self._named(scored).items():
+            text += f"  {name} {value:.1f}"
+            if name.lower() in before:
+                text += f" ({value - before[name.lower()]:+.1f})"
         files = (f"{name} {' / '.join(f'{value:.1f}' for value in of.values())}" for name, of in scored.files.items())
         return f"{text}  ({', '.join(files)})" if scored.files else text
 
@@ -124,6 +137,7 @@ class Milestones:
     def finish(self, model: Model, progress: Progress) -> dict[str, float]:
         """Average the last checkpoints, score the result with the recipe's search options, and write the model."""
         recipe, run, validation = self.recipe, self.run, self.validation
+        self.display.phase("averaging checkpoints and scoring the model")
         model.eval()
         last = self._average(model)
         scores: dict[str, float] = {}
@@ -136,6 +150,8 @@ class Milestones:
                 kept = {"files": scored.files} if scored.files else {}
                 kept |= {"confusion": scored.confusion} if scored.confusion else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
+                if worst := self.task.worst(scored.samples, recipe.train.samples):
+                    kept["worst"] = worst
         if not validation.processes.is_main:
             return scores
         if scores:
@@ -154,7 +170,10 @@ class Milestones:
             ) from None
         made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
-        self.display.log(f"finished: {run.model} ({made}{summary}); report: {run.report}")
+        self.display.log(
+            f"finished: {run.model} ({made}{summary}); report: {run.report}; "
+            f"{progress.step:,} steps in {duration(progress.seconds)}"
+        )
         return scores
 
     def _average(self, model: Model) -> list[Path]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from transduce.config import require
-from transduce.distributed.processes import Processes
 from transduce.runs.recipe import Recipe, TrainConfig
 from transduce.training.schedule import scheduled_rate
 
@@ -12,7 +11,7 @@ from transduce.training.schedule import scheduled_rate
 _RISKY, _HOPELESS = 0.15, 0.5
 
 
-def refuse_mistakes(recipe: Recipe, processes: Processes) -> None:
+def refuse_mistakes(recipe: Recipe) -> None:
     """Raise an error if the settings of a new run cannot be meant."""
     config, peak = recipe.train, highest_rate(recipe)
     require(
@@ -24,16 +23,14 @@ def refuse_mistakes(recipe: Recipe, processes: Processes) -> None:
         not config.r_drop or getattr(recipe.model, "dropout", None) != 0,
         "train.r_drop compares two passes with different dropout, but model.dropout is 0; set one of them",
     )
-    require(
-        not config.shard or processes.count > 1,
-        "train.shard shards a model over processes: start them with torchrun",
-    )
 
 
-def warn(recipe: Recipe, log: Callable[[str], None]) -> None:
+def warn(recipe: Recipe, processes: int, log: Callable[[str], None]) -> None:
     """Warn of settings that are likely to be mistakes."""
     for line in _warnings(recipe):
-        log(line)
+        log(f"warning: {line}")
+    if recipe.train.shard and processes == 1:
+        log("warning: train.shard saves no memory with one process; start several with torchrun")
 
 
 def highest_rate(recipe: Recipe) -> float:

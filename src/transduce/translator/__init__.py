@@ -3,6 +3,6 @@
 from transduce.translator.confidence import Calibration
 from transduce.translator.parts import Part
 from transduce.translator.translation import PairScore, Translation, join
-from transduce.translator.translator import LongInput, Translator
+from transduce.translator.translator import Confidence, LongInput, Translator
 
-__all__ = ["Calibration", "LongInput", "PairScore", "Part", "Translation", "Translator", "join"]
+__all__ = ["Calibration", "Confidence", "LongInput", "PairScore", "Part", "Translation", "Translator", "join"]

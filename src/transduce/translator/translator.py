@@ -41,6 +41,8 @@ Terms = Glossary | Mapping[str, str]
 
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
+Confidence = bool | Literal["words"]
+"""Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
 _REPAIRED_TOGETHER = 64
 """Number of outputs with required text that are checked together, because a search for few outputs is slow."""
 
@@ -373,6 +375,18 @@ class Translator:
         splitter = self.splitter if protect else replace(self.splitter, protection=None)
         return splitter.parts([text], [self._forced(prefix, 1)], [self.target(to)], as_glossary(glossary))[0]
 
+    def whole(self, text: str, to: str | None = None) -> Part:
+        """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
+
+        def refusal(_: int, tokens: int) -> DataError:
+            return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
+
+        splitter = replace(self.splitter, by_sentence=False)
+        (parts,) = splitter.parts([text], [()], [self.target(to)], refuse_long=refusal)
+        if not parts:
+            raise DataError("the text is empty")
+        return parts[0]
+
     def _parts(
         self, read: Sequence[tuple[int, tuple[str, str, str | None]]], long: LongInput, glossary: Glossary | None
     ) -> list[list[Part]]:
@@ -409,7 +423,7 @@ class Translator:
         results: Sequence[list[Hypothesis]],
         config: SearchConfig,
         align: bool,
-        confidence: bool = False,
+        confidence: Confidence = False,
     ) -> Iterator[list[Translation]]:
         """Decode the hypotheses of parts to text, with everything that the parts require."""
         engine = self.engine_for(config)
@@ -421,7 +435,9 @@ class Translator:
             alignments = self._alignments(pairs)
         outputs = [one.tokens for best in results for one in best]
         texts = iter(self.tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
-        confidences = self._confidences(parts, results) if confidence else repeat((None, None))
+        confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
+        if confidence:
+            confidences = self._confidences(parts, results, calibrated=confidence is True)
         for part, best in zip(parts, results, strict=True):
             yield [self._translation(part, one, next(texts), next(alignments), *next(confidences)) for one in best]
 
@@ -449,10 +465,10 @@ class Translator:
         return self.calibrations[key]
 
     def _confidences(
-        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]]
-    ) -> Iterator[tuple[float, list[float]]]:
-        """The confidence of each hypothesis of each part, and of its words."""
-        calibrations = [self.calibration(part.target) for part in parts]
+        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], *, calibrated: bool
+    ) -> Iterator[tuple[float | None, list[float]]]:
+        """The confidence of each hypothesis of each part if the model is calibrated, and that of its words."""
+        calibrations = [self.calibration(part.target) if calibrated else None for part in parts]
         for part, calibration, own in zip(
             parts, calibrations, observe(self.any_model, self.tokenizer, parts, results), strict=True
         ):
@@ -460,7 +476,8 @@ class Translator:
                 if part.is_untranslatable:
                     yield 1.0, [1.0] * len(part.text.split())
                 else:
-                    yield calibration.confidence(evidence.features), evidence.words
+                    confidence = calibration.confidence(evidence.features) if calibration else None
+                    yield confidence, evidence.words
 
     def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
         """The pieces of source or output tokens of a part; a slot is the text that it stands for."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transduce.data import encode_worker, prepare
+from transduce.data import encode_worker, prepare, write_corpus
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
@@ -34,13 +34,13 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def use(workers: int = 1, shard_pairs: int = 1000) -> None:
         def encode(folder: Path, data: DataConfig, reader: str, examples: int, labels: Sequence[str]) -> list[int]:
-            job = prepare.encode_job(data, reader, labels)
+            job = write_corpus.encode_job(data, reader, labels)
             job = json.loads(json.dumps(job))  # a worker gets its job as text
             written = [encode_worker.encode_shards(folder, n, workers, job) for n in range(workers)]
             return [sum(counts) for counts in zip(*written, strict=True)]
 
         monkeypatch.setattr(encode_worker, "SHARD_PAIRS", shard_pairs)
-        monkeypatch.setattr(prepare, "_encode", encode)
+        monkeypatch.setattr(write_corpus, "_encode", encode)
 
     use()
     return use
@@ -50,7 +50,7 @@ def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise AssertionError("encoded again")
 
-    monkeypatch.setattr(prepare, "_encode", fail)
+    monkeypatch.setattr(write_corpus, "_encode", fail)
 
 
 def write_tsv(path: Path, pairs: list[Pair]) -> Path:
@@ -72,6 +72,38 @@ def texts(prepared: Prepared) -> list[Pair]:
     decode = prepared.tokenizer.decode
     pairs = prepared.train.pairs(np.arange(len(prepared.train)))
     return [(decode(src.tolist()), decode(tgt.tolist())) for src, tgt in pairs]
+
+
+def test_a_corpus_prepared_before_is_reported_with_the_present_names(tmp_path: Path, encode_here: object) -> None:
+    lines = "a b\tc d\n\te f\ng h\ti j\n" * 4
+    old, new = tmp_path / "old.tsv", tmp_path / "new.tsv"
+    old.write_text(lines)
+    logged: list[str] = []
+    prepare.prepare(DataConfig(train=((str(old),),)), TOKENIZER, logged.append)
+    assert any(f"(first: {old}, line 2)" in line for line in logged)
+    old.rename(new)
+    logged.clear()
+    prepare.prepare(DataConfig(train=((str(new),),)), TOKENIZER, logged.append)
+    assert "prepared before" in logged[0]
+    assert any(f"(first: {new}, line 2)" in line for line in logged)
+    assert not any("old.tsv" in line for line in logged)
+
+
+def test_a_full_disk_is_one_error_and_leaves_nothing(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tsv(tmp_path / "pairs.tsv", [("a b", "c d")] * 9)
+    worker = tmp_path / "worker"
+    worker.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 3\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(write_corpus.sys, "executable", str(worker))
+    with pytest.raises(DataError) as caught:
+        prepare.prepare(DataConfig(train=((str(path),),)), TOKENIZER, lambda _: None)
+    assert str(caught.value) == (
+        f"{cache}, where prepared text is kept, cannot be written: No space left on device; free space there or set "
+        "TRANSDUCE_CACHE to another folder, then run the same command again"
+    )
+    assert list(cache.iterdir()) == []
 
 
 def test_shards_decode_to_the_text_exactly(tmp_path: Path, toy_pairs: list[Pair]) -> None:
@@ -268,14 +300,14 @@ def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
     tmp_path: Path, toy_pairs: list[Pair], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = corpus(tmp_path, toy_pairs)
-    sample = prepare._sample
+    sample = write_corpus._sample
 
     def then_lose_the_file(*arguments: object) -> list[Pair]:
         result = sample(*arguments)  # type: ignore[arg-type]
         Path(data.train[0][0]).unlink()
         return result
 
-    monkeypatch.setattr(prepare, "_sample", then_lose_the_file)
+    monkeypatch.setattr(write_corpus, "_sample", then_lose_the_file)
     with pytest.raises(DataError, match=r"encoding failed: .*pairs\.tsv: no such file"):
         run(data)
     assert list(cache.iterdir()) == []

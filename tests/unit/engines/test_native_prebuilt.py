@@ -1,42 +1,83 @@
-"""The library of a wheel: one file with code for several levels of instructions."""
+"""The compiled library of a wheel is used, if it is of these sources, on machines without a compiler."""
 
+import ctypes
 import platform
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from transduce.engines.native import prebuilt
-from transduce.engines.native.library import _usable
+from transduce.engines.native import library, prebuilt
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("cc"):
         pytest.skip("no C compiler")
-    path = tmp_path_factory.mktemp("prebuilt") / "library.so"
-    prebuilt.compile_prebuilt([compiler], path)
+    path = tmp_path_factory.mktemp("prebuilt") / "prebuilt" / "library.so"
+    prebuilt.compile_prebuilt(["cc"], path)
     return path
 
 
-def test_every_level_that_the_processor_has_multiplies_exactly(library: Path) -> None:
-    best = prebuilt.load_prebuilt(library)
+@pytest.fixture
+def installed(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the library in the place of a wheel's, on a machine without a compiler and with an empty cache."""
+    monkeypatch.setattr(prebuilt, "PREBUILT", Path(shutil.copy(compiled, tmp_path / "library.so")))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    library.load_library.cache_clear()
+    yield prebuilt.PREBUILT
+    library.load_library.cache_clear()
+
+
+def test_it_is_loaded_without_a_compiler(installed: Path, tmp_path: Path) -> None:
+    loaded = library.load_library()
+    assert isinstance(loaded, ctypes.CDLL)
+    assert loaded._name == str(installed)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_one_of_other_sources_is_not_loaded(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prebuilt, "source_digest", lambda: "another")
+    assert library.load_library() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"not a library", None])
+def test_a_damaged_one_is_not_loaded(installed: Path, content: bytes | None) -> None:
+    if content is None:
+        installed.unlink()
+    else:
+        installed.write_bytes(content)
+    assert library.load_library() is None
+
+
+def test_a_compiler_that_is_named_is_used_instead(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def compiled(compiler: object) -> ctypes.CDLL | None:
+        asked.append(compiler)
+        return prebuilt.load_prebuilt()
+
+    monkeypatch.setattr(library, "_cached_or_compiled", compiled)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("CC", "cc -O1")
+    assert library.load_library() is not None
+    assert asked
+
+
+def test_every_level_that_the_processor_has_multiplies_exactly(compiled: Path) -> None:
+    best = prebuilt.load_prebuilt(compiled)
     assert best
     levels = list(prebuilt.levels_of(f"{platform.machine()}-linux-gnu")[0])
     found = []
     for level in levels[levels.index(best.level) :]:  # from the best that it has
-        usable = _usable(prebuilt.load_prebuilt(library, level))
+        usable = library._usable(prebuilt.load_prebuilt(compiled, level))
         assert usable, level
         found.append(usable.instructions())
     assert found[-1] == b"portable C"
     assert len(set(found)) >= len(found) - 1  # AMX's is that of AVX-512
-
-
-def test_a_library_of_other_sources_is_not_used(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prebuilt, "source_digest", lambda: "other")
-    assert prebuilt.load_prebuilt(library) is None
-    assert prebuilt.load_prebuilt(library.with_name("missing.so")) is None
 
 
 def test_a_level_is_chosen_only_if_the_processor_has_all_its_features() -> None:

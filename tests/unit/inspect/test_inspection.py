@@ -14,8 +14,9 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.errors import ConfigError, DataError
 from transduce.inspect.heads import STACKS, Head, parse_heads
-from transduce.inspect.inspection import Inspection, InspectionRequest, _check_prefix, inspect_translation
+from transduce.inspect.inspection import Inspection, InspectionRequest, check_tokens, inspect_translation
 from transduce.inspect.predictions import TEMPERATURES, TOP_TOKENS
+from transduce.inspect.serialize import serialize
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn import attention
 from transduce.nn.ablate import sharing_copy
@@ -306,7 +307,7 @@ def test_a_copy_made_while_the_model_is_observed_is_not_observed(translator: Tra
     [
         ({"text": " \n"}, DataError, "the text is empty"),
         ({"text": "\ud800"}, DataError, "surrogate"),
-        ({"text": "ba " * 300}, DataError, "at most 128"),
+        ({"text": "ba " * 300}, DataError, "the model takes 256"),
         ({"text": "ba " * 5000}, DataError, "15,000 characters"),
         ({"text": "ba", "beam": 0}, ConfigError, "beam must be between 1 and 1024"),
         ({"text": "ba", "beam": 17}, ConfigError, "beam must be at most 16"),
@@ -315,7 +316,7 @@ def test_a_copy_made_while_the_model_is_observed_is_not_observed(translator: Tra
         ({"text": "ba", "prefix": [-1]}, ConfigError, "-1 is not a token id"),
         ({"text": "ba", "prefix": [EOS, 7]}, ConfigError, "a special token"),
         ({"text": "ba", "prefix": [BOS]}, ConfigError, "a special token"),
-        ({"text": "ba", "prefix": [7] * 300}, ConfigError, "300 tokens"),
+        ({"text": "ba", "prefix": [7] * 600}, ConfigError, "600 tokens"),
         ({"text": "ba", "off": ["cross.1"]}, ConfigError, "STACK.LAYER.HEAD"),
         ({"text": "ba", "off": ["sideways.1.1"]}, ConfigError, "encoder, decoder, cross"),
         ({"text": "ba", "off": ["cross.1.x"]}, ConfigError, "STACK.LAYER.HEAD"),
@@ -339,9 +340,17 @@ def test_duplicate_heads_are_removed(translator: Translator) -> None:
 
 def test_a_prefix_is_limited_by_learned_positions_even_by_a_single_one(make: Make) -> None:
     with pytest.raises(ConfigError, match="the prefix has 1 tokens; an output may have 0"):
-        _check_prefix([7], make(positions="learned", max_positions=1).model)
+        check_tokens([7], make(positions="learned", max_positions=1).model)
 
 
 def test_learned_positions_limit_the_positions_shown(make: Make) -> None:
     inspection = inspect(make(positions="learned", max_positions=30), text="ba de")
     assert inspection.positions_TD.shape == (30, 16)
+
+
+def test_protected_spans_are_inspected_as_they_are_translated() -> None:
+    translator, text = Translator.load(engine="plain"), "Write to tom@example.org."  # the bundled model has slots
+    inspection = inspect_translation(translator, InspectionRequest(text=text, to="de"))
+    (part,) = translator.parts(text, to="de")
+    assert inspection.source == [*part.tokens, EOS]
+    assert "tom@example.org" in str(serialize(inspection, translator))

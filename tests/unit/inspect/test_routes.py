@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from helpers import small_model
 
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
-from transduce.inspect.page import MEDIA_TYPES, self_contained, static_file
+from transduce.inspect.page import self_contained, static_file
 from transduce.inspect.routes import inspect_routes
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
@@ -26,25 +26,8 @@ def translator(toy_tokenizer: Tokenizer) -> Translator:
 @pytest.fixture(scope="module")
 def client(translator: Translator) -> TestClient:
     app = FastAPI()
-    app.include_router(inspect_routes(translator))
+    app.include_router(inspect_routes({"model": translator}))
     return TestClient(app)
-
-
-def test_the_page_and_its_files_are_served(client: TestClient) -> None:
-    page = client.get("/")
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    names = re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)
-    assert sorted(names) == ["static/page.css", "static/page.js"]
-    for name in names:
-        file = client.get(f"/{name}")
-        assert file.content == static_file(name.removeprefix("static/"))
-        assert file.headers["content-type"] == MEDIA_TYPES[name.removeprefix("static/")]
-
-
-@pytest.mark.parametrize("name", ["nothing.js", "..%2Fpage.py", "%2e%2e%2fpage.py", "index.html%00"])
-def test_no_other_file_is_served(client: TestClient, name: str) -> None:
-    assert client.get(f"/static/{name}").status_code == 404
 
 
 def test_an_inspection_is_returned_as_bytes(client: TestClient, translator: Translator) -> None:
@@ -53,6 +36,12 @@ def test_an_inspection_is_returned_as_bytes(client: TestClient, translator: Tran
     assert answer.headers["content-type"] == "application/octet-stream"
     inspection = inspect_translation(translator, InspectionRequest(text="bada gobi", beam=2, off=["cross.1.1"]))
     assert translator.tokenizer.decode(inspection.best.tokens).encode() in answer.content
+
+
+def test_a_model_is_chosen_by_name(client: TestClient) -> None:
+    assert client.post(INSPECT, json={"text": "bada", "model": "model"}).status_code == 200
+    answer = client.post(INSPECT, json={"text": "bada", "model": "other"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "no such model; available: model")
 
 
 def test_an_invalid_request_is_answered_with_the_reason(client: TestClient) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from transduce.data.prepare import DataConfig
+from transduce.runs.charts import Series, line_chart
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe
-from transduce.runs.report import write_report
+from transduce.runs.report import speeds, write_report
 
 EVIL = "<script>alert('x')</script> & \"quotes\" <img src=http://evil.example/x.png>"
 PICTURE = {"source": ["▁ba", "<b>", "</s>"], "output": [EVIL, "</s>"], "weights": [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]}
@@ -85,9 +86,10 @@ def test_the_name_of_the_run_is_escaped(tmp_path: Path) -> None:
 
 def test_charts_and_last_values_are_shown(tmp_path: Path) -> None:
     text = Page(report(tmp_path, measured(tmp_path))).text
-    for words in ("Loss", "BLEU", "Learning rate", "Speed", "150", "1.667", "13.33", "train at step 150", "d_model"):
+    for words in ("Loss", "BLEU", "Learning rate", "Speed", "150", "1.667", "13.33", "d_model"):
         assert words in text
-    assert Page(report(tmp_path, measured(tmp_path))).tags.count("polyline") == 5
+    assert "step 150  train 1.667  valid 2" in text  # the crosshair
+    assert Page(report(tmp_path, measured(tmp_path))).tags.count("polyline") == 8  # three of them on a log scale
 
 
 def test_the_score_of_the_finished_model_and_its_samples_take_precedence(tmp_path: Path) -> None:
@@ -113,8 +115,8 @@ def test_a_finished_run_that_is_trained_further_shows_the_new_values(tmp_path: P
 
 
 def test_the_attention_picture_has_a_cell_for_every_weight(tmp_path: Path) -> None:
-    assert Page(report(tmp_path, measured(tmp_path), PICTURE)).tags.count("rect") == 6
-    assert "rect" not in Page(report(tmp_path, measured(tmp_path))).tags
+    assert report(tmp_path, measured(tmp_path), PICTURE).count('<rect class="cell"') == 6
+    assert '<rect class="cell"' not in report(tmp_path, measured(tmp_path))
 
 
 def test_a_run_without_measurements_has_a_report(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_run_without_measurements_has_a_report(tmp_path: Path) -> None:
 def test_a_single_point_of_any_size_can_be_drawn(tmp_path: Path, value: float) -> None:
     metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
     metrics.add("train", step=1, loss=value, learning_rate=value, tokens_per_second=value)
-    assert Page(report(tmp_path, metrics)).tags.count("polyline") == 3
+    assert Page(report(tmp_path, metrics)).tags.count("polyline") == (5 if value > 0 else 3)  # two have a log scale
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -141,3 +143,93 @@ def test_every_tag_that_must_be_closed_is_closed(tmp_path: Path) -> None:
     html = report(tmp_path, measured(tmp_path, [{"source": "s", "output": "o", "reference": "r"}]), PICTURE)
     for tag in ("html", "head", "body", "style", "div", "svg", "figure", "table", "text", "h2"):
         assert len(re.findall(rf"<{tag}[\s>]", html)) == html.count(f"</{tag}>"), tag
+
+
+START = {
+    "time": "2024-01-02 03:04 UTC", "command": "transduce train --out 'a b'", "device": "CPU, 4 threads",
+    "parameters": 1234567, "data": {"train": [["a.src", "a.tgt"]], "pairs": 300}, "versions": {"transduce": "0.1"},
+}  # fmt: skip
+
+
+def test_the_top_tells_how_the_run_was_made(tmp_path: Path) -> None:
+    metrics = measured(tmp_path)
+    metrics.add("start", step=0, **START | {"command": f"transduce train {EVIL}"})
+    metrics.add("train", step=200, loss=1.0, learning_rate=1e-3, tokens_per_second=1.0, seconds=3723.4)
+    html = report(tmp_path, metrics)
+    text = Page(html).text
+    for words in ("1:02:03training time", "CPU, 4 threads", "1,234,567", "a.src + a.tgt", "transduce 0.1", EVIL):
+        assert words in text
+    assert "<script" not in html
+    assert text.index("CPU, 4 threads") < text.index("Learning rate")
+
+
+def test_settings_have_no_python_syntax_and_defaults_are_folded(tmp_path: Path) -> None:
+    html = report(tmp_path, measured(tmp_path))
+    settings = html[html.index("<h2>Settings") :]
+    shown, folded = settings.split("<details>")
+    assert "a.src + a.tgt" in shown
+    assert "d_model" in folded
+    assert "d_model" not in shown
+    assert not re.search(r"\(\(|\['|None|True|False", Page(settings).text)
+
+
+def test_the_label_at_the_right_edge_is_not_cut_off() -> None:
+    chart = line_chart("t", [Series("a", [(0, 1.0), (100_000, 123_456_789.0)], "a")], "{:,.0f}".format)
+    labels = re.findall(r'<text class="tick" x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([^<]+)<', chart)
+    assert {anchor for _, anchor, _ in labels} == {"end", "middle"}
+    for x, anchor, label in labels:
+        width = 6.7 * len(label)
+        start = float(x) - (width if anchor == "end" else width / 2)
+        assert start >= 0, label
+        assert start + width <= 460, label
+
+
+def test_a_short_interval_is_no_spike_of_the_speed(tmp_path: Path) -> None:
+    metrics = measured(tmp_path)
+    metrics.add("train", step=151, loss=1.0, learning_rate=1e-3, tokens_per_second=999_999.0)
+    assert "999,999" not in Page(report(tmp_path, metrics)).text
+    assert speeds(metrics.of("train")) == [(50, 1234.5), (100, 1234.5), (150, 1234.5)]
+
+
+def test_the_best_checkpoint_the_gradient_norm_and_the_memory_are_drawn(tmp_path: Path) -> None:
+    metrics = measured(tmp_path)
+    common = {"loss": 1, "learning_rate": 1, "tokens_per_second": 9, "memory_gb": 2.5}
+    for step, norm in ((200, 0.5), (250, 0.5), (300, None)):
+        metrics.add("train", step=step, grad_norm=norm, **common)
+    metrics.add("valid", step=300, loss=1.0, perplexity=3.0, bleu=9.0, criterion="bleu", best_step=150)
+    html = report(tmp_path, metrics)
+    assert html.count('class="best"') == 3  # both scales of the loss, and BLEU
+    for words in ("best checkpoint, step 150", "Gradient norm", "norm 0.5", "Peak memory", "GB 2.5"):
+        assert words in Page(html).text
+
+
+def test_samples_are_shown_over_time_with_their_differences(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
+    for step, output in ((50, "the the <b>"), (100, "the red house"), (150, "a red house")):
+        sample = {"source": "das rote Haus", "output": output, "reference": "the red house"}
+        metrics.add("valid", step=step, loss=1.0, perplexity=3.0, bleu=9.0, samples=[sample])
+    rows = re.findall(r"<div><span class=soft>(.*?)</span> (.*?)</div>", report(tmp_path, metrics))
+    assert rows == [
+        ("step 50", "the <u>the &lt;b&gt;</u>"),
+        ("step 100", "the red house"),
+        ("step 150", "<u>a</u> red house"),
+    ]
+
+
+def test_many_validations_show_a_few_outputs(tmp_path: Path) -> None:
+    metrics = measured(tmp_path, [{"source": "s", "output": "o", "reference": "r"}], steps=40)
+    assert 4 <= report(tmp_path, metrics).count("<span class=soft>step ") <= 7
+
+
+def test_the_worst_outputs_of_the_finished_model_are_shown(tmp_path: Path) -> None:
+    metrics = measured(tmp_path)
+    worst = [{"source": "s", "output": "bad words", "reference": "good words", "chrf": 12.3}]
+    metrics.add("final", step=150, valid_bleu=33.3, valid_perplexity=7.5, samples=[], worst=worst)
+    html = report(tmp_path, metrics)
+    assert "Worst outputs" in html
+    assert "<u>bad</u> words" in html
+
+
+def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
+    style = "".join(re.findall(r"<style>(.*?)</style>", report(tmp_path, measured(tmp_path)), re.DOTALL))
+    assert not re.search(r"minmax\(\d+px", style)  # a column of a fixed width would overflow

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from transduce.errors import ConfigError
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
-from transduce.serve.html_text import HtmlText
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
 from transduce.serve.split_texts import SplitTexts
+from transduce.text.html_text import HtmlText
 from transduce.text.project_tags import project
 from transduce.translator import Translation, Translator
 
@@ -118,14 +118,28 @@ def test_block_elements_separate_texts_and_inline_tags_belong_to_them() -> None:
         "<p>one <b> </b>two</p>",
         "<p>&nbsp;one two&nbsp; </p>",
         "<td>&nbsp;</td><td>&nbsp; one</td>",
+        "one<b>&nbsp;</b>two",
+        "one<b> </b>two",
+        "one<b><i>&nbsp;</i></b>two",
+        "one<i></i><b>&nbsp;</b><u></u>two",
+        "<b>one<i>&nbsp;</i>two</b> three",
+        "<i>one</i><b>&nbsp;&nbsp;</b><i>two</i>",
+        "one<b> <img></b>two<u>&nbsp;</u>three",
     ],
 )
 def test_spaces_in_elements_and_around_texts_are_kept(source: str) -> None:
     assert unchanged(source) == source
 
 
-def test_a_space_between_two_words_is_not_doubled() -> None:
-    assert unchanged("one<b>&nbsp;</b>two") == "one<b></b> two"
+def test_the_space_of_an_element_follows_its_word_and_is_neither_doubled_nor_invented() -> None:
+    (text,) = HtmlText("one<b>&nbsp;</b>two three").texts
+    words = [((0, 3), (4, 8)), ((4, 7), (0, 3)), ((8, 13), (9, 13))]
+    assert project(text, "zwo eins drei", words) == "zwo eins<b>&nbsp;</b>drei"
+    assert project(text, "drei zwo eins", [((0, 3), (9, 13))]) == "drei zwo eins<b></b>"
+    assert project(text, "你好世界", [((0, 3), (0, 2)), ((4, 7), (2, 4))]) == "你好<b></b>世界"
+    (two,) = HtmlText("one<b>&nbsp;</b>two<i>&nbsp;</i>three").texts
+    both = [((0, 3), (0, 4)), ((4, 7), (0, 4)), ((8, 13), (5, 9))]
+    assert project(two, "eins drei", both) == "eins<b>&nbsp;</b><i></i>drei"
 
 
 def test_what_is_not_translated_is_unchanged() -> None:

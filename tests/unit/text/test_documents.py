@@ -64,7 +64,7 @@ def test_rows_that_are_no_documents_are_left_out_and_counted(tmp_path: Path) -> 
     path = str(tmp_path / "rows.jsonl")
     assert list(read_documents([(path,)], report)) == [("one\ntwo",), ("last",)]
     assert report.lines() == [
-        f'left out 3 documents not a JSON object with a text "text" (first: {path}, line 2)',
+        f'left out 3 documents not a row with a text "text" (first: {path}, line 2)',
         f"left out 1 document not UTF-8 (first: {path}, line 4)",
         f"left out 1 document without text (first: {path}, line 5)",
         f"left out 1 document with a NUL byte (first: {path}, line 6)",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.serve.html_text import HtmlText
+from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText
 from transduce.text.project_tags import project
 from transduce.text.token_ranges import Span

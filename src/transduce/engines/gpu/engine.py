@@ -35,6 +35,7 @@ class GpuEngine:
 
     name = "gpu"
     several_sessions = False  # sessions with the same sizes would share a slot batch
+    mixed_options = False
 
     def __init__(self, model: SlotModel, dtype: torch.dtype = torch.float16, batch_tokens: int | None = None) -> None:
         self.batch_tokens = batch_tokens

@@ -42,7 +42,8 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         quantise(worker, batch->y, &layer->out, batch);
         linear(worker, &layer->out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, 1);
+        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
+        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
@@ -119,15 +120,14 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
     barrier(worker);
 }
 
-typedef struct { const Model *model; Batch *batch; float alpha; int nbest; } StepCall;
+typedef struct { const Model *model; Batch *batch; int candidates; } StepCall;
 
 static void run_step(Worker worker, void *arguments) {
     const StepCall *call = arguments;
     const Model *model = call->model;
     Batch *batch = call->batch;
     const Row *row = batch->row;
-    int D = model->width, post = !model->norm_first, beam = row[0].job->beam, first, last;
-    int candidates = beam > 1 ? 2 * beam : 1; /* of 2 * beam, at most `beam` end: enough remain to continue with */
+    int D = model->width, post = !model->norm_first, first, last;
     const Layer *layers = model->decoder;
     split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++) {
@@ -149,26 +149,31 @@ static void run_step(Worker worker, void *arguments) {
         quantise(worker, batch->y, &layer->cross_out, batch);
         linear(worker, &layer->cross_out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, 1);
+        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
+        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
         residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
     }
-    find_candidates(worker, model, batch, candidates);
+    find_candidates(worker, model, batch, call->candidates);
     for (int r = 0, end, j = 0; r < batch->count; r = end, j++) {
         for (end = r + 1; end < batch->count && row[end].job == row[r].job; end++);
-        if (j % worker.count == worker.id) extend(row[r].job, r, batch, worker.count, candidates, call->alpha, call->nbest);
+        if (j % worker.count == worker.id) extend(row[r].job, r, batch, worker.count, call->candidates);
     }
 }
 
-/* One step of all jobs, which must have the same beam. */
-void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, float alpha, int nbest, int threads) {
+/* One step of all jobs. */
+void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int threads) {
+    int candidates = 1;
     batch->count = 0;
-    for (int j = 0; j < count; j++)
+    for (int j = 0; j < count; j++) {
+        int own = candidate_count(jobs[j]->beam);
+        if (own > candidates) candidates = own;
         for (int w = 0; w < jobs[j]->beam; w++)
             if (jobs[j]->log_prob[w] > -INFINITY) batch->row[batch->count++] = (Row){jobs[j], w};
-    StepCall call = {model, batch, alpha, nbest};
+    }
+    StepCall call = {model, batch, candidates};
     run_parallel(threads, run_step, &call);
 }
 

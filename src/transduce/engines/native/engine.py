@@ -3,7 +3,7 @@
 import ctypes
 from collections import deque
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_float, c_void_p, pointer, sizeof
+from ctypes import POINTER, byref, c_void_p, pointer, sizeof
 from itertools import accumulate, chain
 from typing import Any
 
@@ -40,7 +40,8 @@ class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
     def __init__(self, key: int, job: Job, limit: int, config: SearchConfig, model: Model) -> None:
-        self.key, beam = key, config.beam
+        assert config.beam <= MAX_BEAM
+        self.key, self._nbest, beam = key, config.nbest, config.beam
         positions, source_length = limit + 1, len(job.tokens) + 1
         kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
         forced = np.full(positions, ANY, np.int32)
@@ -61,14 +62,17 @@ class _ActiveJob:
             "finished_score": np.full(beam, -np.inf, np.float32),
         }
         addresses = {name: array.ctypes.data for name, array in self.arrays.items()}
-        self.struct = structs.Job(beam=beam, positions=positions, source_length=source_length, limit=limit, **addresses)
+        self.struct = structs.Job(
+            beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
+            alpha=config.length_penalty, **addresses,
+        )  # fmt: skip
 
-    def hypotheses(self, nbest: int) -> list[Hypothesis]:
+    def hypotheses(self) -> list[Hypothesis]:
         """The finished hypotheses, best first."""
         tokens, length, log_prob, score = (
             self.arrays[f"finished_{name}"] for name in ("tokens", "length", "log_prob", "score")
         )
-        order = np.argsort(-score, kind="stable")[: min(nbest, self.struct.finished_count)]
+        order = np.argsort(-score, kind="stable")[: min(self._nbest, self.struct.finished_count)]
         return [Hypothesis(tokens[i, : length[i]].tolist(), float(log_prob[i]), float(score[i])) for i in order]
 
 
@@ -77,6 +81,7 @@ class NativeEngine:
 
     name = "native"
     several_sessions = True
+    mixed_options = True
 
     def __init__(self, model: AnyModel, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         assert isinstance(model.config, EncoderDecoderConfig)
@@ -110,10 +115,12 @@ class NativeEngine:
 
 
 class NativeSession:
-    """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching)."""
+    """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching).
+
+    `config` has the options of the jobs that have none of their own.
+    """
 
     def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
-        assert config.beam <= MAX_BEAM
         self._engine, self._config = engine, config
         self._waiting: deque[tuple[int, Job]] = deque()
         self._active: list[_ActiveJob] = []
@@ -147,42 +154,55 @@ class NativeSession:
         if jobs := self._next_jobs():
             self._start(jobs)
         assert self._active
-        engine, config = self._engine, self._config
+        engine = self._engine
         engine.library.step(
-            byref(engine.weights.model), self._pointers, len(self._active), byref(self._batch),
-            c_float(config.length_penalty), config.nbest, engine.threads,
-        )  # fmt: skip
+            byref(engine.weights.model), self._pointers, len(self._active), byref(self._batch), engine.threads
+        )
         done = [job for job in self._active if job.struct.done]
         if done:
             self._set_active([job for job in self._active if not job.struct.done])
-        return [(job.key, job.hypotheses(config.nbest)) for job in done]
+        return [(job.key, job.hypotheses()) for job in done]
+
+    def _options(self, job: Job) -> SearchConfig:
+        return job.options or self._config
 
     def _next_jobs(self) -> list[tuple[int, Job]]:
-        """Waiting jobs that fit into the batch, once there is room for an eighth of it."""
-        beam = self._config.beam
-        most = max(MOST_ROWS // beam, 1)
-        if len(self._active) > most - max(most // 8, 1):
+        """Waiting jobs that fit into the batch, once there is room for an eighth of it.
+
+        They have at most ENCODER_TOKENS tokens, or are one: encoding many at once has no benefit, but other sessions
+        would wait for it.
+        """
+        rows = sum(job.struct.beam for job in self._active)
+        if rows > MOST_ROWS - MOST_ROWS // 8:
             return []
         jobs: list[tuple[int, Job]] = []
-        tokens = self._engine.batch_tokens // beam - sum(job.struct.source_length for job in self._active)
-        while self._waiting and len(self._active) + len(jobs) < most:
-            tokens -= len(self._waiting[0][1].tokens) + 1
-            if tokens < 0 and (jobs or self._active):
+        tokens = sum(job.struct.beam * job.struct.source_length for job in self._active)
+        encoded = 0
+        while self._waiting:
+            job = self._waiting[0][1]
+            beam, length = self._options(job).beam, len(job.tokens) + 1
+            rows, tokens, encoded = rows + beam, tokens + beam * length, encoded + length
+            full = rows > MOST_ROWS or tokens > self._engine.batch_tokens
+            if (full and (jobs or self._active)) or (jobs and encoded > ENCODER_TOKENS):
                 break
             jobs.append(self._waiting.popleft())
         return jobs
 
     def _start(self, jobs: list[tuple[int, Job]]) -> None:
         """Encode the sources of these jobs and add them to the batch."""
-        engine, config = self._engine, self._config
-        model = engine.weights.model
-        limits = [output_limit(job, config, engine.longest) for _, job in jobs]
+        engine, model = self._engine, self._engine.weights.model
+        options = [self._options(job) for _, job in jobs]
+        limits = [output_limit(job, config, engine.longest) for (_, job), config in zip(jobs, options, strict=True)]
         sources = [[*job.tokens, EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
-        new = [_ActiveJob(key, job, limit, config, model) for (key, job), limit in zip(jobs, limits, strict=True)]
-        self._reserve(max(ENCODER_TOKENS, *lengths, (len(self._active) + len(new)) * config.beam), longest)
+        new = [
+            _ActiveJob(key, job, limit, config, model)
+            for (key, job), limit, config in zip(jobs, limits, options, strict=True)
+        ]
+        rows = sum(job.struct.beam for job in [*self._active, *new])
+        self._reserve(max(ENCODER_TOKENS, *lengths, rows), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
         assert 0 <= tokens.min() <= tokens.max() < model.vocabulary
         offsets = np.array([0, *accumulate(lengths)], np.int32)
@@ -209,7 +229,7 @@ class NativeSession:
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
-            "candidates": threads * rows * 2 * self._config.beam * sizeof(Candidate),
+            "candidates": threads * rows * 2 * MAX_BEAM * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
         self._batch = Batch(

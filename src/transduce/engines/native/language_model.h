@@ -72,12 +72,6 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
     barrier(worker);
 }
 
-/* e^(-|x|) never overflows. */
-static inline float swish(float x) {
-    float t = exponential(-fabsf(x));
-    return x * (x < 0 ? t : 1) / (1 + t);
-}
-
 static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2 */
     float u = 0.797884561f * (x + 0.044715f * x * x * x), t = exponential(-2 * fabsf(u));
     return x * (u < 0 ? t : 1) / (1 + t);

@@ -22,6 +22,21 @@ static void linear(Worker worker, const Linear *layer, const Batch *batch, float
     barrier(worker);
 }
 
+/* x sigmoid(x); e^(-|x|) never overflows. */
+static inline float swish(float x) {
+    float t = exponential(-fabsf(x));
+    return x * (x < 0 ? t : 1) / (1 + t);
+}
+
+/* Apply swish to every output y of a layer. `quantise` splits the rows among the workers in the same way, so no barrier is
+ * needed in between.
+ */
+static void apply_swish(Worker worker, const Linear *layer, const Batch *batch, float *y) {
+    int first, last;
+    split_work(worker, batch->count, &first, &last);
+    for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++) y[i] = swish(y[i]);
+}
+
 /* Quantise x as the input of layer `next`. */
 static void quantise(Worker worker, const float *x, const Linear *next, Batch *batch) {
     int first, last;

@@ -38,11 +38,12 @@ class _Library(ctypes.CDLL):
         return super().__getitem__(f"{name}_{self.level}")
 
 
-def load_prebuilt(path: Path = PREBUILT, level: str | None = None) -> _Library | None:
+def load_prebuilt(path: Path | None = None, level: str | None = None) -> _Library | None:
     """The library of the wheel; None if there is none, or if it is of other sources or for another system.
 
     `level` is that of this processor unless given.
     """
+    path = path or PREBUILT
     if not path.is_file():
         return None
     try:

@@ -67,9 +67,15 @@ static void finish(Job *job, int row, float log_prob, float score) {
     job->finished_length[i] = t, job->finished_log_prob[i] = log_prob, job->finished_score[i] = score;
 }
 
-/* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch. */
-static void extend(Job *job, int r, const Batch *batch, int workers, int count, float alpha, int nbest) {
-    int W = job->beam, P = job->positions, t = job->position, R = batch->count, alive = 0;
+/* Number of candidates for the next tokens: of 2 * beam, at most `beam` end, so that enough remain to continue with. */
+static int candidate_count(int beam) { return beam > 1 ? 2 * beam : 1; }
+
+/* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch, each with `found`
+ * candidates, the best first.
+ */
+static void extend(Job *job, int r, const Batch *batch, int workers, int found) {
+    int W = job->beam, P = job->positions, t = job->position, R = batch->count, alive = 0, count = candidate_count(W);
+    float alpha = job->alpha;
     float base[MAX_BEAM]; /* what turns a row's logits into log-probabilities of hypotheses */
     int hypothesis[MAX_BEAM];
     for (int w = 0; w < W; w++)
@@ -87,7 +93,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int count, 
     for (int i = 0; i < workers; i++)
         for (int row = 0; row < alive; row++)
             for (int c = 0; c < count; c++) {
-                const Candidate *one = batch->candidates + ((size_t)i * R + r + row) * count + c;
+                const Candidate *one = batch->candidates + ((size_t)i * R + r + row) * found + c;
                 if (one->log_prob > -INFINITY) insert(best, count, one->log_prob + base[row], one->token * W + row);
             }
     float log_prob[MAX_BEAM];
@@ -113,6 +119,6 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int count, 
     float bound = kept ? log_prob[0] / EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
     int final = 0;
     for (int i = 0; i < job->finished_count; i++) final += job->finished_score[i] >= bound;
-    job->done = final >= nbest || !kept;
+    job->done = final >= job->nbest || !kept;
     job->position = t + 1;
 }

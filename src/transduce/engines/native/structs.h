@@ -43,7 +43,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first;
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish;
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
@@ -56,6 +56,8 @@ typedef struct {
     int32_t positions;          /* target positions there is memory for: limit + 1 */
     int32_t source_length;      /* with the end marker */
     int32_t limit;              /* maximum number of output tokens */
+    int32_t nbest;              /* number of hypotheses to find */
+    float alpha;                /* exponent of the length penalty */
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
@@ -85,7 +87,7 @@ typedef struct {
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
-    Candidate *candidates;      /* [thread][count][2 * beam] */
+    Candidate *candidates;      /* [thread][count][2 * the largest beam] */
 } Batch;
 
 /* A decoder-only model. Of its layers, the parts of cross-attention are not used. */
@@ -125,12 +127,12 @@ static const Entry entries[] = {
     STRUCT, F(qkv), F(out), F(q), F(kv), F(cross_out), F(inner), F(outer), F(norms),
 #undef T
 #define T Model
-    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first),
+    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
     F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(projection),
 #undef T
 #define T Job
-    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(position), F(finished_count), F(done), F(self_kv),
-    F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
+    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
+    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
     F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row

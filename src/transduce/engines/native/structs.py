@@ -39,7 +39,7 @@ class Model(ctypes.Structure):
 
     _fields_ = (
         *((name, c_int32) for name in (
-            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
+            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
@@ -50,9 +50,9 @@ class Job(ctypes.Structure):
     """A sentence and its hypotheses."""
 
     _fields_ = (
-        *((name, c_int32) for name in (
-            "beam", "positions", "source_length", "limit", "position", "finished_count", "done",
-        )),
+        *((name, c_int32) for name in ("beam", "positions", "source_length", "limit", "nbest")),
+        ("alpha", c_float),
+        *((name, c_int32) for name in ("position", "finished_count", "done")),
         *((name, c_void_p) for name in (
             "self_kv", "cross_kv", "ancestor", "tokens", "forced", "log_prob",
             "finished_tokens", "finished_length", "finished_log_prob", "finished_score",

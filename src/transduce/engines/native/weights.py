@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from transduce.engines.native.structs import PADDING, PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
-from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, sinusoids
+from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, fixed_positions
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.header import Shapes
 
@@ -63,7 +63,7 @@ class Weights(Memory):
         vocabulary, (d_k, d_v) = projection.shape[0], config.head_widths
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
-            config.encoder_layers, config.decoder_layers, config.norm == "pre",
+            config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
         )  # fmt: skip
         bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         self.model.projection = self.linear(projection, bias)
@@ -92,7 +92,7 @@ class Weights(Memory):
                 )
             table_TD = self._learned
             if table_TD is None:
-                table_TD = sinusoids(max(length, 2 * self._length), self._config.d_model)
+                table_TD = fixed_positions(self._config.positions, max(length, 2 * self._length), self._config.d_model)
             self.model.positions, self._length = self.keep(table_TD), len(table_TD)
 
     def _stack(self, name: str, layers: int, norms: int) -> Any:
@@ -126,7 +126,7 @@ class Weights(Memory):
 
 
 def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
-    """The shapes of all weights of a model with the settings of the paper, or pre-norm."""
+    """The shapes of all weights of a model with the settings of the paper, pre-norm or Marian."""
     d_model, d_ff, heads, (d_k, d_v) = config.d_model, config.d_ff, config.num_heads, config.head_widths
     shapes: Shapes = {"embedding.weight_VD": (vocab_size, d_model)}
 

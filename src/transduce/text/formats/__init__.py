@@ -1,23 +1,36 @@
 """File formats of sentence pairs. To add one, write a module with its `PairFormat` and add that to the table."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from transduce.errors import DataError
 from transduce.text.files import COMPRESSIONS
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import PairFormat
+from transduce.text.formats.po import PO
+from transduce.text.formats.table import TABLE
 from transduce.text.formats.tsv import TSV
+from transduce.text.formats.xml_pairs import TMX, XLIFF
 
-PAIR_FORMATS = (TSV, JSONL)
+PAIR_FORMATS = (TSV, JSONL, TABLE, TMX, XLIFF, PO)
 
 
 def format_of(path: Path, alternative: str = "") -> PairFormat:
     """The format of a file by its name; `alternative` ends the message of the error if there is none."""
+    if path.is_dir():
+        return TABLE
     for pair_format in PAIR_FORMATS:
         if format_suffix(path) in pair_format.suffixes:
             return pair_format
     *others, last = (suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)
     raise DataError(f"{path}: cannot tell its format; end its name in {', '.join(others)} or {last}{alternative}")
+
+
+def writer_of(path: Path) -> Callable[[str, str], str]:
+    """The function that writes a pair in the format that a file's name tells."""
+    if write := format_of(path).write:
+        return write
+    raise DataError(f"{path}: pairs of this format are only read; end its name in .tsv or .jsonl")
 
 
 def format_suffix(path: Path) -> str:

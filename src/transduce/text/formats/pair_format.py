@@ -1,6 +1,7 @@
 """What a file format of sentence pairs provides, and the decoding that all formats share."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +24,10 @@ class PairFormat:
     """Endings of the file names, without the suffix of a compression."""
     read: Callable[[Path], Iterator[tuple[int, Pair | str]]]
     """Yields the line number of each entry, with its pair or, if it is unusable, the problem for the read report."""
-    write: Callable[[str, str], str]
-    """Returns the text that stands for one pair in a file."""
+    write: Callable[[str, str], str] | None = None
+    """Returns the text that stands for one pair in a file; None if the format is only read, or not text."""
+    create: Callable[[Path], AbstractContextManager[Callable[[str, str], None]]] | None = None
+    """If the format is not text: gives a function that writes one pair; the file appears when the block ends."""
 
 
 class UnusableError(Exception):

@@ -48,12 +48,15 @@ class HtmlText:
         """Indices of the parts that the translations replace."""
         self.texts: list[TaggedText] = []
         """The texts that contain more than white space and protected elements."""
+        self.places: list[tuple[int, int]] = []
+        """Start and end of each text in the source."""
+        self._length = 0
         run: list[_Part] = []
         for part in _scan(source):
             if part.kind == "block":
                 self._add_run(run)
                 run = []
-                self._parts.append(part.source)
+                self._append(part.source)
             else:
                 run.append(part)
         self._add_run(run)
@@ -82,12 +85,20 @@ class HtmlText:
         tagged = builder.finish()
         source = "".join(part.source for part in run)
         if not tagged.has_text:
-            self._parts.append(source)
+            self._append(source)
             return
         before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
-        self._text_parts.append(len(self._parts) + 1)
+        self._append(before)
+        self._text_parts.append(len(self._parts))
         self.texts.append(tagged)
-        self._parts += [before, "", after]
+        start = self._length
+        self._append(source[len(before) : len(source) - len(after)])
+        self.places.append((start, self._length))
+        self._append(after)
+
+    def _append(self, source: str) -> None:
+        self._parts.append(source)
+        self._length += len(source)
 
 
 def _scan(source: str) -> Iterator[_Part]:
@@ -105,21 +116,27 @@ def _scan(source: str) -> Iterator[_Part]:
 
 
 def _read_tag(source: str, start: int) -> _Part:
-    """The tag, comment or untranslated element at `start`; if it is not closed, the rest of the source."""
+    """The tag, comment or untranslated element at `start`.
+
+    If it is not closed, it is the rest of the source. This stays at the end, as text after it would become part of it.
+    """
+    rest = _Part("block", "", source[start:])
     if source.startswith("<!--", start):
         end = source.find("-->", start)
-        return _Part("empty", "", source[start : len(source) if end < 0 else end + 3])
+        return rest if end < 0 else _Part("empty", "", source[start : end + 3])
     if element := _NOT_TEXT.match(source, start):
         closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
-        return _Part("empty", "", source[start : closing.end() if closing else len(source)])
+        return _Part("empty", "", source[start : closing.end()]) if closing else rest
     tag = _TAG.match(source, start)
     if not tag:
-        return _Part("block", "", source[start:])
+        return rest
     closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
     name = name.lower()
     is_block = name in _BLOCKS or name[:1] in ("!", "?", "")
     if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
-        return _Part("block" if is_block else "protected", name, source[start : _element_end(source, tag.end(), name)])
+        element_end = _element_end(source, tag.end(), name)
+        kind: Literal["block", "protected"] = "block" if is_block else "protected"
+        return rest if element_end is None else _Part(kind, name, source[start:element_end])
     if is_block:
         return _Part("block", name, tag[0])
     if closes:
@@ -134,11 +151,11 @@ def _is_protected(name: str, tag: str) -> bool:
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
 
 
-def _element_end(source: str, start: int, name: str) -> int:
-    """The end of the element whose content starts at `start`."""
+def _element_end(source: str, start: int, name: str) -> int | None:
+    """The end of the element whose content starts at `start`; None if it is not closed."""
     depth = 1
     for tag in re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE).finditer(source, start):
         depth += -1 if tag[1] else 1
         if not depth:
             return tag.end()
-    return len(source)
+    return None

@@ -1,20 +1,15 @@
-"""The inspection page in Chromium, driven by Playwright."""
+"""The inspection of a sentence on the page, in Chromium."""
 
-import contextlib
 import re
-import shutil
-import socket
-import threading
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 import torch
-from helpers import small_model
+from pages import TEXT, choose, serve_page, settled, slide, state, sync_api
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained
@@ -23,117 +18,7 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.translator import Translator
 
-sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("chromium is not installed: apt-get install chromium", allow_module_level=True)
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
-
-TEXT = "dedu babo gigo babo"
-TIMEOUT = 10_000  # milliseconds
-WINDOW = {"width": 1280, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def translator(toy_tokenizer: Tokenizer) -> Translator:
-    """Random weights with large positional encodings and a probable end: outputs vary, and depend on every head."""
-    torch.set_num_threads(1)  # a model this small is slower with several threads
-    model = small_model(32, toy_tokenizer.vocab_size, positions="learned").eval()
-    with torch.no_grad():
-        model.embedding.positions.table_TD.mul_(4)
-        model.embedding.weight_VD[4:276] *= 0.2  # symbols and single bytes
-        model.embedding.weight_VD[EOS] *= 2.5
-    return Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
-
-
-@pytest.fixture(scope="module")
-def inspection(translator: Translator) -> Inspection:
-    return inspect_translation(translator, InspectionRequest(text=TEXT))
-
-
-@contextlib.contextmanager
-def serve_page(translator: Translator) -> Iterator[str]:
-    """The address of a server on a free local port."""
-    import uvicorn
-    from fastapi import FastAPI
-
-    from transduce.inspect.routes import inspect_routes
-
-    app = FastAPI()
-    app.include_router(inspect_routes(translator))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-@pytest.fixture(scope="module")
-def address(translator: Translator) -> Iterator[str]:
-    with serve_page(translator) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """A function that opens an address in a new window; an error in the console fails the test."""
-    errors: list[str] = []
-    contexts = []
-
-    def open_page(address: str, **options: Any) -> Any:
-        contexts.append(browser.new_context(**{"viewport": WINDOW, "reduced_motion": "reduce"} | options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(TIMEOUT)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
-        page.goto(address)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not [line for line in errors if "status of 400" not in line]  # invalid on purpose
-
-
-@pytest.fixture
-def page(open_page: Callable[..., Any], address: str, inspection: Inspection, translator: Translator) -> Any:
-    """The page with the translation of TEXT."""
-    page = open_page(f"{address}#text={TEXT}")
-    settled(page, translator.tokenizer.decode(inspection.best.tokens))
-    return page
-
-
-def settled(page: Any, translation: str) -> None:
-    """Wait until the page shows this translation and is not busy."""
-    sync_api.expect(page.locator("main[aria-busy=false] #translation:not(.stale)")).to_have_text(translation)
-
-
-def state(page: Any) -> dict[str, str]:
-    """The state in the URL, which is updated after a short delay."""
-    page.wait_for_timeout(250)
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}
-
-
-def choose(page: Any, group: str, value: object) -> None:
-    page.locator(f"input[name={group}][value='{value}']").check(force=True)
-
-
-def slide(slider: Any, value: float) -> None:
-    slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input', { bubbles: true })); }", value)
+AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 
 
 def cell_shown(page: Any, row: int, column: int, rows: int, columns: int) -> float:
@@ -146,64 +31,6 @@ def cell_shown(page: Any, row: int, column: int, rows: int, columns: int) -> flo
     box = frame.bounding_box()
     page.mouse.move(box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows)
     return float(page.locator(".tooltip .weight").inner_text().removesuffix("%").strip()) / 100
-
-
-# Text input
-
-
-def test_the_text_is_translated_while_typing(page: Any, translator: Translator) -> None:
-    page.locator("#text").press_sequentially(" dego")
-    settled(page, translator.translate(TEXT + " dego"))
-    assert page.locator(".tokens.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
-    page.locator("#text").fill("")
-    sync_api.expect(page.locator(".welcome")).to_be_visible()
-
-
-def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: str, translator: Translator) -> None:
-    page = open_page(address)
-    pending = []
-    page.route("**/inspect/look", lambda route: pending.append(route))
-    page.locator("#text").fill("babo")
-    while not pending:
-        page.wait_for_timeout(20)
-    page.unroute("**/inspect/look")
-    page.locator("#text").fill("dedu gigo")
-    settled(page, translator.translate("dedu gigo"))
-    with contextlib.suppress(sync_api.Error):  # the page may have aborted the request already
-        pending[0].continue_()
-    page.wait_for_timeout(300)
-    settled(page, translator.translate("dedu gigo"))
-
-
-def test_an_error_is_shown(open_page: Any, address: str) -> None:
-    page = open_page(address + "#text=ba&off=cross.9.9")
-    sync_api.expect(page.locator(".error")).to_contain_text("layers 1 to 2")
-
-
-def test_the_target_language_of_a_multilingual_model_is_chosen(open_page: Callable[..., Any]) -> None:
-    text, translator = "The dog sleeps.", Translator.load(engine="plain")  # the bundled model
-
-    def translated(to: str) -> str:
-        tokens = inspect_translation(translator, InspectionRequest(text=text, to=to)).best.tokens
-        return translator.tokenizer.decode(tokens)
-
-    with serve_page(translator) as address:
-        page = open_page(address)
-        choice = page.get_by_role("combobox", name="to", exact=True)
-        sync_api.expect(choice).to_have_value("de")
-        assert choice.locator("option").all_inner_texts() == ["de", "en", "fr"]
-        page.locator("#text").fill(text)
-        settled(page, translated("de"))
-        choice.select_option("fr")
-        settled(page, translated("fr"))
-        assert state(page)["to"] == "fr"
-        again = open_page(page.url)
-        settled(again, translated("fr"))
-        sync_api.expect(again.get_by_role("combobox", name="to", exact=True)).to_have_value("fr")
-
-
-def test_a_model_with_one_target_language_offers_no_choice(page: Any) -> None:
-    assert page.get_by_role("combobox", name="to", exact=True).count() == 0
 
 
 # Highlights and attention
@@ -223,8 +50,10 @@ def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator
     # Like a keystroke, this neither scrolls the page nor moves the pointer.
     type_it = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', { bubbles: true })); }"
     page.locator("#text").evaluate(type_it, text)
-    settled(page, translator.translate(text))
-    if not text:
+    if text:
+        settled(page, translator.translate(text))
+    else:
+        sync_api.expect(page.locator("#look")).to_have_count(0)
         sync_api.expect(page.locator(".tooltip")).to_have_count(0)
 
 
@@ -238,15 +67,20 @@ def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
     assert tooltip.locator(".strip").count() == 1
     assert page.locator(".lines .back.highlighted").count() == 1
-    assert page.locator(".heat .highlight-box").count() == 1
-    assert page.locator("[data-figure=positional-encoding] .highlight-box").count() == 1
+    assert page.locator(".heat .mark:not([hidden])").count() == 1
     assert page.locator(".tokens .highlighted").count() == 1
-    assert page.locator(".grid.row .thumbnail").count() == 8
     assert page.locator(".node.highlighted").count() == 1
     assert page.locator(".lens .column.highlighted").count() == 1
     page.mouse.move(2, 2)
     assert tooltip.count() == 0
     assert page.locator(".tokens .highlighted").count() == 0
+
+
+def test_figures_that_come_into_view_are_highlighted(page: Any) -> None:
+    page.locator(".tokens.target button").nth(1).click()
+    for figure in (".grid.row .thumbnail >> nth=7", "[data-figure=positional-encoding] .highlight-box"):
+        page.locator(".heads" if "grid" in figure else "#positions").scroll_into_view_if_needed()
+        sync_api.expect(page.locator(figure)).to_have_count(1)
 
 
 def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, inspection: Inspection) -> None:
@@ -422,6 +256,7 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     choose(page, "view", 2)
     page.locator("[data-head='decoder.1.2']").click()
     page.locator(".tokens.target button").nth(1).click()
+    page.keyboard.press("Escape")  # a pin is not part of the URL
     slide(page.get_by_label("Length penalty"), 1.4)
     page.get_by_label("special tokens").uncheck()
     page.get_by_role("button", name="theme: auto").click()
@@ -430,7 +265,7 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     again = open_page(page.url)
     sync_api.expect(again.locator(".ablation")).to_be_visible()
     assert again.url == page.url
-    for part in (".translation-panel", ".pair.attention", ".ranking", ".bars", ".ablation"):
+    for part in (".sentence-bar", ".translation-panel", ".pair.attention", ".ranking", ".bars", ".ablation"):
         mine, other = (window.locator(part).text_content() for window in (page, again))
         assert re.sub(r"\d+ ms", "", mine) == re.sub(r"\d+ ms", "", other)
     assert again.evaluate("document.documentElement.style.colorScheme") == "light"
@@ -441,7 +276,7 @@ def test_invalid_url_parameters_are_ignored(
     open_page: Callable[..., Any], address: str, inspection: Inspection, translator: Translator, stack: str, view: str
 ) -> None:
     wrong = "prefix=&off=none&layer=77&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
-    page = open_page(f"{address}#text={TEXT}&{wrong}&stack={stack}&view={view}")
+    page = open_page(f"{address}#text={TEXT}&sentence=0&{wrong}&stack={stack}&view={view}")
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     assert page.locator("input[name=layer][value='2']").is_checked()
     assert page.locator("input[name=view][value=max]").is_checked()
@@ -492,7 +327,7 @@ def test_a_model_without_self_attention_shows_its_cross_attention(
     translator = Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
     inspection = inspect_translation(translator, InspectionRequest(text=TEXT))
     with serve_page(translator) as address:
-        page = open_page(f"{address}#text={TEXT}&stack=encoder&view=rollout")
+        page = open_page(f"{address}#text={TEXT}&sentence=0&stack=encoder&view=rollout")
         settled(page, translator.tokenizer.decode(inspection.best.tokens))
         assert page.locator("input[name=stack]").evaluate_all("all => all.map((x) => x.value)") == ["cross"]
         assert page.locator("input[name=view]").evaluate_all("all => all.map((x) => x.value)") == ["1", "mean", "max"]
@@ -519,7 +354,9 @@ def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, win
     """axe-core reports no violations, and nothing exceeds the width of the window."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: run npm ci in web/")
-    page = open_page(f"{address}#text={TEXT}&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window)
+    page = open_page(
+        f"{address}#text={TEXT}&sentence=0&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window
+    )
     sync_api.expect(page.locator(".ablation")).to_be_visible()
     page.evaluate(AXE.read_text(encoding="utf-8"))
     result = page.evaluate("axe.run()")

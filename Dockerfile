@@ -1,0 +1,30 @@
+# A server of models: `docker build -t transduce .`, then
+#
+#   docker run --read-only --tmpfs /tmp:exec --cap-drop ALL --security-opt no-new-privileges \
+#       -p 127.0.0.1:5000:5000 -v "$PWD/runs/x/model:/model:ro" transduce serve -m /model --host 0.0.0.0
+#
+# It needs no write access except to /tmp: the native engine is compiled there at the start, for the processor that it runs
+# on, and loaded from there (hence exec; without it, the slower engine plain is used). For a GPU, build with
+# --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128 and run with --gpus all.
+FROM python:3.12-slim-bookworm AS build
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE constraints.txt requirements.lock ./
+COPY src ./src
+# The lock has the packages of development too; here it only tells the versions.
+RUN python -m venv /opt/transduce \
+    && /opt/transduce/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)" \
+    && sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > versions.txt \
+    && /opt/transduce/bin/pip install --no-cache-dir --constraint versions.txt '.[serve]'
+
+FROM python:3.12-slim-bookworm
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /opt/transduce /opt/transduce
+ENV PATH=/opt/transduce/bin:$PATH HOME=/tmp TRANSDUCE_CACHE=/tmp/transduce PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+EXPOSE 5000
+HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:5000/health', timeout=5)"]
+ENTRYPOINT ["transduce"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "5000"]

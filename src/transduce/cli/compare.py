@@ -1,0 +1,37 @@
+"""`transduce compare`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.messages import log
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, finished or not.", metavar="RUN")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write with the curves of all runs.")] = None,
+) -> None:
+    """Compare runs: their scores, losses and speed, and the settings in which they differ.
+
+    With --out, the curves of all runs are drawn in the same charts of one HTML file, which needs no network.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
+    from transduce.text.one_line import one_line
+
+    compared = read_runs(runs)
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = 1000  # a pipe gets whole lines
+    rows = [*figures(compared), *different_settings(compared)]
+    table = Table("", *(one_line(run.name) for run in compared), box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, values in rows:
+        table.add_row(one_line(name), *map(one_line, values))
+    console.print(table)
+    if out:
+        write_comparison(out, compared)
+        log(f"{out} written")

@@ -1,0 +1,91 @@
+"""`transduce init`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from transduce.cli.messages import log
+from transduce.cli.options import SetOption
+
+_ONE_FILE = ("parse", "classify", "transcribe")
+"""Tasks whose training data is one file or folder."""
+_RUNNING_TEXT = ("language_model", "masked", "denoise")
+
+
+def init(
+    recipe: Annotated[Path, typer.Argument(help="The file to write.", metavar="RECIPE")] = Path("recipe.toml"),
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What the model learns: translate, language_model, parse, masked, denoise, classify or transcribe."
+        ),
+    ] = None,
+    src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
+    tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
+    train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    text: Annotated[list[Path] | None, typer.Option(help="Instead: running text, .txt or .jsonl.")] = None,
+    valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
+    valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
+    valid: Annotated[
+        list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
+    style: Annotated[
+        str | None,
+        typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
+    ] = None,
+    set_: SetOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a recipe for `transduce train`, with a comment for each setting.
+
+    In a terminal, the command asks for the training text, the validation text and the size of the model if they are not
+    given. The files are not read, but they must exist.
+    """
+    from transduce.config import apply_sets
+    from transduce.disk import write_atomically
+    from transduce.errors import ConfigError
+    from transduce.runs.recipe_template import recipe_text
+    from transduce.training.api import given_settings
+    from transduce.training.start import require_text
+
+    if recipe.exists() and not force:
+        raise ConfigError(f"{recipe} exists; name another file, or give --force to overwrite it")
+    files: dict[str, Any] = {"src": src, "tgt": tgt, "train": train, "text": text}
+    files |= {"valid_src": valid_src, "valid_tgt": valid_tgt, "valid": valid}
+    if not (src or tgt or train or text) and sys.stdin.isatty():
+        task, preset = _ask(task, preset, files)
+    given = given_settings(None, task, **{name: paths or () for name, paths in files.items()})
+    if not given.get("data", {}).get("train"):
+        raise ConfigError("no training text: give --src and --tgt, --train or --text")
+    text_of_recipe, resolved = recipe_text(recipe, preset, style, apply_sets(given, set_ or []))
+    require_text(resolved)
+    recipe.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(recipe, text_of_recipe.encode())
+    log(f"wrote {recipe}; train with: transduce train {recipe}")
+
+
+def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[str, str]:
+    """Ask for the task, the files and the size; adds the files."""
+    from transduce.text.formats import PAIR_FORMATS, format_suffix
+
+    suffixes = {suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes}
+    task = task or typer.prompt("What does the model learn (translate, language_model, classify, ...)", "translate")
+    for prefix, noun in (("", "Training"), ("valid_", "Validation")):
+        default = "" if prefix else None
+        again = " (none: press Enter)" if prefix else ""
+        if task in _RUNNING_TEXT or task in _ONE_FILE:
+            path = typer.prompt(f"{noun} data, a file or a folder{again}", default, show_default=False)
+        else:
+            path = typer.prompt(
+                f"{noun} text: a file of both languages, or of the source{again}", default, show_default=False
+            )
+            if path and format_suffix(Path(path)) not in suffixes:
+                target = typer.prompt(f"{noun} text of the target language, line by line")
+                files[f"{prefix}src"], files[f"{prefix}tgt"] = [Path(path)], [Path(target)]
+                continue
+        if path:
+            files["valid" if prefix else "train"] = [Path(path)]
+    return task, preset or typer.prompt("Size of the model (tiny, small, base, big)", "small")

@@ -1,0 +1,99 @@
+"""`transduce translate` for documents."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transduce.cli.inputs import STANDARD_INPUT, Input
+from transduce.cli.messages import log
+from transduce.cli.translate_progress import Progress
+from transduce.disk import write_atomically
+from transduce.documents import DOCUMENT_FORMATS, TEXT, ReadOptions, document_format
+from transduce.errors import ConfigError, DataError
+from transduce.text.files import open_binary
+
+if TYPE_CHECKING:
+    from transduce.text.glossary import Glossary
+    from transduce.translator import Translator
+
+_MAX_BYTES = 512 << 20
+
+
+def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
+    """The documents among the inputs, each with the name of its format; either all inputs are documents or none.
+
+    Text files are not among them: they are read and written as a stream of lines.
+    """
+    if format_ not in (None, *DOCUMENT_FORMATS):
+        raise ConfigError(f"--format {format_} is not known; use one of {', '.join(DOCUMENT_FORMATS)}")
+    if format_ == TEXT:
+        return []
+    documents, others = [], []
+    for one in inputs:
+        name = format_ or (document_format(one) if isinstance(one, Path) else None)
+        if isinstance(one, Path) and name not in (None, TEXT):
+            assert name
+            documents.append((one, name))
+        else:
+            others.append(str(one) if isinstance(one, Path) else f"{one:.60}")
+    if documents and others:
+        raise ConfigError(f"{others[0]} is text, {documents[0][0]} is a document; translate them separately")
+    return documents
+
+
+def translate_documents(
+    translator: "Translator",
+    documents: Sequence[tuple[Path, str]],
+    out: Path | None,
+    *,
+    to: str | None,
+    source: str | None,
+    glossary: "Glossary | None",
+    retranslate: bool,
+) -> None:
+    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    from transduce.translator.tagged import different_texts, translate_tagged
+
+    if out and len(documents) > 1:
+        raise ConfigError("--out names one file, but there are several documents; leave it out")
+    for path, name in documents:
+        began = time.monotonic()
+        target = out or (None if path == STANDARD_INPUT else _output_path(path, to))
+        options = ReadOptions(source or _source_language(translator, to), to, retranslate)
+        document = DOCUMENT_FORMATS[name].read(_read(path), str(path), options)
+        total = different_texts(document.texts)
+        with Progress(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
+            outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)
+        content = document.write(outputs)
+        if target is None:
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():  # a pipe or a device
+            target.write_bytes(content)
+        else:
+            write_atomically(target, content)
+        seconds = time.monotonic() - began
+        where = f"{target} written: " if target else ""
+        log(f"{where}{len(document.texts):,} {'text' if len(document.texts) == 1 else 'texts'} in {seconds:.1f} s")
+
+
+def _output_path(path: Path, to: str | None) -> Path:
+    """The path of a translation: report.docx becomes report.de.docx."""
+    return path.with_name(f"{path.stem}.{to or 'translated'}{path.suffix}")
+
+
+def _source_language(translator: "Translator", to: str | None) -> str | None:
+    return translator.splitter.source_language(to)
+
+
+def _read(path: Path) -> bytes:
+    with open_binary(path) as file:
+        try:
+            data = file.read(_MAX_BYTES + 1)
+        except IsADirectoryError:
+            raise DataError(f"{path} is a folder, not a file") from None
+    if len(data) > _MAX_BYTES:
+        raise DataError(f"{path}: larger than {_MAX_BYTES >> 20} MB; split it first")
+    return data

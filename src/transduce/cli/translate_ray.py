@@ -1,0 +1,35 @@
+"""`transduce translate --ray`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
+from transduce.cli.messages import log
+from transduce.cli.translate_progress import Progress
+from transduce.errors import ConfigError, DataError
+from transduce.models.card import find_model
+
+
+def translate_with_ray(inputs: Sequence[Input], out: Path | None, loading: dict[str, Any], **options: Any) -> None:
+    """Translate files into a folder with the model that `loading` describes, and report the progress."""
+    from transduce.ray import translate_files
+
+    files = [one for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT]
+    if out is None or len(files) < len(inputs):
+        raise ConfigError("--ray needs files to read, and a folder to write to: --out")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file; --ray writes to a folder")
+    for path in (path for path in files if not path.exists()):
+        raise DataError(f"{path}: no such file")
+    # A worker may run in another folder than this process.
+    models = [find_model(Path(path)).resolve() for path in loading["model"] or []] or None
+    with Progress(lambda: count_lines(inputs), 0, hidden=False) as progress:
+        translate_files(
+            [path.resolve() for path in files],
+            out,
+            on_row=progress.advance,
+            log=log,
+            **{**loading, "model": models},
+            **options,
+        )

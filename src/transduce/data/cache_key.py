@@ -1,0 +1,60 @@
+"""The key of a prepared corpus in the cache: a function of the contents of its files and of the settings."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from transduce.data.data_config import DataConfig
+from transduce.disk import digest
+from transduce.errors import DataError
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.pairs import entry_suffixes
+from transduce.text.readers import READERS
+from transduce.text.tokenizer import TokenizerConfig
+
+FORMAT = 4
+"""Version of the cache: increased whenever shards of older code must not be reused."""
+
+
+def cache_key(
+    data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, sources: dict[str, str], reader: str
+) -> str:
+    """The name of the folder of a prepared corpus: a hash of all that its shards depend on."""
+    # Files may be renamed, except for the suffixes that tell how to read them.
+    content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
+    tokenizer: Any = (
+        hashlib.sha256(vocabulary.model).hexdigest()
+        if not isinstance(vocabulary, TokenizerConfig)
+        else asdict(vocabulary)
+    )
+    longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
+    settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
+    if data.directions:
+        settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
+    if any(part.back_translated for part in data.parts):
+        settings.append([len(part.back_translated) for part in data.parts])
+    if old := [len(part.train) for part in data.parts if part.is_replay]:
+        settings += ["replay", data.replay_share, old]
+    return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
+
+
+def source_digests(data: DataConfig) -> dict[str, str]:
+    """The sha256 of each training file."""
+    digests = {}
+    for name in (name for files in data.all_train for name in files):
+        try:
+            digests[name] = _digest(Path(name))
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}") from None
+    return digests
+
+
+def _digest(path: Path) -> str:
+    """The sha256 of a file, or of the names and contents of all files of a folder."""
+    if not path.is_dir():
+        return digest(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    names = [(str(file.relative_to(path)), digest(file)) for file in files]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()

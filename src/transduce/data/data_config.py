@@ -1,0 +1,103 @@
+"""The settings that name the text to train on."""
+
+from dataclasses import dataclass, field, replace
+
+from transduce.config import require
+from transduce.data.directions import CorpusPart, DirectionConfig
+from transduce.text.languages import Direction, is_language_code, parse_direction
+from transduce.text.pairs import Corpus
+from transduce.text.symbols import language_tag
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """The text to train on."""
+
+    train: tuple[tuple[str, ...], ...] = ()
+    """Training pairs, e.g. "pairs.tsv", ["a.tsv", "b.jsonl"] or [["source.txt", "target.txt"]]."""
+    valid: tuple[tuple[str, ...], ...] = ()
+    """Validation pairs, likewise; without them nothing is validated."""
+    replay: tuple[tuple[str, ...], ...] = ()
+    """Fine-tuning: old training pairs to mix with the new ones, so that the model does not forget them."""
+    replay_share: float = 0.5
+    """Share of old pairs in each epoch; the new pairs, or the old ones if those are fewer, are repeated."""
+    by_sentence: bool = False
+    """Every text is one sentence, so a text of several sentences must be translated sentence by sentence."""
+    truecase: bool = False
+    """Translate sentences in capitals or title case as ordinary ones, for a model of text with ordinary capitals."""
+    reverse: bool = False
+    """Read the second side of every pair as the source."""
+    src_lang: str | None = None
+    """Language that the model translates from, e.g. en or pt-BR; by default, file names such as a.en-de.tsv tell."""
+    tgt_lang: str | None = None
+    """Language that the model translates to, likewise; it selects the tokenizer of BLEU."""
+    back_translated: tuple[tuple[str, ...], ...] = ()
+    """More training pairs, each a back-translation and its original, as `transduce backtranslate` writes them. A
+    reserved symbol begins their sources (tagged back-translation); data.reverse does not apply to them."""
+    max_length: int = 256
+    """Pairs with more tokens than this on either side are left out and counted. Of a language model: the context, in
+    tokens, that it is trained with."""
+    directions: dict[str, DirectionConfig] = field(default_factory=dict)
+    """Instead of train, valid and reverse: a section for each direction of a multilingual model, e.g. en-de."""
+    temperature: float = 1.0
+    """Temperature sampling over directions: one with a share p of the pairs is drawn in proportion to p^(1/this)."""
+
+    def __post_init__(self) -> None:
+        require(1 <= self.max_length < 2**16 - 1, "max_length must be between 1 and 65534")
+        for name in ("src_lang", "tgt_lang"):
+            code = getattr(self, name)
+            require(code is None or is_language_code(code), f"{name} must be a language code like en or pt-BR: {code}")
+        require(self.temperature >= 1, "temperature must be at least 1")
+        require(
+            self.temperature == 1 or bool(self.directions), "temperature needs several directions (data.directions)"
+        )
+        require(0 < self.replay_share < 1, "replay_share must be above 0 and below 1")
+        has_replay = bool(self.replay) or any(direction.replay for direction in self.directions.values())
+        require(has_replay or self.replay_share == 0.5, "replay_share has no effect without old text (replay)")
+        own = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
+        for name in own if self.directions else ():
+            require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
+        for name, direction in self.directions.items():
+            parse_direction(name)
+            require(bool(direction.train), f"the direction {name} has no training text (train)")
+
+    @property
+    def parts(self) -> list[CorpusPart]:
+        """The text of each direction; a model with a single direction has no tags. Old text is a part of its own."""
+        parts = [CorpusPart(self.train, self.valid, self.reverse, back_translated=self.back_translated)]
+        replays: list[Corpus] = [self.replay]
+        if self.directions:
+            items = sorted(self.directions.items())
+            parts = [
+                CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
+                for name, own in items
+            ]
+            replays = [own.replay for _, own in items]
+        olds = [
+            replace(part, train=old, valid=(), back_translated=(), is_replay=True)
+            for part, old in zip(parts, replays, strict=True)
+            if old
+        ]
+        return parts + olds
+
+    @property
+    def all_train(self) -> Corpus:
+        """The training files of all directions."""
+        return [files for part in self.parts for files in part.all_train]
+
+    @property
+    def all_valid(self) -> Corpus:
+        """The validation files of all directions."""
+        return [files for part in self.parts for files in part.valid]
+
+    @property
+    def language_pairs(self) -> list[Direction]:
+        """The directions that the model translates in; empty if the languages are not known."""
+        if self.directions:
+            return [parse_direction(name) for name in self.directions]
+        return [(self.src_lang, self.tgt_lang)] if self.src_lang and self.tgt_lang else []
+
+    @property
+    def target_tags(self) -> list[str]:
+        """The tags of all target languages, without repetition."""
+        return list(dict.fromkeys(language_tag(part.target) for part in self.parts if part.target))

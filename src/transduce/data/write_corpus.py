@@ -1,0 +1,182 @@
+"""Write a corpus into a folder: learn its vocabulary, encode its text with several processes, and write the index."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transduce.data.data_config import DataConfig
+from transduce.data.directions import CorpusPart, part_repetitions
+from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, write_document_index
+from transduce.data.encode_worker import CANNOT_WRITE, shard_pairs
+from transduce.data.shards import write_index
+from transduce.errors import DataError
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.pairs import ReadReport, count_pairs
+from transduce.text.readers import READERS
+from transduce.text.sample import Reservoir
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+
+
+@dataclass
+class _Seen:
+    """What the first pass over examples finds."""
+
+    labels: set[str] = field(default_factory=set)
+    """The names of all classes."""
+    shape: tuple[int, ...] = ()
+    """The shape of the last array; those of images are all the same."""
+
+
+def write_pairs(
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
+) -> None:
+    """Learn the vocabulary, encode all pairs and write the index."""
+    report, own = ReadReport(), READERS[reader]
+    tokenizer: AnyTokenizer
+    seen = _Seen()
+    sample_size = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
+    sample = _sample(data, sample_size, report, reader, seen)
+    labels = sorted(seen.labels)
+    if not isinstance(vocabulary, TokenizerConfig):
+        tokenizer = vocabulary
+    else:
+        if own.texts(own.streams):
+            size = count_pairs(len(sample), report.noun)
+            log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {size}")
+            tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
+        else:  # a model folder has a vocabulary; this one writes the labels
+            tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
+    (work / tokenizer.file_name).write_bytes(tokenizer.model)
+    log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
+    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(own)), labels)
+    too_long = report.pairs - sum(kept)
+    lines = report.lines()
+    if too_long:
+        lines.append(f"left out {count_pairs(too_long, report.noun)} above {data.max_length} tokens (data.max_length)")
+    if too_long == report.pairs:
+        raise DataError(f"every {report.noun} has more than {data.max_length} tokens; raise data.max_length")
+    facts: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "report": lines, "files": data.all_train}
+    facts |= {} if own.arrays else {"max_length": data.max_length}
+    facts |= {"shape": list(seen.shape)} if own.arrays else {}
+    facts |= {"labels": labels} if own.labels else {}
+    if report.noun != ReadReport.noun:
+        facts["noun"] = report.noun
+    repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
+    if data.directions or len(kept) > 1:
+        lines += _describe_parts(data, kept, repeats)
+    write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
+
+
+def write_documents(
+    work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
+) -> None:
+    """Learn the vocabulary, encode all documents and write the index."""
+    report, pieces = ReadReport(), READERS[reader].pieces
+    assert pieces
+    wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
+    sample = DocumentSample(pieces(data.all_train, report), wanted)
+    if not isinstance(vocabulary, TokenizerConfig):
+        tokenizer = vocabulary
+    else:
+        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample.lines):,} lines")
+        alphabet = sample.alphabet if vocabulary.type == "char" else ()
+        tokenizer = Tokenizer.train_on_documents(sample.lines, vocabulary, alphabet)
+    (work / tokenizer.file_name).write_bytes(tokenizer.model)
+    log(f"data: encoding {sample.characters:,} characters")
+    _encode(work, data, reader, -(-sample.characters // SHARD_CHARACTERS))
+    facts = {"vocab_size": tokenizer.vocab_size, "report": report.lines(), "files": data.all_train}
+    write_document_index(work, facts)
+
+
+def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: _Seen) -> list[tuple[Any, ...]]:
+    """Read all examples, which fills the report; returns a random sample of them, with the shares of training.
+
+    The sample does not have the arrays of examples.
+    """
+    has_arrays, has_labels = READERS[reader].arrays, READERS[reader].labels
+    samples, counts = [], []
+    for part in data.parts:
+        sample, own = Reservoir[tuple[Any, ...]](size), ReadReport()
+        for _, example in part.read_train(READERS[reader], own):
+            sample.offer((None, *example[1:]) if has_arrays else example)
+            if has_labels:
+                seen.labels.add(example[-1])
+            if has_arrays:
+                seen.shape = example[0].shape
+        report.add(own)
+        samples.append(sample.kept)
+        counts.append(own.pairs)
+    if len(samples) == 1:
+        return samples[0]
+    repeats = part_repetitions(data.parts, counts, data.temperature, data.replay_share)
+    weights = [count * times for count, times in zip(counts, repeats, strict=True)]
+    quotas = [
+        min(len(kept), round(size * weight / sum(weights))) for kept, weight in zip(samples, weights, strict=True)
+    ]
+    chance = random.Random(0)
+    return [example for kept, quota in zip(samples, quotas, strict=True) for example in chance.sample(kept, quota)]
+
+
+def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> list[str]:
+    reason = " and ".join(["data.temperature"] * (data.temperature != 1) + ["data.replay_share"] * _has_replay(data))
+    return [
+        f"{_name(part)}: {count_pairs(count)}" + (f", each {times:.2f} times in an epoch ({reason})" * (times != 1))
+        for part, count, times in zip(data.parts, kept, repeats, strict=True)
+    ]
+
+
+def _has_replay(data: DataConfig) -> bool:
+    return any(part.is_replay for part in data.parts)
+
+
+def _name(part: CorpusPart) -> str:
+    return " ".join(filter(None, [part.name, "old text" if part.is_replay else "" if part.name else "new text"]))
+
+
+def _encode(folder: Path, data: DataConfig, reader: str, shards: int, labels: Sequence[str] = ()) -> list[int]:
+    """Write the shards with one process for each core; returns the number of examples of each part that fit.
+
+    Raises OSError if they cannot be written.
+    """
+    job = encode_job(data, reader, labels)
+    workers = min(os.cpu_count() or 1, shards)
+    package_root = str(Path(__file__).parents[2])
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # With -P and no empty path, nothing is imported from the current folder.
+    command = [sys.executable, "-P", "-m", "transduce.data.encode_worker", str(folder)]
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for n in range(workers):
+            processes.append(
+                subprocess.Popen(
+                    [*command, str(n), str(workers), json.dumps(job)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                    text=True,
+                )
+            )
+        outcomes = [process.communicate() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    for process, (_, errors) in zip(processes, outcomes, strict=True):
+        if process.returncode != 0:
+            reason = errors.strip().splitlines()[-1] if errors.strip() else f"exit code {process.returncode}"
+            if process.returncode == CANNOT_WRITE:
+                raise OSError(reason)
+            raise DataError(f"encoding failed: {reason}")
+    return [sum(counts) for counts in zip(*(json.loads(printed) for printed, _ in outcomes), strict=True)]
+
+
+def encode_job(data: DataConfig, reader: str, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """What a worker has to know about the corpus, in JSON's types."""
+    parts = [asdict(part) for part in data.parts]
+    return {"parts": parts, "max_length": data.max_length, "reader": reader, "labels": list(labels)}

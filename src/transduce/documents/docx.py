@@ -1,0 +1,292 @@
+"""DOCX files: the paragraphs of the text, of tables, text boxes, headers, footers, footnotes and endnotes.
+
+A paragraph consists of runs, each with its formatting. The most frequent formatting of a paragraph is taken as plain
+text, other runs and links as inline elements in it. Fields, pictures, references and bookmarks are elements without
+text, except for the visible text of links.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words
+from transduce.documents.options import ReadOptions
+from transduce.documents.package import Package
+from transduce.errors import DataError
+from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.text.project_tags import project
+from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
+
+_PARTS = re.compile(r"word/(?:document|footnotes|endnotes|header\d*|footer\d*)\.xml")
+_NAMESPACES = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "sdtContent", "bdo", "dir"})
+"""Elements of a paragraph that contain runs."""
+_OUTDATED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
+"""Marks of the original text that a translation does not have."""
+_BREAKS = frozenset({"br", "cr", "tab", "ptab"})
+"""Parts of a run that separate two texts."""
+_UNIMPORTANT = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*/>")
+"""Properties of a run in which two runs of the same formatting may differ."""
+
+
+def read_docx(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read a DOCX file; the options make no difference."""
+    package = Package(data, name)
+    if "word/document.xml" not in package.names:
+        raise DataError(f"{name}: not a DOCX file: it has no word/document.xml")
+    members, encodings = {}, {}
+    for member in filter(_PARTS.fullmatch, package.names):
+        source, encodings[member] = decode_xml(package.read(member), f"{name}: {member}")
+        members[member] = _splice(source, f"{name}: {member}")
+
+    def pack(written: dict[str, str]) -> bytes:
+        return package.replaced(
+            {member: text.encode(encodings[member], "xmlcharrefreplace") for member, text in written.items()}
+        )
+
+    return Document(members, pack)
+
+
+def _splice(source: str, name: str) -> Splicer:
+    root, splicer = parse_xml(source, name), Splicer(source)
+    paragraphs = [one for one in root.descendants() if one.name == "p" and one.namespace in _NAMESPACES]
+    for paragraph in reversed(paragraphs):
+        content = [child for child in paragraph.children if not (isinstance(child, Element) and child.name == "pPr")]
+        if content and (unit := _Paragraph(source, splicer, content).unit()):
+            splicer.add(content[0].start, content[-1].end, unit)
+    return splicer
+
+
+class _Container(NamedTuple):
+    """An element, or a field, with runs inside: the source before them, the runs, and the source after them."""
+
+    name: str
+    opening: str
+    content: Sequence[Element | Text]
+    closing: str
+
+
+class _Piece(NamedTuple):
+    """The text between two breaks, with the white space around it."""
+
+    before: str
+    tagged: TaggedText
+    after: str
+
+
+class _Paragraph:
+    """Makes the unit of a paragraph."""
+
+    def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | Text]) -> None:
+        self._source, self._splicer, self._content = source, splicer, content
+        run = next(_runs(content), None)
+        self._prefix = source[run.start + 1 : run.inner_start].partition("r")[0] if run else ""
+        self._close = f"</{self._prefix}t></{self._prefix}r>"
+        self._properties = {""}
+        """The properties of all runs."""
+        self._formats = [self._most_frequent(content)]
+        """Properties of the text in each open container, of which the innermost is last."""
+        self._run: str | None = None
+        """Properties of the open run, if they are not those of its container."""
+        self._pieces: list[str | _Piece] = []
+        """Texts, and the source between them."""
+        self._start_text()
+
+    def unit(self) -> Unit | None:
+        """The unit; None if there is no text to translate."""
+        if not any(child.name == "t" for run in _runs(self._content) for child in run.elements):
+            return None
+        self._add_all(self._content)
+        self._end_text()
+        texts = [piece.tagged for piece in self._pieces if isinstance(piece, _Piece)]
+        return Unit(texts, self._write, escape_xml) if texts else None
+
+    def _write(self, outputs: list[str]) -> str:
+        waiting, parts = iter(outputs), []
+        for piece in self._pieces:
+            if isinstance(piece, str):
+                parts.append(piece)
+            else:
+                parts.append(self._in_run(piece, next(waiting)))
+        return self._without_empty_runs("".join(parts))
+
+    def _in_run(self, piece: _Piece, text: str) -> str:
+        return self._open(self._formats[0]) + piece.before + text + piece.after + self._close
+
+    def _without_empty_runs(self, source: str) -> str:
+        for properties in self._properties:
+            source = source.replace(self._open(properties) + self._close, "")
+        return source
+
+    def _open(self, properties: str) -> str:
+        return f'<{self._prefix}r>{properties}<{self._prefix}t xml:space="preserve">'
+
+    def _properties_of(self, run: Element) -> str:
+        properties = run.child("rPr")
+        source = self._source[properties.start : properties.end] if properties else ""
+        self._properties.add(source)
+        return source
+
+    def _most_frequent(self, content: Sequence[Element | Text]) -> str:
+        """The properties that most characters of these runs have."""
+        counts: Counter[str] = Counter()
+        first: dict[str, str] = {}
+        for run in content:
+            if isinstance(run, Element) and run.name == "r":
+                properties = self._properties_of(run)
+                key = _UNIMPORTANT.sub("", properties)
+                first.setdefault(key, properties)
+                counts[key] += sum(len(child.text) for child in run.elements if child.name == "t")
+        return first[max(counts, key=lambda key: counts[key])] if counts else ""
+
+    def _add_all(self, content: Sequence[Element | Text]) -> None:
+        for item in self._grouped(content):
+            if isinstance(item, str):
+                self._end_run()
+                self._add_empty(item)
+            elif isinstance(item, _Container):
+                self._add_container(item)
+            else:
+                self._add_run(item)
+
+    def _grouped(self, content: Sequence[Element | Text]) -> Iterator[str | _Container | Element]:
+        """Runs with text, containers, and the source of everything else."""
+        index = 0
+        while index < len(content):
+            child, end = content[index], index + 1
+            if isinstance(child, Text):
+                if child.text is None:
+                    yield self._source[child.start : child.end]
+            elif child.name == "r" and _field_marks(child):
+                separator, field_end = _field(content, index)
+                end = field_end + 1
+                last = content[field_end]
+                instruction = "".join(one.text for one in _within(content[index:separator], "instrText"))
+                if separator < field_end and instruction.split()[:1] == ["HYPERLINK"]:
+                    opening = self._splicer.raw(child.start, content[separator].end)
+                    closing = self._splicer.raw(last.start, last.end)
+                    yield _Container("field", opening, content[separator + 1 : field_end], closing)
+                else:
+                    yield self._splicer.raw(child.start, last.end)
+            elif child.name == "r":
+                yield child
+            elif child.name in _CONTAINERS and any(_runs(child.children)):
+                yield self._container(child)
+            elif child.name not in _OUTDATED:
+                yield self._splicer.raw(child.start, child.end)
+            index = end
+
+    def _container(self, element: Element) -> _Container:
+        inner = element.child("sdtContent") or element
+        first = next(
+            (n for n, child in enumerate(inner.children) if isinstance(child, Element) and child.name[-2:] != "Pr"), 0
+        )
+        start = inner.children[first].start
+        opening, closing = self._source[element.start : start], self._source[inner.inner_end : element.end]
+        return _Container(element.name, opening, inner.children[first:], closing)
+
+    def _add_container(self, container: _Container) -> None:
+        self._end_run()
+        outer, inner = self._formats[-1], self._most_frequent(container.content)
+        self._builder.open(container.name, self._close + container.opening + self._open(inner))
+        self._formats.append(inner)
+        self._add_all(container.content)
+        self._end_run()
+        self._formats.pop()
+        self._builder.close(container.name, self._close + container.closing + self._open(outer))
+
+    def _add_run(self, run: Element) -> None:
+        properties = self._properties_of(run)
+        for child in run.elements:
+            if child.name == "t":
+                self._start_run(properties)
+                self._add_text(child.text)
+            elif child.name == "noBreakHyphen":
+                self._start_run(properties)
+                self._add_text("\N{NON-BREAKING HYPHEN}")
+            elif child.name != "rPr" and child.name not in _OUTDATED:
+                source = self._splicer.raw(child.start, child.end)
+                source = f"<{self._prefix}r>{properties}{source}</{self._prefix}r>"
+                if child.name in _BREAKS and len(self._formats) == 1:
+                    self._end_text()
+                    self._pieces.append(source)
+                else:
+                    self._end_run()
+                    self._add_empty(source)
+
+    def _add_text(self, text: str) -> None:
+        self._text.append(text)
+        self._builder.add_text(text)
+
+    def _add_empty(self, source: str) -> None:
+        self._builder.add_empty(self._close + source + self._open(self._formats[-1]))
+
+    def _start_run(self, properties: str) -> None:
+        key = _UNIMPORTANT.sub("", properties)
+        if self._run is not None and _UNIMPORTANT.sub("", self._run) == key:
+            return
+        self._end_run()
+        if _UNIMPORTANT.sub("", self._formats[-1]) != key:
+            self._run = properties
+            self._builder.open("run", self._close + self._open(properties))
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            self._builder.close("run", self._close + self._open(self._formats[-1]))
+            self._run = None
+
+    def _start_text(self) -> None:
+        self._builder = TaggedTextBuilder("&#160;")
+        self._text: list[str] = []
+
+    def _end_text(self) -> None:
+        self._end_run()
+        tagged, text = self._builder.finish(), "".join(self._text)
+        before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
+        piece = _Piece(before, tagged, after)
+        if has_words(tagged):
+            self._pieces.append(piece)
+        elif text or tagged.tags:
+            self._pieces.append(self._in_run(piece, project(tagged, tagged.text, (), escape_xml)))
+        self._start_text()
+
+
+def _runs(content: Sequence[Element | Text]) -> Iterator[Element]:
+    """The runs of a paragraph, including those in containers."""
+    for child in content:
+        if isinstance(child, Element):
+            if child.name == "r":
+                yield child
+            elif child.name in _CONTAINERS:
+                yield from _runs(child.children)
+
+
+def _within(content: Sequence[Element | Text], name: str) -> list[Element]:
+    """The children of runs with this name."""
+    return [child for run in content if isinstance(run, Element) for child in run.elements if child.name == name]
+
+
+def _field_marks(run: Element) -> list[str]:
+    """The begin, separate and end marks of fields in a run."""
+    marks = [child.attributes for child in run.elements if child.name == "fldChar"]
+    return [value for mark in marks for key, value in mark.items() if key.endswith("fldCharType")]
+
+
+def _field(content: Sequence[Element | Text], start: int) -> tuple[int, int]:
+    """The indices of the runs with the separator and the end of the field that starts here.
+
+    Both are the start itself if the field has no separator or does not end among its siblings.
+    """
+    depth, separator = 0, start
+    for index, run in enumerate(content[start:], start):
+        for mark in _field_marks(run) if isinstance(run, Element) and run.name == "r" else ():
+            depth += {"begin": 1, "end": -1}.get(mark, 0)
+            if mark == "separate" and depth == 1:
+                separator = index
+            if depth <= 0:
+                return separator, index
+    return start, start

@@ -1,0 +1,89 @@
+"""Text of XML elements with inline elements in it, as XLIFF, TMX and ODT have it."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from transduce.documents.document import Splicer, escape_xml, has_words
+from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.text.project_tags import project
+from transduce.text.xml_source import Element, Text
+
+
+class Role(NamedTuple):
+    """What an element inside a text is."""
+
+    kind: Literal["inline", "open", "close", "empty", "protected", "text", "break", "ignored"]
+    """An element with text; half of a pair; without text; with text to keep; text; the end of a text; nothing."""
+    value: str = ""
+    """What open and close have in common, or the text."""
+
+
+class _Piece(NamedTuple):
+    before: str
+    tagged: TaggedText
+    after: str
+
+
+class MixedText:
+    """The texts in the content of an element."""
+
+    def __init__(
+        self, source: str, splicer: Splicer, content: Sequence[Element | Text], role: Callable[[Element], Role]
+    ) -> None:
+        self._source, self._splicer, self._role = source, splicer, role
+        self._pieces: list[_Piece | str] = []
+        self._start()
+        self._add_all(content, outermost=True)
+        self._end()
+        self.texts = [piece.tagged for piece in self._pieces if isinstance(piece, _Piece)]
+        """The texts with words."""
+
+    def write(self, outputs: list[str]) -> str:
+        """The content with the markup of the translations."""
+        waiting = iter(outputs)
+        return "".join(
+            piece if isinstance(piece, str) else piece.before + next(waiting) + piece.after for piece in self._pieces
+        )
+
+    def _add_all(self, content: Sequence[Element | Text], outermost: bool) -> None:
+        for child in content:
+            if isinstance(child, Text):
+                if child.text is None:
+                    self._builder.add_empty(self._source[child.start : child.end])
+                else:
+                    self._add_text(child.text)
+                continue
+            role, raw = self._role(child), self._splicer.raw(child.start, child.end)
+            if role.kind == "inline" and child.children:
+                self._builder.open(child.name, self._source[child.start : child.inner_start])
+                self._add_all(child.children, outermost=False)
+                self._builder.close(child.name, self._source[child.inner_end : child.end])
+            elif role.kind == "open":
+                self._builder.open(role.value, raw)
+            elif role.kind == "close":
+                self._builder.close(role.value, raw)
+            elif role.kind == "protected":
+                self._builder.add_protected(raw, child.text)
+            elif role.kind == "text":
+                self._add_text(role.value)
+            elif role.kind == "break" and outermost:
+                self._end()
+                self._pieces.append(raw)
+                self._start()
+            elif role.kind != "ignored":
+                self._builder.add_empty(raw)
+
+    def _add_text(self, text: str) -> None:
+        self._text.append(text)
+        self._builder.add_text(text)
+
+    def _start(self) -> None:
+        self._builder, self._text = TaggedTextBuilder("&#160;"), list[str]()
+
+    def _end(self) -> None:
+        tagged, text = self._builder.finish(), "".join(self._text)
+        before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
+        if has_words(tagged):
+            self._pieces.append(_Piece(before, tagged, after))
+        elif text or tagged.tags:
+            self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)

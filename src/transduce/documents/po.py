@@ -1,0 +1,90 @@
+"""PO files: untranslated messages get a translation; everything else stays."""
+
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+
+from transduce.documents.document import (
+    Document,
+    Splicer,
+    Unit,
+    escape_xml,
+    has_words,
+    tagged_text,
+    text_document,
+    unchanged,
+)
+from transduce.documents.encodings import decode_text
+from transduce.documents.options import ReadOptions
+from transduce.errors import DataError
+from transduce.text.formats.po import PoMessage, quote, read_messages
+from transduce.text.html_text import HtmlText
+
+_CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=([A-Za-z0-9_-]+)(?<!CHARSET)", re.MULTILINE | re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_ENTITY = re.compile(r"&#?\w+;")
+
+
+def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read a PO file; plural forms are translated too, the first from the singular, the others from the plural."""
+    source, encoding = decode_text(data, name, _CHARSET)
+    lines = source.split("\n")
+    newline = "\r\n" if "\r\n" in source else "\n"
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    splicer = Splicer(source)
+    units = []
+    for message in read_messages(line.removesuffix("\r") for line in lines):
+        if message.problem:
+            raise DataError(f"{name}, line {message.line}: {message.problem} in this message")
+        if not message.id:
+            continue
+        forms = [keyword for keyword in message.strings if keyword.startswith("msgstr")]
+        for keyword in forms:
+            string = message.strings[keyword]
+            if string.text and not options.retranslate:
+                continue
+            if unit := _unit(keyword, _source_of(message, keyword, len(forms)), newline):
+                end = starts[string.end - 1] - 1
+                units.append((starts[string.first - 1], end - (source[end - 1 : end] == "\r"), unit))
+    for start, end, unit in reversed(units):
+        splicer.add(start, end, unit)
+    return text_document(splicer, encoding)
+
+
+def _source_of(message: PoMessage, keyword: str, forms: int) -> str:
+    """The text that this form translates; a language with one form uses the plural."""
+    plural = message.strings.get("msgid_plural")
+    return plural.text if plural and (keyword != "msgstr[0]" or forms == 1) else message.id
+
+
+def _unit(keyword: str, text: str, newline: str) -> Unit | None:
+    """The unit of a msgstr: the parts of the message between newlines and tabs are translated separately."""
+    parts = re.split(r"([\n\t])", text)
+    if _TAG.search(text):
+        pages = [HtmlText(part) for part in parts]
+        texts = [tagged for page in pages for tagged in page.texts]
+
+        def fill(outputs: Iterator[str]) -> list[str]:
+            return [page.fill([next(outputs) for _ in page.texts]) for page in pages]
+
+        escape = escape_xml if _ENTITY.search(text) else unchanged
+    else:
+        tagged_parts = [tagged_text(part) for part in parts]
+        texts = [tagged for tagged in tagged_parts if has_words(tagged)]
+
+        def fill(outputs: Iterator[str]) -> list[str]:
+            return [
+                part.replace(part.strip(), next(outputs), 1) if has_words(tagged) else part
+                for part, tagged in zip(parts, tagged_parts, strict=True)
+            ]
+
+        escape = unchanged
+    if not any(map(has_words, texts)):
+        return None
+    return Unit(texts, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), escape, copy=False)
+
+
+def _written(keyword: str, text: str, newline: str) -> str:
+    """The string with its keyword: in one line, or with a line for each line of the text."""
+    lines = [quote(line) for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
+    return newline.join([f"{keyword} {lines[0]}"] if len(lines) == 1 else [f'{keyword} ""', *lines])

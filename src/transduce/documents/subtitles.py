@@ -1,0 +1,99 @@
+"""Subtitles, SRT and WebVTT: the text of each cue. Numbers, times, settings, styles and notes stay as they are."""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document, unchanged
+from transduce.documents.encodings import decode_text
+from transduce.documents.options import ReadOptions
+from transduce.errors import DataError
+from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+
+_TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
+_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
+_SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
+_TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
+
+
+def read_srt(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read a file of SRT subtitles; the options make no difference."""
+    return _read(data, name, unchanged, unchanged)
+
+
+def read_vtt(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read a file of WebVTT subtitles; the options make no difference."""
+    if not data.removeprefix(b"\xef\xbb\xbf").startswith(b"WEBVTT"):
+        raise DataError(f"{name}: not a WebVTT file: it does not start with WEBVTT")
+    return _read(data, name, html.unescape, escape_xml)
+
+
+def _read(data: bytes, name: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Document:
+    source, encoding = decode_text(data, name)
+    splicer = Splicer(source)
+    cues = list(_CUE.finditer(source))
+    if not cues and source.strip() and not source.lstrip("\ufeff").startswith("WEBVTT"):
+        raise DataError(f"{name}: no subtitle found; a cue begins with a line such as 00:00:01,000 --> 00:00:02,500")
+    for cue in reversed(cues):
+        for start, end, unit in reversed(list(_units(cue["text"].rstrip("\r\n"), unescape, escape))):
+            splicer.add(cue.start("text") + start, cue.start("text") + end, unit)
+    return text_document(splicer, encoding)
+
+
+def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Iterator[tuple[int, int, Unit]]:
+    """The lines of several speakers are separate; otherwise, the lines of a cue are one text."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = text.split(newline)
+    marks = [_SPEAKER.match(line) for line in lines]
+    parts, at = [], 0
+    if len(lines) > 1 and all(marks):
+        for line, mark in zip(lines, marks, strict=True):
+            assert mark
+            parts.append((at + mark.end(), at + len(line)))
+            at += len(line) + len(newline)
+    else:
+        parts.append((0, len(text)))
+    for start, end in parts:
+        tagged = _tagged(text[start:end], unescape)
+        if has_words(tagged):
+            count = text[start:end].count("\n") + 1
+            yield (
+                start,
+                end,
+                Unit(
+                    [tagged],
+                    lambda outputs: outputs[0].replace("\n", newline),
+                    escape,
+                    layout=partial(_balance, lines=count),
+                ),
+            )
+
+
+def _tagged(text: str, unescape: Callable[[str], str]) -> TaggedText:
+    builder, at = TaggedTextBuilder("\xa0"), 0
+    for tag in _TAG.finditer(text):
+        builder.add_text(unescape(text[at : tag.start()]))
+        if not tag["name"]:
+            builder.add_empty(tag[0])
+        elif tag["closing"]:
+            builder.close(tag["name"].lower(), tag[0])
+        else:
+            builder.open(tag["name"].lower(), tag[0])
+        at = tag.end()
+    builder.add_text(unescape(text[at:]))
+    return builder.finish()
+
+
+def _balance(text: str, lines: int) -> str:
+    """The text in this number of lines of about the same length."""
+    start = 0
+    for left in range(lines, 1, -1):
+        ideal = start + (len(text) - start) / left
+        spaces = [place for place in range(start + 1, len(text) - 1) if text[place] == " "]
+        if not spaces:
+            break
+        place = min(spaces, key=lambda place: abs(place - ideal))
+        text = f"{text[:place]}\n{text[place + 1 :]}"
+        start = place + 1
+    return text

@@ -1,0 +1,77 @@
+"""XLIFF 1.2 and 2: units without a translation get a target; everything else stays."""
+
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, text_document
+from transduce.documents.mixed import MixedText, Role
+from transduce.documents.options import ReadOptions
+from transduce.errors import DataError
+from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
+
+_UNITS = frozenset({"trans-unit", "segment"})
+_PAIRS = {"bpt": "open", "bx": "open", "sc": "open", "ept": "close", "ex": "close", "ec": "close"}
+
+
+def read_xliff(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read an XLIFF file."""
+    source, encoding = decode_xml(data, name)
+    root, splicer = parse_xml(source, name), Splicer(source)
+    if root.name != "xliff":
+        raise DataError(f"{name}: not an XLIFF file: its outermost element is {root.name:.40}")
+    for unit in reversed([one for one in root.descendants() if one.name in _UNITS and _is_translatable(one)]):
+        _add(unit, source, splicer, options.retranslate)
+    version = root.attributes.get("version", "1.2")
+    if version.startswith("2") and options.target and "trgLang" not in root.attributes and splicer.units:
+        language = f' trgLang="{options.target}"'
+        splicer.add(root.inner_start - 1, root.inner_start - 1, Unit([], lambda _: language, escape_xml, copy=False))
+    return text_document(splicer, encoding)
+
+
+def _is_translatable(unit: Element) -> bool:
+    """Whether the nearest element with the attribute `translate` allows it."""
+    element: Element | None = unit
+    while element is not None:
+        if "translate" in element.attributes:
+            return element.attributes["translate"] != "no"
+        element = element.parent
+    return True
+
+
+def _add(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> None:
+    original, target = unit.child("source"), unit.child("target")
+    if original is None or (target is not None and target.text.strip() and not retranslate):
+        return
+    mixed = MixedText(source, splicer, original.children, _role)
+    if not mixed.texts:
+        return
+    if target is not None and target.inner_start < target.end and source[target.inner_start - 2] != "/":
+        splicer.add(target.inner_start, target.inner_end, Unit(mixed.texts, mixed.write, escape_xml, copy=False))
+        return
+    name = source[original.start + 1 : original.inner_start].split()[0].strip("/>")
+    name = f"{name.removesuffix('source')}target"
+    if target is not None:  # without content: <target/>
+        opening = source[target.start : target.end].removesuffix("/>").rstrip() + ">"
+        start, end, indent = target.start, target.end, ""
+    else:
+        opening, after = f"<{name}>", unit.child("seg-source") or original
+        start = end = after.end
+        indent = _white_space_before(unit, original)
+
+    def write(outputs: list[str]) -> str:
+        return f"{indent}{opening}{mixed.write(outputs)}</{name}>"
+
+    splicer.add(start, end, Unit(mixed.texts, write, escape_xml, copy=False))
+
+
+def _white_space_before(parent: Element, child: Element) -> str:
+    before = next((one for one in parent.children if isinstance(one, Text) and one.end == child.start), None)
+    return before.text if before and before.text and not before.text.strip() else ""
+
+
+def _role(element: Element) -> Role:
+    attributes = element.attributes
+    if element.name in ("g", "pc", "mrk"):
+        protected = attributes.get("translate") == "no" or attributes.get("mtype") == "protected"
+        return Role("protected" if protected else "inline")
+    if element.name in _PAIRS:
+        pair = attributes.get("startRef") or attributes.get("rid") or attributes.get("id", "")
+        return Role(_PAIRS[element.name], f"pair {pair}")  # type: ignore[arg-type]
+    return Role("empty")

@@ -1,0 +1,167 @@
+"""Export for Marian: `model.npz`, the SentencePiece vocabulary, and settings for `marian-decoder`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from transduce.errors import ModelError
+from transduce.interop.export.exporter import Consumer, Exported, Exporter
+from transduce.interop.export.verify import OwnReader
+from transduce.interop.export.weights import require_exportable, transformers_weights
+from transduce.interop.marian_file import ATTENTION, EPSILON, FEED_FORWARD, MODEL, PROJECTIONS, SETTINGS, VOCABULARY
+from transduce.interop.vocabulary import NEVER
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.model import Model
+from transduce.search.decoder import NEVER_GENERATED
+
+_NEEDED = {"positions": "marian", "zero_start": True, "norm_epsilon": EPSILON}
+
+
+def check(model: Model) -> EncoderDecoder:
+    """See `Exporter.check`: a model that was trained with Marian's conventions."""
+    found = require_exportable(
+        model, "Marian", norm=("post",), activation=("relu", "swish"), embedding=("scaled",), tie_output=(True,)
+    )
+    if any(getattr(found.config, name) != value for name, value in _NEEDED.items()):
+        settings = ", ".join(f"model.{name} = {str(value).lower()}" for name, value in _NEEDED.items())
+        raise ModelError(f"Marian has sinusoids, a start of outputs and norms of its own: train with {settings}")
+    return found
+
+
+def write(exported: Exported, folder: Path) -> None:
+    """See `Exporter.write`."""
+    if exported.vocabulary.source_spm != exported.vocabulary.target_spm:
+        raise ModelError("the Marian export has one SentencePiece model for both languages, but this model has two")
+    model, weights = exported.model, transformers_weights(exported.model)
+    bias_V = weights["final_logits_bias"].clone()
+    bias_V[:, NEVER_GENERATED] = NEVER
+    arrays: dict[str, Any] = {"Wemb": _array(weights["model.shared.weight"]), "decoder_ff_logit_out_b": _array(bias_V)}
+    for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
+        for n in range(layers):
+            arrays |= _layer(weights, f"model.{side}.layers.{n}", f"{side}_l{n + 1}")
+    settings = _settings(exported)
+    arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
+    np.savez(folder / MODEL, **arrays)
+    (folder / VOCABULARY).write_bytes(exported.vocabulary.source_spm)
+    (folder / "config.yml").write_text(_decoder_settings(exported), encoding="utf-8")
+
+
+def _layer(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDArray[np.float32]]:
+    arrays = {}
+    for attention, part in ATTENTION.items():
+        if f"{name}.{attention}.q_proj.weight" in weights:
+            for projection, letter in PROJECTIONS.items():
+                arrays[f"{own}_{part}_W{letter}"] = _array(weights[f"{name}.{attention}.{projection}.weight"].T)
+                arrays[f"{own}_{part}_b{letter}"] = _array(weights[f"{name}.{attention}.{projection}.bias"][None])
+            arrays |= _norm(weights, f"{name}.{attention}_layer_norm", f"{own}_{part}_Wo")
+    for layer, number in FEED_FORWARD.items():
+        arrays[f"{own}_ffn_W{number}"] = _array(weights[f"{name}.{layer}.weight"].T)
+        arrays[f"{own}_ffn_b{number}"] = _array(weights[f"{name}.{layer}.bias"][None])
+    return arrays | _norm(weights, f"{name}.final_layer_norm", f"{own}_ffn_ffn")
+
+
+def _norm(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDArray[np.float32]]:
+    kinds = {"scale": "weight", "bias": "bias"}
+    return {f"{own}_ln_{theirs}": _array(weights[f"{name}.{ours}"][None]) for theirs, ours in kinds.items()}
+
+
+def _array(x: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = np.ascontiguousarray(x.numpy())
+    return array
+
+
+def _settings(exported: Exported) -> str:
+    """The settings inside the model."""
+    config, size = exported.model.config, exported.model.vocab_size
+    settings: dict[str, Any] = {
+        "type": "transformer",
+        "dim-vocabs": [size, size],
+        "dim-emb": config.d_model,
+        "enc-depth": config.encoder_layers,
+        "dec-depth": config.decoder_layers,
+        "transformer-heads": config.num_heads,
+        "transformer-dim-ffn": config.d_ff,
+        "transformer-decoder-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2,
+        "transformer-decoder-ffn-depth": 2,
+        "transformer-ffn-activation": config.activation,
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+        "transformer-postprocess-top": "",
+        "transformer-decoder-autoreg": "self-attention",
+        "transformer-no-projection": False,
+        "transformer-no-bias": False,
+        "transformer-no-affine": False,
+        "transformer-pool": False,
+        "transformer-tied-layers": [],
+        "transformer-train-position-embeddings": False,
+        "transformer-guided-alignment-layer": "last",
+        "tied-embeddings": False,
+        "tied-embeddings-src": False,
+        "tied-embeddings-all": True,
+        "ulr": False,
+        "skip": False,
+        "layer-normalization": False,
+        "input-types": [],
+        "lemma-dim-emb": 0,
+        "version": "v1.12.0",
+    }
+    return _yaml(settings)
+
+
+def _decoder_settings(exported: Exported) -> str:
+    """The settings of `marian-decoder`."""
+    search = exported.search
+    settings: dict[str, Any] = {
+        "relative-paths": True,
+        "models": [MODEL],
+        "vocabs": [VOCABULARY, VOCABULARY],
+        "beam-size": search.beam,
+        "normalize": search.length_penalty if search.beam > 1 else 0,
+        "max-length": exported.max_source_length,
+        "max-length-factor": 3,
+        "word-penalty": 0,
+    }
+    return _yaml(settings)
+
+
+def _yaml(settings: dict[str, Any]) -> str:
+    def value(one: Any) -> str:
+        if isinstance(one, bool):
+            return str(one).lower()
+        if isinstance(one, list):
+            return "[" + ", ".join(map(value, one)) + "]"
+        return f'"{one}"' if isinstance(one, str) else str(one)
+
+    return "".join(f"{name}: {value(one)}\n" for name, one in settings.items())
+
+
+def limits(exported: Exported) -> list[str]:
+    """See `Exporter.limits`."""
+    return [
+        "Beam search of Marian divides log-probabilities by n^a (`normalize`), not by ((5 + n) / 6)^a, so some outputs "
+        "of beam search differ. Greedy outputs are the same.",
+        "Outputs end at 3 times the length of the source (`max-length-factor`).",
+        "Marian itself was not run: the files were read back by transduce import.",
+    ]
+
+
+def usage(exported: Exported, name: str) -> str:
+    """See `Exporter.usage`."""
+    return f"""from pymarian import Translator
+
+translator = Translator(models="{name}/{MODEL}", vocabs=["{name}/{VOCABULARY}"] * 2, beam_size={exported.search.beam})
+print(translator.translate("Hello!"))
+"""
+
+
+def consumer(exported: Exported, folder: Path) -> Consumer:
+    """See `Exporter.consumer`: `transduce import`, because Marian does not give logits."""
+    return OwnReader(folder)
+
+
+MARIAN = Exporter("Marian", check, write, consumer, limits, usage)

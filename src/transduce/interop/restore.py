@@ -1,0 +1,57 @@
+"""Restoring a model that `transduce export` wrote: the card beside it tells what it was."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.errors import ModelError
+from transduce.interop.export.exporter import CARD
+from transduce.interop.export.readme import ORIGINAL_NOTES
+from transduce.interop.export.vocabulary import restore_vocabulary
+from transduce.interop.export.weights import VOCABULARY, permute_width, to_halves
+from transduce.interop.huggingface import opus_sinusoids
+from transduce.models.card import read_card
+from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.models.model import ModelConfig
+from transduce.models.registry import build_config
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.imported_tokenizer import ImportedTokenizer, SentencePiecePair
+from transduce.text.tokenizer import EOS
+
+_POSITIONS, _BIAS = "embedding.positions.table_TD", "output.bias_V"
+
+
+def restore(
+    folder: Path, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer
+) -> tuple[ModelConfig, dict[str, Tensor], AnyTokenizer, dict[str, Any]]:
+    """Settings, weights, tokenizer and facts of the original, given what its files are as a foreign model."""
+    card = read_card(folder, CARD)
+    config = build_config(card["architecture"], card["model"], str(folder / CARD))
+    if not isinstance(config, EncoderDecoderConfig):
+        raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
+    restored, facts = dict(weights), card["facts"]
+    if config.positions != "learned":
+        table_TD = restored.pop(_POSITIONS)
+        if torch.equal(table_TD, opus_sinusoids(*table_TD.shape)):
+            restored = permute_width(restored, to_halves(config.d_model).argsort())
+    if not config.output_bias:
+        restored.pop(_BIAS, None)
+    markers = card["markers"]
+    for name in VOCABULARY:
+        if name in restored:
+            restored[name][:EOS] = torch.tensor(markers[name])
+    if "imported" in facts:
+        return config, restored, tokenizer, facts
+    if not isinstance(tokenizer, SentencePiecePair):
+        raise ModelError(f"{folder}: the vocabulary is not the one that was exported")
+    languages = sorted({target for _, target in facts.get("directions", [])}) if facts.get("tagged") else []
+    return config, restored, restore_vocabulary(tokenizer.models[0], languages), facts
+
+
+def original_notes(notes: str) -> str:
+    """The notes of the original in those of an export."""
+    text = notes.partition(ORIGINAL_NOTES)[2]
+    return f"{text.strip()}\n" if text.strip() else ""

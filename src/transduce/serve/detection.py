@@ -1,0 +1,62 @@
+"""Detects which of the served languages a text is in."""
+
+import threading
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from transduce.serve.served_models import AUTO, ServedModels
+from transduce.text.languages import LANGUAGES
+
+_MAX_CHARACTERS = 1_000
+"""Characters of a text that are considered, which bounds the time."""
+
+
+class Detector:
+    """Ranks languages by py3langid's probabilities, restricted to the languages of the models."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self._models = models
+        served = {code: None for model in models.models for pair in model.directions for code in pair if code}
+        self._codes = {code.partition("-")[0]: code for code in reversed(served)} or {code: code for code in LANGUAGES}
+        """The served code of each language that can be detected; any language, if none is known."""
+        self._lock = threading.Lock()
+        self._identifier: Any = None
+
+    async def rank(self, text: str) -> list[tuple[str, float]]:
+        """Languages with their probabilities, most probable first; none if the text has no letters."""
+        text = text[:_MAX_CHARACTERS]
+        if not any(map(str.isalpha, text)):
+            return []
+        return await run_in_threadpool(self._rank, text)
+
+    async def source(self, text: str, target: str) -> tuple[str, float]:
+        """The most probable source language among those that are translated to the target, and its probability.
+
+        If the source languages are not known, it is AUTO with probability 0.
+        """
+        sources = [
+            source
+            for model in self._models.models
+            for source, own_target in model.directions
+            if source and (own_target == target or (own_target is None and model.supports(source, target)))
+        ]
+        ranked = dict(await self.rank(text)) if sources else {}
+        if not sources:
+            return AUTO, 0.0
+        best = max(sources, key=lambda code: ranked.get(code, 0.0))
+        return best, ranked.get(best, 0.0)
+
+    def _rank(self, text: str) -> list[tuple[str, float]]:
+        with self._lock:  # loading takes a second
+            if self._identifier is None:
+                self._identifier = self._load()
+            ranking = self._identifier.rank(text)
+        return [(self._codes[code], float(probability)) for code, probability in ranking]
+
+    def _load(self) -> Any:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        identifier.set_languages([code for code in self._codes if code in identifier.labels])
+        return identifier

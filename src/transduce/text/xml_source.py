@@ -1,0 +1,167 @@
+"""XML of unknown origin: decoded, checked, and read as elements that know their places in the source.
+
+The source itself stays as it is, so whoever replaces some of its text leaves every other character unchanged.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from transduce.errors import DataError
+
+_DEEPEST = 256
+_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+_TOKEN = re.compile(
+    r"(?P<other><!--.*?-->|<\?.*?\?>)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|"
+    r"<!DOCTYPE(?:[^\[>\"']|\"[^\"]*\"|'[^']*'|\[.*?\]\s*(?=>))*>|"
+    r"<(?P<closing>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^\"'>]|\"[^\"]*\"|'[^']*')*)>|(?P<text>[^<]+)",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
+
+
+@dataclass
+class Text:
+    """Text with entities decoded, or (if `text` is None) a comment or a processing instruction."""
+
+    start: int
+    end: int
+    text: str | None
+
+
+@dataclass
+class Element:
+    """An element; `start`, `inner_start`, `inner_end` and `end` are its places in the source."""
+
+    name: str
+    """Name without the prefix of its namespace."""
+    namespace: str
+    attributes: dict[str, str]
+    start: int
+    inner_start: int
+    inner_end: int = 0
+    end: int = 0
+    parent: "Element | None" = None
+    children: list["Element | Text"] = field(default_factory=list)
+
+    @property
+    def elements(self) -> list["Element"]:
+        """Child elements."""
+        return [child for child in self.children if isinstance(child, Element)]
+
+    def child(self, name: str) -> "Element | None":
+        """The first child element with this name."""
+        return next((child for child in self.elements if child.name == name), None)
+
+    def descendants(self) -> Iterator["Element"]:
+        """All elements inside, in the order of the source."""
+        waiting = self.elements[::-1]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting += element.elements[::-1]
+
+    @property
+    def text(self) -> str:
+        """All text inside."""
+        parts: list[str] = []
+        waiting: list[Element | Text] = [self]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, Element):
+                waiting += item.children[::-1]
+            else:
+                parts.append(item.text or "")
+        return "".join(parts)
+
+
+def decode_xml(data: bytes, name: str) -> tuple[str, str]:
+    """The text of an XML file, and its encoding."""
+    declared = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
+    encoding = declared[1].decode() if declared else "utf-8"
+    if data.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    try:
+        return data.decode(encoding), encoding
+    except LookupError:
+        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
+    except UnicodeError:
+        raise DataError(f"{name}: not {encoding}, as it claims to be; convert it with iconv") from None
+
+
+def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
+    """A parser that refuses entity declarations, which can expand without bound or name other files.
+
+    Without an encoding, the file tells it.
+    """
+
+    def refuse(*_: object) -> None:
+        raise DataError(f"{name}: XML that declares entities is not read; replace them by their text")
+
+    parser = expat.ParserCreate(encoding)
+    parser.EntityDeclHandler = refuse
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    return parser
+
+
+def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
+    """The error for XML that is not well-formed."""
+    return DataError(f"{name}, line {error.lineno}: not well-formed XML: {expat.errors.messages[error.code]}")
+
+
+def parse_xml(source: str, name: str) -> Element:
+    """The root element of a document; `name` is the file's, for errors."""
+    parser, depth = safe_parser(name, "utf-8"), 0
+
+    def deeper(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _DEEPEST:
+            raise DataError(f"{name}: elements are nested more than {_DEEPEST} deep")
+
+    def shallower(_: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler, parser.EndElementHandler = deeper, shallower
+    try:
+        parser.Parse(source.encode(), True)
+    except expat.ExpatError as error:
+        raise not_well_formed(name, error) from None
+    return _tree(source)
+
+
+def _tree(source: str) -> Element:
+    """The elements of XML that is known to be well-formed."""
+    document = Element("", "", {}, 0, 0)
+    open_ = [(document, {"xml": "http://www.w3.org/XML/1998/namespace"})]
+    for token in _TOKEN.finditer(source):
+        parent, namespaces = open_[-1]
+        if token["text"] is not None:
+            parent.children.append(Text(token.start(), token.end(), html.unescape(token["text"])))
+        elif token["cdata"] is not None:
+            parent.children.append(Text(token.start(), token.end(), token["cdata"]))
+        elif token["other"] is not None:
+            parent.children.append(Text(token.start(), token.end(), None))
+        elif token["closing"]:
+            parent.inner_end, parent.end = token.start(), token.end()
+            open_.pop()
+        elif token["name"]:
+            raw = token["attributes"]
+            attributes = {key: html.unescape(value[1:-1]) for key, value in _ATTRIBUTE.findall(raw)}
+            if "xmlns" in raw:
+                namespaces = namespaces | {
+                    key[6:]: value for key, value in attributes.items() if key == "xmlns" or key.startswith("xmlns:")
+                }
+            prefix, _, name = token["name"].rpartition(":")
+            element = Element(name, namespaces.get(prefix, ""), attributes, token.start(), token.end(), parent=parent)
+            parent.children.append(element)
+            if raw.endswith("/"):
+                element.inner_end = element.end = token.end()
+            else:
+                open_.append((element, namespaces))
+    return document.elements[0]

@@ -1,0 +1,42 @@
+"""Translates texts with inline tags, which a document has, and aligns them so that the tags can be put back."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transduce.documents.document import Output
+from transduce.text.inline_tags import TaggedText
+from transduce.text.token_ranges import Span, align_characters
+from transduce.translator.translator import Terms, Translator
+
+
+def translate_tagged(
+    translator: Translator,
+    texts: Sequence[TaggedText],
+    *,
+    to: str | None = None,
+    glossary: Terms | None = None,
+    text_done: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> list[Output]:
+    """The translation of each text; a text that occurs several times is translated once.
+
+    `text_done` is called after each different text. Only texts with tags are aligned, which takes time.
+    """
+    can_align = translator.model.alignment_attention is not None
+    outputs: dict[tuple[str, bool], Output] = {}
+    for align in (False, True):
+        some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
+        results = translator.stream(some, to=to, align=align and can_align, glossary=glossary, **options)
+        for text, (best, *_) in zip(some, results, strict=True):
+            aligned: Sequence[tuple[Span, Span]] = ()
+            if best.alignment:
+                tokens = translator.source_tokens(text, to, glossary)
+                aligned = align_characters(tokens, text, best.tokens, best.text, best.alignment)
+            outputs[text, align] = Output(best.text.replace("\n", " "), aligned)
+            text_done()
+    return [outputs[one.text, bool(one.tags)] for one in texts]
+
+
+def different_texts(texts: Sequence[TaggedText]) -> int:
+    """The number of texts that `translate_tagged` translates."""
+    return len({(one.text, bool(one.tags)) for one in texts})

@@ -1,0 +1,55 @@
+"""Functions for tests of the page in Chromium."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from serving import serve_in_thread
+
+from transduce.translator import Translator
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
+)
+
+TIMEOUT = 30_000
+"""Milliseconds after which a test gives up waiting for the page, on a machine that is busy with other tests."""
+sync_api.expect.set_options(timeout=TIMEOUT)
+
+TEXT = "dedu babo gigo babo"
+
+
+@contextlib.contextmanager
+def serve_page(*translators: Translator, keys: Sequence[str] = (), **limits: Any) -> Iterator[str]:
+    """The address of a server with models on a free local port."""
+    named = [(f"model{number}" if number else "model", one) for number, one in enumerate(translators)]
+    with serve_in_thread(named, keys, **limits) as (address, _):
+        yield f"{address}/"
+
+
+def settled(page: Any, translation: str) -> None:
+    """Wait until the page has inspected this translation and is not busy."""
+    sync_api.expect(page.locator("main[aria-busy=false] #inspected:not(.stale)")).to_have_text(translation)
+
+
+def translated(page: Any, translation: str) -> None:
+    """Wait until the translator shows this translation."""
+    sync_api.expect(page.locator("#translation[aria-busy=false]")).to_have_text(translation)
+
+
+def state(page: Any) -> dict[str, str]:
+    """The state in the URL, which is updated after a short delay."""
+    page.wait_for_timeout(250)
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}
+
+
+def choose(page: Any, group: str, value: object) -> None:
+    """Choose a radio button."""
+    page.locator(f"input[name={group}][value='{value}']").evaluate("button => button.click()")
+
+
+def slide(slider: Any, value: float) -> None:
+    """Move a slider."""
+    slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input', { bubbles: true })); }", value)

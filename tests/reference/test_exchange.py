@@ -1,0 +1,231 @@
+"""Models of Marian and CTranslate2, exchanged with random weights, against the definitions and those toolkits."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from conftest import as_sets, make_toy_pairs, write_lines
+from engines import FAST, assert_same, plain
+
+from transduce.engines.engine import Job, search_all
+from transduce.errors import ModelError
+from transduce.interop.export.export_model import export_model
+from transduce.interop.export.verify import forced_logits
+from transduce.interop.export.vocabulary import export_vocabulary, rename_pieces, restore_vocabulary
+from transduce.interop.import_model import import_model
+from transduce.models.arrays import module_arrays
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.forward import ForwardPass
+from transduce.models.saved import SavedModel, load_model, save_model
+from transduce.nn.positions import marian_sinusoids
+from transduce.search.options import SearchConfig
+from transduce.text.symbols import language_tag
+from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+
+SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}
+MARIAN: dict[str, Any] = {
+    "positions": "marian", "zero_start": True, "norm_epsilon": 1e-6, "activation": "swish", "output_bias": True,
+}  # fmt: skip
+TEXTS = [source for source, _ in make_toy_pairs(8, seed=5)]
+
+
+def save_random(folder: Path, tokenizer: Any, facts: dict[str, Any] | None = None, **settings: Any) -> SavedModel:
+    """A model folder with random weights that are large enough to show differences."""
+    torch.manual_seed(3)
+    model = EncoderDecoder(EncoderDecoderConfig(**SIZES, **settings), tokenizer.vocab_size).eval()
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            parameter.data += 0.3 * torch.randn(parameter.shape)
+        if name == "embedding.weight_VD" and settings.get("zero_start"):
+            assert not parameter[BOS].any()
+    save_model(folder, model, tokenizer, facts or {})
+    return load_model(folder)
+
+
+def assert_restored(original: SavedModel, folder: Path) -> None:
+    restored = load_model(folder)
+    assert restored.model.config == original.model.config
+    assert restored.tokenizer.model == original.tokenizer.model
+    assert restored.facts == original.facts
+    ours, theirs = original.model.state_dict(), restored.model.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize(
+    ("to", "settings"),
+    [
+        ("hf", {"activation": "swish", "output_bias": True}),
+        ("hf", {"zero_start": True, "output_bias": True, "tie_output": False}),
+        ("ctranslate2", {"norm": "pre", "positions": "learned", "max_positions": 90, "activation": "gelu"}),
+        ("ctranslate2", {"embedding": "plain", "activation": "gelu_tanh", "output_bias": True}),
+        ("ctranslate2", MARIAN),
+        ("onnx", {"norm": "pre", "activation": "gelu_tanh", "tie_output": False, "output_bias": True}),
+        ("onnx", {"activation": "gelu", "zero_start": True, "embedding": "plain"}),
+        ("onnx", {"activation": "swish", "positions": "learned", "max_positions": 90}),
+        ("marian", MARIAN),
+    ],
+)
+def test_settings_of_the_family(to: str, settings: dict[str, Any], toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Every setting that a target has is exported, verified, and (but for ONNX) restored bit for bit."""
+    for package in {"hf": ["transformers"], "onnx": ["onnx", "onnxruntime"]}.get(to, []):
+        pytest.importorskip(package)
+    saved = save_random(tmp_path / "model", toy_tokenizer, {"max_length": 80}, **settings)
+    written = export_model(tmp_path / "model", to, tmp_path / "out", sentences=TEXTS)
+    assert written.verification.difference < 1e-5
+    if to != "onnx":
+        import_model(tmp_path / "out", tmp_path / "back")
+        assert_restored(saved, tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    ("to", "settings", "reason"),
+    [
+        ("hf", {"norm": "pre"}, "Hugging Face's Marian has no models with model.norm = pre, only post"),
+        ("hf", {"positions": "learned"}, "positions of this model are learned"),
+        ("ctranslate2", {"positions": "rotary"}, "CTranslate2 has no models with model.positions = rotary, only"),
+        ("ctranslate2", {"kv_heads": 2}, "no grouped heads"),
+        ("onnx", {"activation": "swiglu"}, "the ONNX export has no models with model.activation = swiglu, only"),
+        ("marian", {"activation": "swish"}, "train with model.positions = marian, model.zero_start = true, "),
+    ],
+)
+def test_what_a_target_cannot_express_is_refused(
+    to: str, settings: dict[str, Any], reason: str, toy_tokenizer: Any, tmp_path: Path
+) -> None:
+    save_random(tmp_path / "model", toy_tokenizer, **settings)
+    with pytest.raises(ModelError, match=reason):
+        export_model(tmp_path / "model", to, tmp_path / "out", sentences=TEXTS)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_tags_of_languages_can_be_typed(tmp_path: Path, toy_pairs: Any) -> None:
+    """Tags are written <2de>; renaming is undone exactly; Argos, which has no place for a tag, is refused."""
+    config = TokenizerConfig(vocab_size=450, symbols=(language_tag("de"), language_tag("fr")))
+    tokenizer = Tokenizer.train((text for pair in toy_pairs for text in pair), config)
+    exported = export_vocabulary(tokenizer, ["de", "fr"])
+    assert exported.tags == {"de": "<2de>", "fr": "<2fr>"}
+    assert restore_vocabulary(exported.source_spm, ["de", "fr"]).model == tokenizer.model
+    assert rename_pieces(tokenizer.model, {}) == tokenizer.model
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=exported.source_spm)
+    assert theirs.encode("<2fr> babo debo") == tokenizer.encode_all([f"{language_tag('fr')} babo debo"], marked=True)[0]
+
+    facts = {"directions": [["en", "de"], ["en", "fr"]], "tagged": True}
+    saved = save_random(tmp_path / "model", tokenizer, facts)
+    with pytest.raises(ModelError, match="Argos Translate cannot put the tag"):
+        export_model(tmp_path / "model", "argos", tmp_path / "out", source="en", target="fr", sentences=TEXTS)
+    written = export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", sentences=TEXTS)
+    assert "`<2de>`, `<2fr>`" in written.limits[0]
+    assert "language:\n- de\n- en\n- fr\n" in (tmp_path / "out" / "README.md").read_text()
+    import_model(tmp_path / "out", tmp_path / "back")
+    assert_restored(saved, tmp_path / "back")
+
+
+def test_marian_sinusoids() -> None:
+    """As in Marian's source: rates from 1 to exactly 1/10000, sines before cosines."""
+    table = marian_sinusoids(7, 6)
+    for position in range(7):
+        for i in range(3):
+            angle = position * math.exp(-i * math.log(10000) / 2)
+            assert table[position, i] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[position, 3 + i] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_fast_engines_run_marian_models(name: str, toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Swish, a bias of the logits, Marian's positions and a zero start, as in `plain`."""
+    model = save_random(tmp_path / "model", toy_tokenizer, **MARIAN).model
+    assert isinstance(model, EncoderDecoder)
+    jobs = [Job(toy_tokenizer.encode(text), []) for text in (TEXTS if name == "native" else ["babo"])]
+    search = SearchConfig(beam=2, max_extra=4 if name == "native" else 0)
+    assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
+
+
+def test_the_forward_pass_in_numpy_runs_marian_models(toy_tokenizer: Any, tmp_path: Path) -> None:
+    model = save_random(tmp_path / "model", toy_tokenizer, **MARIAN).model
+    source, output = toy_tokenizer.encode(TEXTS[0]), toy_tokenizer.encode(TEXTS[1])
+    config = model.config
+    assert isinstance(config, EncoderDecoderConfig)
+    hidden_BTD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
+    logits = model.logits(torch.from_numpy(hidden_BTD[0]))
+    torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
+
+
+def test_an_imported_marian_model_is_like_any_other(transduce: Any, toy_tokenizer: Any, tmp_path: Path) -> None:
+    """It translates in `native` and `plain`, is shrunk and inspected, and is fine-tuned."""
+    save_random(tmp_path / "model", toy_tokenizer, {"search": {"max_extra": 2}}, **MARIAN)
+    export_model(tmp_path / "model", "marian", tmp_path / "marian", sentences=TEXTS)
+    (tmp_path / "marian" / "transduce.json").unlink()
+
+    def run(*words: str) -> str:
+        outcome = transduce(*words, cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+        return str(outcome.out)
+
+    assert "transformer (Marian)" in run("import", "marian", "--out", "ours")
+    beam = ("--beam", "1", "--max-length", "3")
+    expected = run("translate", "-m", "model", "--engine", "plain", *beam, TEXTS[0])
+    assert run("translate", "-m", "ours", "--engine", "plain", *beam, TEXTS[0]).strip() == expected.strip()
+    native = run("translate", "-m", "ours", "--engine", "native", *beam, TEXTS[0])
+    run("shrink", "-m", "ours", "--out", "small")
+    assert run("translate", "-m", "small", "--engine", "native", *beam, TEXTS[0]) == native
+    run("inspect", "-m", "ours", *beam, "--out", "look.html", TEXTS[0])
+    for side in ("src", "tgt"):
+        write_lines(tmp_path / f"train.{side}", TEXTS * 10)
+    sets = as_sets({"train.steps": 2, "train.save_every": 2, "train.batch_tokens": 256})
+    run("train", "--src", "train.src", "--tgt", "train.tgt", "--start-from", "ours", *sets, "--out", "run")
+    weights = [load_model(tmp_path / name).model.state_dict()["embedding.weight_VD"] for name in ("ours", "run/model")]
+    assert not torch.equal(*weights)
+    assert not weights[1][BOS].any()
+
+
+def test_ctranslate2_reads_the_names_of_a_marian_export(toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Its converter, written for Marian's own files, finds every weight; only its sinusoids differ from Marian's."""
+    pytest.importorskip("yaml")
+    converters: Any = pytest.importorskip("ctranslate2.converters")
+    save_random(tmp_path / "model", toy_tokenizer, **MARIAN)
+    export_model(tmp_path / "model", "marian", tmp_path / "out", sentences=TEXTS)
+    lines = [f"{json.dumps(name, ensure_ascii=False)}: {n}\n" for n, name in enumerate(toy_tokenizer.names)]
+    (tmp_path / "vocab.yml").write_text("".join(lines), encoding="utf-8")
+    converter = converters.MarianConverter(str(tmp_path / "out" / "model.npz"), [str(tmp_path / "vocab.yml")] * 2)
+    converter.convert(str(tmp_path / "ct2"))
+    (tmp_path / "ct2" / "sentencepiece.model").write_bytes(toy_tokenizer.model)
+    import_model(tmp_path / "out", tmp_path / "ours", foreign=True)
+    import_model(tmp_path / "ct2", tmp_path / "theirs")
+    ours, theirs = load_model(tmp_path / "ours"), load_model(tmp_path / "theirs")
+    weights, others = ours.model.state_dict(), theirs.model.state_dict()
+    assert weights.keys() == others.keys()
+    different = [name for name in weights if not torch.equal(weights[name], others[name])]
+    assert different == ["embedding.positions.table_TD"]
+
+
+def test_a_zero_start_stays_zero_and_makes_converters_work(
+    transduce: Any, trained: Any, tmp_path: Path, toy_tokenizer: Any
+) -> None:
+    """After training with model.zero_start, ct2-transformers-converter reads the Hugging Face export correctly."""
+    transformers = pytest.importorskip("transformers")
+    converters: Any = pytest.importorskip("ctranslate2.converters")
+    assert transformers
+    sets = as_sets({"model.zero_start": "true", "model.output_bias": "true", "train.steps": 20, "train.save_every": 20})
+    outcome = transduce(*trained.words, *sets, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    saved = load_model(tmp_path / "run" / "model")
+    weight_VD = saved.model.state_dict()["embedding.weight_VD"]
+    assert not weight_VD[BOS].any()
+    assert weight_VD[EOS].any()
+    export_model(tmp_path / "run" / "model", "hf", tmp_path / "hf", sentences=TEXTS)
+    converters.TransformersConverter(str(tmp_path / "hf")).convert(str(tmp_path / "ct2"))
+    for name in ("source.spm", "target.spm"):
+        (tmp_path / "ct2" / name).write_bytes((tmp_path / "hf" / name).read_bytes())
+    import_model(tmp_path / "ct2", tmp_path / "back")
+    back = load_model(tmp_path / "back")
+    assert back.model.config.zero_start  # type: ignore[attr-defined]
+    for text in TEXTS:
+        source = saved.tokenizer.encode(text)
+        ours = forced_logits(saved.model, source, source[::-1])
+        theirs = forced_logits(back.model, back.tokenizer.encode(text), source[::-1])
+        np.testing.assert_allclose(theirs[:, EOS:], ours[:, EOS:], atol=1e-5)

@@ -1,0 +1,243 @@
+"""The translator of the page, in Chromium."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pages import TEXT, serve_page, settled, state, sync_api, translated
+
+from transduce.inspect.inspection import InspectionRequest, inspect_translation
+from transduce.translator import Translator
+
+LETTER = "Dear Tom,\n\nThank you for your letter. The dog sleeps.\nWrite to tom@example.org."
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Translator:
+    """The bundled model: English, German and French, sentence by sentence."""
+    return Translator.load(engine="plain")
+
+
+@pytest.fixture(scope="module")
+def bundled_address(bundled: Translator) -> Iterator[str]:
+    with serve_page(bundled, bundled) as address:
+        yield address
+
+
+def test_a_letter_is_translated_as_by_the_interface(open_page: Callable[..., Any], bundled_address: str) -> None:
+    body = {"q": LETTER, "source": "en", "target": "de"}
+    expected = httpx.post(f"{bundled_address}translate", json=body, timeout=60).json()["translatedText"]
+    page = open_page(f"{bundled_address}#from=en&to=de")
+    page.locator("#text").fill(LETTER)
+    sync_api.expect(page.locator("#translation[aria-busy=false] p")).to_have_count(4)
+    assert [line.inner_text().strip() for line in page.locator("#translation p").all()] == expected.split("\n")
+    assert page.locator("#translation").get_attribute("lang") == "de"
+    assert page.locator("#text").get_attribute("dir") == "auto"
+
+
+def test_the_text_is_translated_while_typing(page: Any, translator: Translator) -> None:
+    page.locator("#text").press_sequentially(" dego")
+    translated(page, translator.translate(TEXT + " dego"))
+    settled(page, translator.translate(TEXT + " dego"))
+    assert page.locator(".tokens.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
+    page.get_by_role("button", name="Clear").click()
+    translated(page, "")
+    sync_api.expect(page.locator("#look")).to_have_count(0)
+
+
+def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: str, translator: Translator) -> None:
+    page = open_page(address)
+    pending: list[Any] = []
+    page.route("**/v1/translate", lambda route: pending.append(route))
+    page.locator("#text").fill("babo")
+    while not pending:
+        page.wait_for_timeout(20)
+    page.unroute("**/v1/translate")
+    page.locator("#text").fill("dedu gigo")
+    translated(page, translator.translate("dedu gigo"))
+    with contextlib.suppress(sync_api.Error):  # the page may have aborted the request already
+        pending[0].continue_()
+    page.wait_for_timeout(300)
+    translated(page, translator.translate("dedu gigo"))
+
+
+def test_languages_are_chosen_by_name_and_swapped(
+    open_page: Callable[..., Any], bundled: Translator, bundled_address: str
+) -> None:
+    page = open_page(f"{bundled_address}#from=en")
+    target = page.get_by_role("combobox", name="To", exact=True)
+    sync_api.expect(target).to_have_value("de")
+    assert target.locator("option").all_inner_texts() == ["German", "French"]
+    page.locator("#text").fill("The dog sleeps.")
+    translated(page, bundled.translate("The dog sleeps.", to="de"))
+    target.select_option("fr")
+    french = bundled.translate("The dog sleeps.", to="fr")
+    translated(page, french)
+    assert state(page)["to"] == "fr"
+    page.get_by_role("button", name="Swap languages").click()
+    translated(page, bundled.translate(french, to="en"))
+    assert page.locator("#text").input_value() == french
+    sync_api.expect(page.get_by_role("combobox", name="From", exact=True)).to_have_value("fr")
+
+
+def test_the_model_is_chosen_by_name(open_page: Callable[..., Any], address: str, bundled_address: str) -> None:
+    page = open_page(f"{bundled_address}#from=en&text=Hello.")
+    requests: list[dict[str, Any]] = []
+    page.on("request", lambda request: request.post_data and requests.append(request.post_data_json))
+    page.get_by_role("combobox", name="Model").select_option("model1")
+    page.locator("#text").fill("Good morning.")
+    sync_api.expect(page.locator("#translation[aria-busy=false]")).not_to_be_empty()
+    assert requests[-1]["model"] == "model1"
+    page.get_by_role("button", name="Look inside").click()
+    sync_api.expect(page.locator("main[aria-busy=false] #inspected")).not_to_be_empty()
+    assert requests[-1]["model"] == "model1"
+    assert open_page(address).get_by_role("combobox", name="Model").count() == 0
+
+
+def test_an_alternative_for_a_word_continues_the_translation_from_there(
+    open_page: Callable[..., Any], bundled: Translator, bundled_address: str
+) -> None:
+    source = "Thank you for your letter."
+    page = open_page(f"{bundled_address}#from=en&to=de&text={source}")
+    original = bundled.translate(source, to="de")
+    translated(page, original)
+    words = original.split()
+    page.locator(".word", has_text=words[2]).click()
+    choices = page.locator(".alternatives li button")
+    sync_api.expect(choices).to_have_count(8)
+    shares = [float(text.strip("<% ")) for text in page.locator(".alternatives .number").all_inner_texts()]
+    assert shares == sorted(shares, reverse=True)
+    sync_api.expect(choices.first).to_be_focused()
+    other = choices.nth(1)
+    chosen = other.get_attribute("title")
+    assert chosen.split()[:2] == words[:2] != chosen.split()[:3]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    translated(page, chosen)
+    page.get_by_role("button", name="Look inside").click()
+    settled(page, chosen)
+    forced = chosen.split()[2]
+    assert forced in page.locator(".constraint").inner_text()
+    page.get_by_role("button", name="Undo").click()
+    translated(page, original)
+
+
+def test_words_of_which_the_model_is_unsure_are_shaded(open_page: Callable[..., Any], bundled_address: str) -> None:
+    body = {"text": "Thank you for your letter.", "to": "de", "sentences": True, "confidence": "words"}
+    answer = httpx.post(f"{bundled_address}v1/translate", json=body, timeout=60).json()
+    (sentence,) = answer["translations"][0]["sentences"]
+    page = open_page(f"{bundled_address}#from=en&to=de&text={body['text']}")
+    translated(page, sentence["text"])
+    for word, probability in zip(page.locator(".word").all(), sentence["word_confidences"], strict=True):
+        shades = word.get_attribute("class").split()[1:]
+        assert shades == ([] if probability >= 0.5 else ["unsure"] if probability >= 0.2 else ["doubtful"])
+    assert page.locator(".word.unsure, .word.doubtful").count() > 0
+    assert page.locator(".word[tabindex='0']").count() == 1
+    page.get_by_label("shade unsure words").uncheck()
+    assert page.locator(".word.unsure, .word.doubtful").count() == 0
+
+
+def test_look_inside_shows_the_sentence_that_was_clicked(
+    open_page: Callable[..., Any], bundled: Translator, bundled_address: str
+) -> None:
+    page = open_page(f"{bundled_address}#from=en&to=de")
+    page.locator("#text").fill(LETTER)
+    sync_api.expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(4)
+    page.locator(".sentence").nth(2).locator(".word").first.click()
+    page.get_by_role("button", name="Look inside this sentence").click()
+    inspected = inspect_translation(bundled, InspectionRequest(text="The dog sleeps.", to="de"))
+    settled(page, bundled.tokenizer.decode(inspected.best.tokens))
+    page.get_by_role("button", name="Next sentence").click()
+    sync_api.expect(page.locator("main[aria-busy=false] #inspected")).to_contain_text("tom@example.org")
+    sync_api.expect(page.locator(".tokens.source")).to_contain_text("tom@example.org")
+
+
+def test_a_key_is_asked_for_and_used(open_page: Callable[..., Any], translator: Translator) -> None:
+    with serve_page(translator, keys=["secret"]) as address:
+        page = open_page(f"{address}#text={TEXT}&sentence=0")
+        sync_api.expect(page.get_by_role("alert").first).to_have_text("an API key is required")
+        page.get_by_label("API key").fill("wrong")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.get_by_role("alert").first).to_have_text("invalid API key")
+        page.get_by_label("API key").fill("secret")
+        page.keyboard.press("Enter")
+        translated(page, translator.translate(TEXT))
+        settled(page, translator.translate(TEXT))
+        sync_api.expect(page.get_by_label("API key")).to_have_count(0)
+        assert "secret" not in page.url
+
+
+def test_a_busy_server_is_asked_again(open_page: Callable[..., Any], address: str, translator: Translator) -> None:
+    page = open_page(address)
+    refused: list[Any] = []
+
+    def refuse_twice(route: Any) -> None:
+        if len(refused) < 2:
+            refused.append(route)
+            route.fulfill(status=503, json={"error": "the server is busy"}, headers={"retry-after": "0"})
+        else:
+            route.continue_()
+
+    page.route("**/v1/translate", refuse_twice)
+    page.locator("#text").fill(TEXT)
+    sync_api.expect(page.locator(".waiting")).to_contain_text("the server is busy; trying again in 1 s")
+    translated(page, translator.translate(TEXT))
+    assert len(refused) == 2
+    sync_api.expect(page.locator(".waiting")).to_have_count(0)
+
+
+def test_an_error_replaces_the_old_translation_and_its_figures(page: Any) -> None:
+    page.route("**/v1/translate", lambda route: route.fulfill(status=400, json={"error": "it cannot be translated"}))
+    page.locator("#text").fill("gigo")
+    sync_api.expect(page.locator("#translation .error")).to_have_text("it cannot be translated")
+    for part in (".tokens", "svg.figure", ".word"):
+        sync_api.expect(page.locator(part)).to_have_count(0)
+
+
+def test_an_inspection_error_leaves_the_translation(open_page: Any, address: str, translator: Translator) -> None:
+    page = open_page(f"{address}#text={TEXT}&sentence=0&off=cross.9.9")
+    sync_api.expect(page.locator("#look .error")).to_contain_text("layers 1 to 2")
+    translated(page, translator.translate(TEXT))
+    assert page.locator("svg.figure").count() == 0
+
+
+def test_a_long_text_is_translated_and_every_sentence_inspected(
+    open_page: Callable[..., Any], bundled: Translator, bundled_address: str
+) -> None:
+    sentence = "The old dog sleeps in the green garden."
+    page = open_page(f"{bundled_address}#from=en&to=de&sentence=15")
+    page.locator("#text").fill(" ".join([sentence] * 16))  # more tokens than the model takes at once
+    sync_api.expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(16)
+    settled(page, bundled.translate(sentence, to="de"))
+
+
+def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
+    open_page: Callable[..., Any], translator: Translator, tmp_path: Path
+) -> None:
+    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text(TEXT, encoding="utf-8")
+    lines = ["babo gigo"] * 40
+    long.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with serve_page(translator, characters=200) as address:
+        page = open_page(address)
+        page.locator("input[type=file]").set_input_files(short)
+        translated(page, translator.translate(TEXT))
+        page.locator("input[type=file]").set_input_files(long)
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Save the translation").click()
+        assert saved.value.suggested_filename == "long.translated.txt"
+        assert (
+            saved.value.path().read_text(encoding="utf-8") == "\n".join([translator.translate("babo gigo")] * 40) + "\n"
+        )
+
+
+def test_the_translation_is_copied_and_its_length_is_counted(page: Any, translator: Translator) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    sync_api.expect(page.locator(".count")).to_have_text(f"{len(TEXT)} / 20,000")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.wait_for_function(
+        "text => navigator.clipboard.readText().then((copy) => copy === text)", arg=translator.translate(TEXT)
+    )

@@ -1,0 +1,102 @@
+"""`transduce translate` on documents."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint
+from document_samples import docx_of, paragraph, run
+
+
+def translate(transduce: Any, trained: Any, *words: str | Path, **options: Any) -> Any:
+    return transduce("translate", "-m", trained.run, *words, cwd=trained.folder, **options)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "report.docx"
+    path.write_bytes(docx_of(paragraph(run("babo "), run("dedu", "<w:b/>"), run(" gigo")), paragraph(run("42"))))
+    return path
+
+
+def test_a_document_is_written_next_to_the_original(transduce: Any, trained: Any, report: Path) -> None:
+    import docx
+
+    outcome = translate(transduce, trained, report)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out == ""
+    written = report.with_name("report.translated.docx")
+    assert f"{written} written: 1 text in " in outcome.err.splitlines()[-1]
+    plain = translate(transduce, trained, "babo dedu gigo").out.strip()
+    first, second, *_ = docx.Document(str(written)).paragraphs
+    assert (first.text, second.text) == (plain, "42")
+    bold = [part.text for part in first.runs if part.bold]
+    assert len(bold) == 1
+    assert bold[0] in plain
+    with zipfile.ZipFile(report) as old, zipfile.ZipFile(written) as new:
+        assert [name for name in old.namelist() if old.read(name) != new.read(name)] == ["word/document.xml"]
+
+
+def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    catalogue = 'msgid "babo gigo"\nmsgstr ""\n\nmsgid "dedu"\nmsgstr "kept"\n'
+    source, out = tmp_path / "a.po", tmp_path / "b.po"
+    source.write_text(catalogue)
+    plain = translate(transduce, trained, "babo gigo").out.strip()
+    assert translate(transduce, trained, source, "-o", out).code == 0
+    assert out.read_text() == catalogue.replace('msgstr ""', f'msgstr "{plain}"')
+    assert translate(transduce, trained, source, "-o", out, "--retranslate").code == 0
+    assert "kept" not in out.read_text()
+
+
+def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    outcome = translate(transduce, trained, "--format", "html", stdin="<p>babo <b>gigo</b></p>\n")
+    assert outcome.out.startswith("<p>")
+    assert outcome.out.endswith("</p>\n")
+    assert outcome.out.count("<b>") == outcome.out.count("</b>") == 1
+    page = tmp_path / "a.md"
+    page.write_text("babo gigo\n")
+    plain = translate(transduce, trained, "babo gigo").out
+    assert translate(transduce, trained, page, "--format", "text").out == plain
+
+
+def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("babo\n")
+    damaged = tmp_path / "b.docx"
+    damaged.write_bytes(report.read_bytes()[:3000])
+    xml = tmp_path / "c.xliff"
+    xml.write_text('<!DOCTYPE a [<!ENTITY a "b">]><xliff>&a;</xliff>')
+
+    def mistake(*words: str | Path) -> str:
+        return complaint(translate(transduce, trained, *words))
+
+    assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
+    assert mistake(report, "--format", "pdf").startswith(
+        "--format pdf is not known; use one of docx, html, md, odt, po, "
+    )
+    assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix and --min-confidence work with text")
+    assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"
+    assert mistake(report, report, "-o", "x.docx").startswith("--out names one file, but there are several documents")
+    assert mistake(damaged) == f"{damaged}: damaged, or not a file of this format (it is not a zip archive)"
+    assert mistake(xml) == f"{xml}: XML that declares entities is not read; replace them by their text"
+    assert not list(tmp_path.glob("*.translated.*"))
+
+
+def test_a_model_can_be_trained_on_a_translation_memory(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    pairs = zip(*((trained.folder / f"train.{side}").read_text().splitlines() for side in ("src", "tgt")), strict=True)
+    units = [
+        f'<tu><tuv xml:lang="aa"><seg>{one}</seg></tuv><tuv xml:lang="bb"><seg>{other}</seg></tuv></tu>'
+        for one, other in pairs
+    ]
+    memory = tmp_path / "memory.tmx"
+    memory.write_text(f'<tmx version="1.4"><header srclang="aa"/><body>{"".join(units)}</body></tmx>')
+    outcome = transduce("data", "check", memory, "-o", tmp_path / "clean.tsv", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "clean.tsv").read_text().count("\n") > 100
+    outcome = transduce(
+        "train", "--train", memory, "--valid", memory, "--preset", "tiny", *trained.words[11:],
+        "--set", "train.steps=2", "--out", "run", cwd=tmp_path,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "run" / "model").is_dir()

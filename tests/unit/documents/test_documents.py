@@ -1,0 +1,237 @@
+"""Every sample document, translated by a function instead of a model."""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from document_samples import SAMPLES
+
+from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
+from transduce.documents.document import Document
+from transduce.text.inline_tags import TaggedText
+
+BILINGUAL = ("po", "xliff", "tmx")
+"""Formats that keep the source text beside the translation."""
+NAMES = sorted(SAMPLES)
+MONOLINGUAL = [name for name in NAMES if not name.endswith(BILINGUAL)]
+
+
+def read(name: str, data: bytes | None = None, **options: Any) -> Document:
+    data = SAMPLES[name]() if data is None else data
+    return DOCUMENT_FORMATS[name.rpartition(".")[2]].read(data, name, ReadOptions("en", "de", **options))
+
+
+def translated(document: Document, translate: Callable[[str], str]) -> bytes:
+    """The document with each word aligned with the word at the same place; protected text is not translated."""
+
+    def output(tagged: TaggedText) -> Output:
+        words = [word.span() for word in re.finditer(r"\S+", tagged.text)]
+        text, at = "", 0
+        for start, end, _ in tagged.protected:
+            text += translate(tagged.text[at:start]) + tagged.text[start:end]
+            at = end
+        return Output(text + translate(tagged.text[at:]), [(word, word) for word in words])
+
+    return document.write([output(text) for text in document.texts])
+
+
+def members(name: str, data: bytes) -> dict[str, bytes]:
+    """The content of a document: that of the members of a package."""
+    if not name.endswith(("docx", "odt")):
+        return {"": data}
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        return {info.filename: package.read(info) for info in package.infolist()}
+
+
+def visible(name: str, data: bytes) -> list[str]:
+    """The text of every paragraph of a package, with the formatting of its characters, in the order of the file."""
+    from lxml import etree
+
+    content = []
+    for member, source in members(name, data).items():
+        if not member.endswith(".xml"):
+            continue
+        root = etree.fromstring(source)
+        for paragraph in root.iter("{*}p", "{*}h"):
+            characters = ""
+            for element in paragraph.iter():
+                owner = next(element.iterancestors("{*}p", "{*}h"), None)
+                if element is paragraph or owner is paragraph or owner is None:
+                    format_ = etree.QName(element).localname if name.endswith("odt") else run_format(element)
+                    characters += "".join(f"{letter}[{format_}]" for letter in element.text or "" if letter.strip())
+                    if element.tag.endswith("}noBreakHyphen"):
+                        characters += f"\N{NON-BREAKING HYPHEN}[{format_}]"
+                    if element is not paragraph and etree.QName(element).localname in (
+                        "br",
+                        "tab",
+                        "footnoteReference",
+                    ):
+                        characters += etree.QName(element).localname
+            content.append(characters)
+    return content
+
+
+def without_protected(tagged: TaggedText) -> str:
+    """The text outside of the protected ranges."""
+    text = tagged.text
+    for start, end, _ in reversed(tagged.protected):
+        text = text[:start] + text[end:]
+    return text
+
+
+def run_format(element: Any) -> str:
+    """The names of the properties of a run, and of the elements around it."""
+    run = next(element.iterancestors("{*}r"), None)
+    properties = None if run is None else run.find("{*}rPr")
+    names = [] if properties is None else [child.tag.rpartition("}")[2] for child in properties]
+    around = [] if run is None else [one.tag.rpartition("}")[2] for one in run.iterancestors("{*}hyperlink", "{*}ins")]
+    return " ".join(sorted({*names, *around} - {"lang", "noProof"}))
+
+
+@pytest.mark.parametrize("name", MONOLINGUAL)
+def test_identical_translations_give_the_identical_document(name: str) -> None:
+    data = SAMPLES[name]()
+    written = translated(read(name), str)
+    assert members(name, written) == members(name, data)
+    assert [*members(name, written)] == [*members(name, data)]
+
+
+@pytest.mark.parametrize("name", [name for name in MONOLINGUAL if name.endswith(("docx", "odt"))])
+def test_a_paragraph_that_is_written_anew_has_the_same_text_and_formatting(
+    name: str,
+) -> None:
+    document = read(name)
+    for _, unit in document._units:
+        unit.copy = False
+    written = translated(document, str)
+    assert visible(name, written) == visible(name, SAMPLES[name]())
+
+
+@pytest.mark.parametrize("name", MONOLINGUAL)
+def test_translations_replace_every_text_and_nothing_else(name: str) -> None:
+    data = SAMPLES[name]()
+    document = read(name)
+    assert document.texts
+    written = translated(document, str.upper)
+    if name.endswith(("docx", "odt")):
+        assert [text.lower() for text in visible(name, written)] == [text.lower() for text in visible(name, data)]
+        before, after = members(name, data), members(name, written)
+        assert {one for one in before if before[one] != after[one]} <= {
+            "word/document.xml", "word/footnotes.xml", "content.xml",
+            *(one for one in before if re.match("word/(header|footer)", one)),
+        }  # fmt: skip
+        again = read(name, written)
+        assert sorted(text.text for text in again.texts) == sorted(text.text.upper() for text in document.texts)
+    else:
+        encoding = "latin-1" if name == "latin1.html" else "utf-8"
+        old, new = data.decode(encoding), written.decode(encoding)
+        if not name.startswith(("quotation", "escapes", "broken", "voices", "crlf", "plain.srt")):
+            assert new.lower() == old.lower()  # those are rewrapped or escaped
+        again = read(name, written)
+        assert [text.text.upper() for text in again.texts] == [text.text.upper() for text in document.texts]
+        assert not [word for text in again.texts for word in re.findall("[a-z]{2}", without_protected(text))]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(BILINGUAL)])
+def test_existing_translations_are_kept_and_missing_ones_are_added(name: str) -> None:
+    document = read(name)
+    assert document.texts
+    written = translated(document, str.upper)
+    assert not read(name, written).texts  # nothing is left to translate
+    assert translated(read(name, written), str.upper) == written
+    again = read(name, written, retranslate=True)
+    assert len(again.texts) >= len(document.texts)
+    assert {text.text for text in document.texts} <= {text.text for text in again.texts}
+
+
+def test_existing_translations_are_replaced_if_requested() -> None:
+    written = translated(read("contexts.po", retranslate=True), str.upper).decode()
+    assert written.count('msgstr "OPEN"') == 2
+    assert '#~ msgstr ""' in written
+    assert b'<target state="final">DONE</target>' in translated(read("kept.xliff", retranslate=True), str.upper)
+    assert b'<tuv xml:lang="de"><seg>DONE</seg></tuv>' in translated(read("memory.tmx", retranslate=True), str.upper)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".po")])
+def test_another_library_reads_the_translated_catalogue(name: str) -> None:
+    from translate.storage.po import pofile
+
+    before, after = pofile.parsestring(SAMPLES[name]()), pofile.parsestring(translated(read(name), str.upper))
+    assert len(before.units) == len(after.units)
+    for old, new in zip(before.units, after.units, strict=True):
+        assert (str(new.source), new.getlocations(), new.getnotes(), new.getcontext()) == (
+            str(old.source), old.getlocations(), old.getnotes(), old.getcontext(),
+        )  # fmt: skip
+        if old.isheader() or old.isobsolete() or str(old.target) or not re.search("[a-z]", str(old.source)):
+            assert str(new.target) == str(old.target)
+        else:
+            assert new.target.strings if new.hasplural() else str(new.target)
+            sources = [str(one) for one in old.source.strings] if old.hasplural() else [str(old.source)]
+            targets = [str(one) for one in new.target.strings] if old.hasplural() else [str(new.target)]
+            assert [re.sub("</?B>", lambda tag: tag[0].lower(), one.upper()) for one in sources] == targets
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".xliff", ".tmx"))])
+def test_the_rest_of_a_bilingual_file_is_the_same_xml(name: str) -> None:
+    from lxml import etree
+
+    def without_targets(data: bytes) -> str:
+        root = etree.fromstring(data)
+        for element in root.iter("{*}target", "{*}tuv"):
+            if element.tag.endswith("target") or element.get("{http://www.w3.org/XML/1998/namespace}lang")[:2] == "de":
+                if element.tail and element.getprevious() is not None:
+                    element.getprevious().tail = element.tail
+                element.getparent().remove(element)
+        return re.sub(r">\s+<", "><", etree.tostring(root, method="c14n").decode())
+
+    data = SAMPLES[name]()
+    assert without_targets(translated(read(name), str.upper)) == without_targets(data)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_can_be_written_again(name: str) -> None:
+    document = read(name)
+    assert translated(document, str.upper) == translated(document, str.upper)
+
+
+def test_inline_codes_are_in_the_translation() -> None:
+    written = translated(read("codes.xliff"), str.upper).decode()
+    assert '\n  <target>PRESS <g id="1">THE <x id="2"/>BUTTON</g> NOW</target>' in written
+    assert '<target><bpt id="1">&lt;b&gt;</bpt>BOLD<ept id="1">&lt;/b&gt;</ept> TEXT</target>' in written
+    assert '<tuv xml:lang="de"><seg>WITH <bpt i="1">{b}</bpt>BOLD<ept i="1">{/b}</ept> WORDS</seg></tuv>' in (
+        translated(read("memory.tmx"), str.upper).decode()
+    )
+
+
+def test_xliff_2_gets_the_target_language() -> None:
+    source = SAMPLES["segments.xliff"]().replace(b' trgLang="de"', b"")
+    assert b'srcLang="en" trgLang="de">' in translated(read("segments.xliff", source), str.upper)
+
+
+def test_markup_moves_with_the_words_that_it_belongs_to() -> None:
+    document = read("many.md", b"the **red** house\n")
+    swapped = Output("la maison rouge", [((0, 3), (0, 2)), ((4, 7), (10, 15)), ((8, 13), (3, 9))])
+    assert document.write([swapped]) == b"la maison **rouge**\n"
+
+
+def test_markdown_escapes_what_would_be_markup() -> None:
+    document = read("a.md", b"some words\n\n| a | b |\n|---|---|\n| cell | x |\n")
+    outputs = ["# a *b* [c] `d` snake_case", "a", "b", "c|d", "x"]
+    written = document.write([Output(text) for text in outputs]).decode()
+    assert written.startswith("\\# a \\*b\\* \\[c\\] \\`d\\` snake_case\n")
+    assert "| c\\|d | x |" in written
+
+
+def test_subtitles_keep_their_number_of_lines() -> None:
+    document = read("plain.srt")
+    written = document.write([Output("Guten Tag."), Output("Das sind zwei Zeilen mit Text.")]).decode()
+    assert "Guten Tag.\n\n2\n" in written
+    assert "Das sind zwei\nZeilen mit Text.\n" in written
+
+
+def test_a_character_that_the_encoding_lacks_becomes_a_reference() -> None:
+    written = read("latin1.html").write([Output("кофе")])
+    assert written.endswith("<p>&#1082;&#1086;&#1092;&#1077;</p>".encode("latin-1"))

@@ -1,0 +1,58 @@
+"""The comparison of runs."""
+
+from pathlib import Path
+
+import pytest
+
+from transduce.config import to_toml
+from transduce.data.prepare import DataConfig
+from transduce.errors import ConfigError, RunError
+from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
+from transduce.runs.metrics import Metrics
+from transduce.runs.recipe import Recipe, TrainConfig
+
+
+def make_run(folder: Path, bleu: float, warmup: int) -> Path:
+    folder.mkdir(parents=True)
+    recipe = Recipe(data=DataConfig(train=(("a.src", "a.tgt"),)), train=TrainConfig(warmup=warmup))
+    (folder / "config.toml").write_text(to_toml(recipe))
+    metrics = Metrics(folder / "metrics.jsonl", pytest.fail)
+    for step in (50, 100):
+        metrics.add("train", step=step, loss=300 / step, learning_rate=1e-3, tokens_per_second=1000.0, seconds=step)
+        metrics.add("valid", step=step, loss=400 / step, perplexity=9.0, bleu=bleu * step / 100)
+    return folder
+
+
+def test_figures_and_different_settings(tmp_path: Path) -> None:
+    runs = read_runs([make_run(tmp_path / "a", 20.0, 100), make_run(tmp_path / "b<i>", 30.0, TrainConfig().warmup)])
+    rows = dict(figures(runs))
+    assert rows["best BLEU on the validation set"] == ["20.00", "30.00"]
+    assert rows["lowest validation loss"] == ["4.000", "4.000"]
+    assert rows["training time"] == ["0:01:40", "0:01:40"]
+    assert different_settings(runs) == [("train.warmup", ["100", "default"])]
+    page = tmp_path / "page.html"
+    write_comparison(page, runs)
+    html = page.read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "<i>" not in html
+    assert html.count('<polyline class="a"') == html.count('<polyline class="b"') > 4
+    assert "step 100  a 20  b&lt;i&gt; 30" in html  # the crosshair has both
+
+
+def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / one / "run", 1.0, 1) for one in "ab"]
+    assert [run.name for run in read_runs(paths)] == [str(path) for path in paths]
+
+
+def test_an_unfinished_run_can_be_compared(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "a", 20.0, 100)
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')  # being written
+    assert dict(figures(read_runs([path])))["steps"] == ["100"]
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"is not a run: it has no config\.toml"):
+        read_runs([tmp_path])
+    with pytest.raises(ConfigError, match="at most 6 runs are compared at once, not 7"):
+        read_runs([tmp_path] * 7)

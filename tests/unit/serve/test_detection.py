@@ -1,0 +1,55 @@
+"""Detection of the served languages, from 20 characters and more."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transduce.serve.detection import Detector
+from transduce.serve.served_models import AUTO, ServedModel
+
+TEXTS = {
+    "en": ["The meeting starts at noon", "Where did you put the keys", "We should leave before it rains",
+           "Nobody knew the answer", "There are three open questions", "She wrote a long letter"],
+    "de": ["Die Sitzung beginnt um zwölf", "Wo hast du die Schlüssel", "Wir sollten vor dem Regen gehen",
+           "Niemand wusste die Antwort", "Es gibt drei offene Fragen", "Sie schrieb einen langen Brief"],
+    "fr": ["La réunion commence à midi", "Où as-tu mis les clés ?", "Nous devrions partir avant la pluie",
+           "Personne ne savait répondre", "Il y a trois questions", "Elle a écrit une longue lettre"],
+}  # fmt: skip
+
+
+def detector(*directions: tuple[str | None, str | None]) -> Detector:
+    model: Any = ServedModel("m", SimpleNamespace(), directions)  # type: ignore[arg-type]
+    return Detector(SimpleNamespace(models=[model]))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def three() -> Detector:
+    return detector(("en", "de"), ("en", "fr"), ("de", "en"), ("fr", "en"))
+
+
+def test_the_first_20_characters_are_enough(three: Detector) -> None:
+    for language, texts in TEXTS.items():
+        for text in texts:
+            ranking = asyncio.run(three.rank(text[:20]))
+            assert ranking[0][0] == language, text
+            assert {code for code, _ in ranking} == {"en", "de", "fr"}
+            assert sum(probability for _, probability in ranking) == pytest.approx(1, abs=1e-3)
+
+
+def test_the_source_is_one_that_has_this_target(three: Detector) -> None:
+    assert asyncio.run(three.source(TEXTS["de"][0], "en"))[0] == "de"
+    assert asyncio.run(three.source(TEXTS["fr"][0], "en"))[0] == "fr"
+    code, probability = asyncio.run(three.source(TEXTS["de"][0], "fr"))
+    assert code == "en"  # the only source language of French
+    assert probability < 0.5
+    assert asyncio.run(three.source("12 + 3", "en")) == ("de", 0.0)
+
+
+def test_unknown_languages_are_not_guessed() -> None:
+    assert asyncio.run(detector((None, None)).source("Some text", "x")) == (AUTO, 0.0)
+
+
+def test_a_region_is_part_of_the_answer() -> None:
+    assert asyncio.run(detector(("pt-BR", "en")).rank("O gato está em cima da mesa"))[0][0] == "pt-BR"

@@ -1,0 +1,107 @@
+// Attention as a matrix of cells. The marks of the highlighted row and column are on a layer of their own.
+
+import { html } from "htm/preact";
+import { useMemo } from "preact/hooks";
+import { headColour, matrixImage, plainColour, strength } from "./colours.js";
+import { percent, samePosition, shorten } from "./components.js";
+import { dark, highlight, hovered, lecture, narrow, onLeave, shownView, specialTokens, togglePin, tooltip } from "./state.js";
+import { COMBINED, oneTo } from "./weights.js";
+
+const MIN_CELL = 12; // smaller cells have labels that cannot be read; a larger map is scrolled
+
+export function HeatMap({ map, label = "Heat map" }) {
+  const { rows, columns, weight, colour, matrix } = map;
+  const places = layout(rows, columns);
+  const { left, top, size, width, height, total } = places;
+  const image = useMemo(
+    () => columns.length && rows.length && matrixImage(columns.length, rows.length, (i) => {
+      const [row, column] = [rows[Math.floor(i / columns.length)], columns[i % columns.length]];
+      return [colour(row, column), strength(weight(row, column))];
+    }),
+    [matrix, dark.value, specialTokens.value],
+  );
+  const cellAt = (event) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    const index = (client, start, span, n) => Math.max(0, Math.min(n - 1, Math.floor(((client - start) / span) * n)));
+    return [rows[index(event.clientY, box.top, box.height, rows.length)], columns[index(event.clientX, box.left, box.width, columns.length)]];
+  };
+  const onPoint = (event) => {
+    const [row, column] = cellAt(event);
+    hovered.value = { query: row, key: column, cell: true };
+    tooltip.value = {
+      target: new DOMRect(event.clientX - 8, event.clientY - 8, 16, 16),
+      size: [230, 60],
+      body: html`<b class=${row.side}>${row.label}</b> attends to <b class=${column.side}>${column.label}</b>${" "}
+        with weight <b class="weight">${percent(weight(row, column))}</b>`,
+    };
+  };
+  const onClick = (event) => {
+    const [query, key] = cellAt(event);
+    togglePin({ query, key, cell: true });
+  };
+  return html`<div class="layers heat">
+    <svg class="figure" style=${places.style} viewBox="0 0 ${total.width} ${total.height}" role="img"
+      aria-label="${label} of ${rows.length} by ${columns.length} weights; stronger colours have more weight">
+      ${image && html`<image href=${image} x=${left} y=${top} width=${width} height=${height} preserveAspectRatio="none" class="pixels" />`}
+      <rect x=${left} y=${top} width=${width} height=${height} class="frame" onPointerDown=${onPoint} onPointerMove=${onPoint} onPointerLeave=${onLeave} onClick=${onClick} />
+      ${rows.map((at, r) => html`<${RowLabel} ...${{ at, r, places }} />`)}
+      ${columns.map((at, c) => html`<${ColumnLabel} ...${{ at, c, places }} />`)}
+      <${Legend} x=${left} y=${top + height + (lecture.value ? 26 : 16)} width=${Math.max(150, Math.min(width, 200))} heads=${matrix.head ? map.shown.model.num_heads : 0} />
+    </svg>
+    <${Highlighted} ...${{ rows, columns, places }} />
+  </div>`;
+}
+
+function layout(rows, columns) {
+  const longest = Math.max(rows.length, columns.length, 8);
+  const big = lecture.value;
+  const [left, top] = big ? [210, 170] : narrow.value ? [92, 80] : [118, 96];
+  const available = big ? Math.min(innerHeight - 540, 620) : narrow.value ? 225 : longest > 30 ? 960 : 470;
+  const size = Math.max(big ? 26 : MIN_CELL, Math.min(big ? 48 : 30, available / longest));
+  const [width, height] = [columns.length * size, rows.length * size];
+  const total = { width: Math.max(left + width + (big ? 120 : 60), 330), height: top + height + (big ? 84 : 56) };
+  const exact = big || size === MIN_CELL || longest > 30; // one unit is one pixel, and the figure may be scrolled
+  const font = big ? "" : `font-size:${Math.max(11, Math.min(12, size))}px`;
+  return { left, top, size, width, height, total, font, letters: big ? 14 : narrow.value ? 11 : 14, style: exact ? `width:${total.width}px` : "" };
+}
+
+function RowLabel({ at, r, places: { left, top, size, font, letters } }) {
+  return html`<text x=${left - 7} y=${top + (r + 0.5) * size} style=${font} class="token small end ${at.side}">${shorten(at.label, letters)}</text>`;
+}
+
+function ColumnLabel({ at, c, places: { left, top, size, font, letters } }) {
+  return html`<text transform="translate(${left + (c + 0.5) * size} ${top - 8}) rotate(-55)" style=${font} class="token small ${at.side}">${shorten(at.label, letters)}</text>`;
+}
+
+/** The marks are moved by transforms, which the compositor does without painting anything. */
+function Highlighted({ rows, columns, places }) {
+  const r = rows.findIndex((at) => samePosition(highlight.value.query, at));
+  const c = columns.findIndex((at) => samePosition(highlight.value.key, at));
+  const { left, top, size, width, height, total } = places;
+  const part = (length, of) => `${(100 * length) / of}%`;
+  const mark = (kind, n, shift, box) => html`<div class="mark" hidden=${n < 0}
+    style="left:${part(box.left, total.width)};top:${part(box.top, total.height)};width:${part(box.width, total.width)};height:${part(box.height, total.height)};transform:${shift}"
+    data-mark=${kind}></div>`;
+  return html`<div class="marks" style=${places.style} aria-hidden="true">
+    ${mark("row", r, `translateY(${100 * r}%)`, { left: 0, top, width: left + width, height: size })}
+    ${mark("column", c, `translateX(${100 * c}%)`, { left, top, width: size, height })}
+  </div>`;
+}
+
+/** The scale of weights; in the view of the maximum, one for each head, whose colour the cells have. */
+function Legend({ x, y, width, heads }) {
+  const colours = heads ? oneTo(heads).map((h) => headColour(h - 1)) : [shownView.value in COMBINED ? plainColour() : headColour(shownView.value - 1)];
+  const image = useMemo(
+    () => matrixImage(64, colours.length, (i) => [colours[Math.floor(i / 64)], strength((i % 64) / 63)]),
+    [colours.join()],
+  );
+  const bar = heads ? Math.min(3 * heads, 18) : 8;
+  const gap = lecture.value ? 16 : 10;
+  return html`<g aria-hidden="true" class="scale">
+    <image href=${image} x=${x} y=${y} width=${width} height=${bar} preserveAspectRatio="none" class=${heads ? "pixels" : ""} />
+    <text x=${x} y=${y + bar + gap} class="tick middle">0</text>
+    <text x=${x + width / 2} y=${y + bar + gap} class="tick middle">50 %</text>
+    <text x=${x + width} y=${y + bar + gap} class="tick middle">100 %</text>
+    ${heads > 0 && html`<text x=${x + width + 12} y=${y + bar / 2} class="tick">heads 1 to ${heads}</text>`}
+  </g>`;
+}

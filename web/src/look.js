@@ -1,0 +1,127 @@
+// Look inside: the inspection of one sentence, with a bar that stays in view.
+
+import { useComputed } from "@preact/signals";
+import { html } from "htm/preact";
+import { Ablation, Diff, changes } from "./ablation.js";
+import { Attention } from "./attention.js";
+import { Compare } from "./compare.js";
+import { format, highlightOnHover, percent, samePosition } from "./components.js";
+import { inspected, live, lookAt } from "./data.js";
+import { Guide } from "./guide.js";
+import { shownTo } from "./languages.js";
+import { PositionStrip, Positions } from "./positions.js";
+import { Predictions } from "./predictions.js";
+import { Reference } from "./reference.js";
+import { item, roving } from "./roving.js";
+import { Search } from "./search.js";
+import { beam, busy, error, highlight, inspection, latest, off, prefix, shownStep, stack, step } from "./state.js";
+import { decode, hex, isSpecial, label } from "./tokens.js";
+import { sentences } from "./translate.js";
+import { countLayers } from "./weights.js";
+
+export function LookInside() {
+  const shown = latest.value;
+  return html`<section class="look-inside" id="look" aria-labelledby="look-title">
+    <h2 id="look-title">${live ? "Look inside" : "The translation"}</h2>
+    ${error.value && html`<p class="error" role="alert">${error.value}</p>`}
+    ${!shown && !error.value && html`<p class="note" role="status">inspecting the sentence …</p>`}
+    ${shown && html`<${Bar} /><${TokenPanels} />`}
+    ${live && inspection.value && countLayers(inspection.value, "decoder") > 0 && html`<${Guide} />`}
+    ${inspection.value && html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} />
+      ${inspection.value.positions.count > 0 && html`<${Positions} />`}
+      ${live && html`<${Reference} /><${Compare} />`}`}
+  </section>`;
+}
+
+/** The sentence and its translation; what changed is marked. */
+function Bar() {
+  const shown = latest.value;
+  const last = sentences.value.length - 1;
+  const move = (by) => lookAt(Math.max(0, Math.min(last, inspected.value.index + by)));
+  const { before, after } = changes(shown);
+  return html`<div class="sentence-bar" role="group" aria-label="The inspected sentence">
+    ${live && last > 0 && html`<span class="bar-steps">
+      <button type="button" aria-label="Previous sentence" disabled=${inspected.value?.index === 0} onClick=${() => move(-1)}>‹</button>
+      <button type="button" aria-label="Next sentence" disabled=${inspected.value?.index === last} onClick=${() => move(1)}>›</button>
+    </span>`}
+    <p class="bar-text" dir="auto">${shown.text}</p>
+    <output id="inspected" dir="auto" lang=${shownTo.value || undefined} class=${busy.value ? "stale" : ""}>${shown.translation}</output>
+    ${before && html`<p class="bar-change" aria-live="polite"><${Diff} ids=${shown.target} common=${after} kind="added" /></p>`}
+    <${Facts} />
+  </div>`;
+}
+
+function Facts() {
+  const { score, log_prob, seconds } = latest.value;
+  const differs = live && inspected.value && !prefix.value.length && !off.value.length && latest.value.translation !== inspected.value.text;
+  return html`<p class="facts">
+    <span>score <b>${format(score)}</b></span>
+    <span>log-probability <b>${format(log_prob)}</b></span>
+    <span>search took <b>${Math.round(1000 * seconds.search)} ms</b></span>
+    ${prefix.value.length > 0 &&
+    html`<span class="constraint">prefix “${decode(latest.value, latest.value.prefix)}”
+      ${live && html`<button type="button" onClick=${() => (prefix.value = [])}>remove prefix</button>`}</span>`}
+    ${off.value.length > 0 &&
+    html`<span class="constraint">${off.value.length} ${off.value.length === 1 ? "head" : "heads"} off
+      ${live && html`<button type="button" onClick=${() => (off.value = [])}>switch all on</button>`}</span>`}
+    ${differs && html`<span>This search runs the model in full precision; the translation above differs.</span>`}
+  </p>`;
+}
+
+function TokenPanels() {
+  return html`<div class="translation-panel">
+    <div class="side source"><div class="panel-header"><span>Source tokens</span></div><${Tokens} side="source" /></div>
+    <div class="side target">
+      <div class="panel-header"><span>Target tokens</span>${live && html`<${BeamChoice} />`}</div>
+      <${Tokens} side="target" />
+    </div>
+  </div>`;
+}
+
+function BeamChoice() {
+  const choose = (event) => (beam.value = Number(event.target.value));
+  const widths = [...new Set([1, 2, 4, 8, 16, latest.value.beam])].sort((a, b) => a - b);
+  return html`<label class="choice">beam
+    <select value=${latest.value.beam} onChange=${choose}>
+      ${widths.map((width) => html`<option value=${width}>${width}</option>`)}
+    </select>
+  </label>`;
+}
+
+function Tokens({ side }) {
+  return html`<div class="tokens ${side}" role="group" aria-label="Tokens of the ${side}" ...${roving}>
+    ${latest.value[side].map((id, position) => html`<${Token} key=${position} ...${{ side, id, position }} />`)}
+  </div>`;
+}
+
+/** The part of an attention weight that a token has in the chosen attention: only one, so that one direction lights up. */
+const roleOf = (here) => (here.side === "target" || stack.value === "encoder" ? { query: here } : { key: here });
+
+function Token({ side, id, position }) {
+  const shown = latest.value;
+  const here = { side, position };
+  const highlighted = useComputed(() => samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here)).value;
+  const chosen = side === "target" && position === shownStep.value;
+  const forced = side === "target" && position < shown.prefix.length;
+  const classes = [highlighted && "highlighted", chosen && "chosen", forced && "forced", isSpecial(id) && "special"];
+  const choose = () => side === "target" && (step.value = position);
+  return html`<button type="button" class=${classes.filter(Boolean).join(" ")} ...${item("token", position === 0)}
+    aria-label="${label(shown, id)}, token ${id}, position ${position}, bytes ${hex(shown, id)}"
+    aria-pressed=${side === "target" ? chosen : undefined}
+    ...${highlightOnHover(roleOf(here), html`<${TokenTooltip} id=${id} ...${here} />`, choose)}>${label(shown, id)}</button>`;
+}
+
+function TokenTooltip({ id, side, position }) {
+  const shown = latest.value;
+  const probability = side === "target" && percent(Math.exp(shown.next.written[position]));
+  // The decoder reads a target token one position after the step that wrote it, because its input begins with ⟨start⟩.
+  const input = side === "target" ? position + 1 : position;
+  return html`<b class=${side}>${label(shown, id)}</b>
+    <dl>
+      <dt>id</dt><dd>${id}</dd>
+      <dt>bytes</dt><dd>${hex(shown, id)}</dd>
+      ${probability && html`<dt>probability</dt><dd>${probability}</dd>`}
+      <dt>${side === "target" ? "input position" : "position"}</dt><dd>${input}</dd>
+    </dl>
+    <${PositionStrip} positions=${shown.positions} position=${input} />`;
+}
