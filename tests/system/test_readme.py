@@ -1,5 +1,6 @@
 """The commands of the README, of getting started and of the feature list: each is run, with tiny sizes."""
 
+import json
 import lzma
 import re
 import shlex
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from document_samples import written_by_library_docx
 from serving import ServerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,11 @@ def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{source}\t{target}" for source, target in pairs]
     for name in ("pairs.tsv", "mine.en-de.tsv"):
         write_lines(desk / name, rows)
+    (desk / "in").mkdir()
+    (desk / "out").mkdir()
+    for name in ("a", "b"):
+        write_lines(desk / "in" / f"{name}.jsonl", [json.dumps({"text": source}) for source in sources[:3]])
+    (desk / "report.docx").write_bytes(written_by_library_docx())
     (desk / "recipes").symlink_to(ROOT / "recipes")
     (desk / "data" / "multi30k").mkdir(parents=True)
     for part in ("train", "valid"):

@@ -21,7 +21,7 @@ import pytest
 from helpers import small_model
 from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 
-from transduce.inspect import routes
+from transduce.inspect import inspection
 from transduce.serve.server import allowed_hosts
 from transduce.translator import Translator
 
@@ -332,13 +332,13 @@ def test_an_invalid_inspection_request_is_answered_with_the_reason(
 @pytest.fixture
 def may_finish(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Inspections do not finish before this is set."""
-    inspect_translation, may_finish = routes.inspect_translation, threading.Event()
+    inspect_translation, may_finish = inspection.inspect_translation, threading.Event()
 
     def wait_and_inspect(*args: Any) -> Any:
         assert may_finish.wait(TIMEOUT)
         return inspect_translation(*args)
 
-    monkeypatch.setattr(routes, "inspect_translation", wait_and_inspect)
+    monkeypatch.setattr(inspection, "inspect_translation", wait_and_inspect)
     yield may_finish
     may_finish.set()
 

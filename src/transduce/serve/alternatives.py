@@ -102,8 +102,8 @@ def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int
         with torch.inference_mode():
             batch = Batch.of(model.device, src=[[*part.tokens, EOS]], tgt=[[BOS, *tokens]])
             logits_V = model.logits(model(batch)[-1:])[0].float()
-    logits_V[[*NEVER_GENERATED, EOS]] = -float("inf")
-    return logits_V.topk(min(count, len(logits_V))).indices.tolist()
+            logits_V[[*NEVER_GENERATED, EOS]] = -float("inf")
+            return logits_V.topk(min(count, len(logits_V))).indices.tolist()
 
 
 def _tokens_before(translator: Translator, part: Part, output: str, position: int) -> list[int]:
