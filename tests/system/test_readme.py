@@ -116,6 +116,8 @@ def test_a_command_of_the_pages_works(transduce: Any, desk: Path, command: str) 
         assert outcome.out.count("\n") == 50
     if "--out out.de" in command:
         assert (desk / "out.de").read_text().count("\n") == 50
+    elif "report.docx" in command:
+        assert (desk / "report.de.docx").exists()
     elif "--out " not in command:
         assert outcome.out
 

@@ -12,13 +12,13 @@ KILL = """
 import os, signal
 from transduce.cli.translate_progress import Progress
 lines = 0
-def line_done(self):
+def advance(self):
     global lines
     lines += 1
     if lines == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     return True
-Progress.line_done = line_done
+Progress.advance = advance
 """
 
 
