@@ -26,8 +26,8 @@ function Lead({ t }) {
   const token = html`<b class="target">${label(inspection.value, target[t])}</b>`;
   if (kind === "encoder") return html`<p class="lead">The model predicts the token at mask ${t + 1} of ${target.length} from the tokens on both sides.</p>`;
   if (kind === "language_model")
-    return html`<p class="lead">After “${decode(inspection.value, source.slice(0, places[t] + 1)) || "…"}”
-      ${target[t] === null ? "the text ends; the model predicts how it continues." : html`the text has ${token}.`}
+    return html`<p class="lead">After “${decode(inspection.value, source.slice(0, places[t] + 1)) || "…"}”${" "}
+      ${target[t] === null ? "the text ends; the model predicts how it continues." : html`the text has ${token}.`}${" "}
       Choose another position below, or a token above.</p>`;
   return html`<p class="lead">After “${decode(inspection.value, target.slice(0, t)) || "…"}” the model wrote ${token}.
       Choose another step below, or a token of the translation above.</p>`;

@@ -35,22 +35,24 @@ def inspect(
     from transduce.models.card import find_model, read_card
 
     architecture = read_card(find_model(model))["architecture"]
+    shown = [text]
     if architecture in ("decoder_only", "encoder_only"):
         given = [*options, *(name for name, value in (("to", to), ("prefix", prefix), ("off", off)) if value)]
         if given:
             option = given[0].replace("_", "-")
             raise ConfigError(f"--{option} is for translation models, but the model's architecture is {architecture}")
-        page, output = _text_page(text, model, architecture, device), []
+        page = _text_page(text, model, architecture, device)
     else:
-        page, output = _translation_page(text, model, to, options, prefix, off or [], device)
+        page, translation = _translation_page(text, model, to, options, prefix, off or [], device)
+        shown.append(f"→ {translation}")
     out.write_text(page, encoding="utf-8")
-    print("\n".join([text, *output, f"wrote {out}: open it in a browser"]))
+    print("\n".join([*shown, f"wrote {out}: open it in a browser"]))
 
 
 def _translation_page(
     text: str, model: Path | None, to: str | None, options: SearchOptions, prefix: str, off: list[str], device: str
-) -> tuple[str, list[str]]:
-    """The page, and a line with the translation."""
+) -> tuple[str, str]:
+    """The page, and the translation."""
     from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
@@ -58,7 +60,7 @@ def _translation_page(
     translator = Translator.load(model, device=device, engine="plain", **options)
     forced = translator.tokenizer.target.encode(prefix) if prefix else []
     result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
-    return self_contained(result, translator), [f"→ {translator.tokenizer.decode(result.best.tokens)}"]
+    return self_contained(result, translator), translator.tokenizer.decode(result.best.tokens)
 
 
 def _text_page(text: str, model: Path | None, architecture: str, device: str) -> str:

@@ -74,10 +74,8 @@ def inspect_text(reader: Generator | TextEncoder, text: str) -> TextInspection:
             f"the text has {len(tokens):,} tokens with markers; at most {longest} can be inspected: shorten it"
         )
     attention_LHTT, hiddens_LPD = _observe(model, tokens, places)
-    layers, log_sum_PX = [], torch.empty(0, 0)
-    if places:
-        written = [PAD if token is None else token for token in expected]
-        layers, log_sum_PX = logit_lens(model, hiddens_LPD, written)
+    written = [PAD if token is None else token for token in expected]
+    layers, log_sum_PX = logit_lens(model, hiddens_LPD, written) if places else ([], torch.empty(0, 0))
     return TextInspection(
         text=text,
         model=model,
