@@ -1,6 +1,8 @@
 """Shared by tests of the command line: its error message, and the content of a run."""
 
+import base64
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,3 +38,12 @@ def copied(trained: Any, tmp_path: Path) -> Path:
 def sets(**values: object) -> list[str]:
     """Command-line options for settings of [train]."""
     return [word for name, value in values.items() for word in ("--set", f"train.{name}={value}")]
+
+
+def inspected_header(page: Path) -> dict[str, Any]:
+    """The header of the inspection in a self-contained page."""
+    found = re.search(r'<script type="text/plain" id="inspection">([^<]*)<', page.read_text(encoding="utf-8"))
+    assert found
+    data = base64.b64decode(found[1])
+    header: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
+    return header

@@ -72,17 +72,11 @@ class TextEncoder:
         """
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
-        mask = mask_id(self.tokenizer)
-        if mask is None:
-            raise ModelError("the vocabulary of the model has no mask symbol")
         parts = text.split(MASK_TEXT)
         if len(parts) == 1:
             raise DataError(f"{text!r:.60} has no {MASK_TEXT}")
-        ids = [token for part in _encode_parts(self.tokenizer, parts) for token in (mask, *part)][1:]
-        if len(ids) > self.max_length:
-            raise DataError(f"{text!r:.60} has {len(ids)} tokens; the model reads at most {self.max_length}")
-        places = [place for place, token in enumerate(ids, start=1) if token == mask]
-        batch = Batch.of(self.model.device, text=[[BOS, *ids, EOS]])
+        ids, places = self.encode_masked(text)
+        batch = Batch.of(self.model.device, text=[ids])
         batch = replace(batch, positions_L=torch.tensor(places, device=self.model.device))
         logits_LV = self.model.logits(self.model(batch)).float()
         fillings = []
@@ -93,6 +87,17 @@ class TextEncoder:
             tokens = zip(allowed_X[best.indices].tolist(), best.values.tolist(), strict=True)
             fillings.append([self._filling(parts, number, *one) for one in tokens])
         return fillings
+
+    def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """The tokens of a text with `<mask>`, with markers, and the positions of the masks."""
+        mask = mask_id(self.tokenizer)
+        if mask is None:
+            raise ModelError("the vocabulary of the model has no mask symbol")
+        parts = _encode_parts(self.tokenizer, text.split(MASK_TEXT))
+        ids = [token for part in parts for token in (mask, *part)][1:]
+        if len(ids) > self.max_length:
+            raise DataError(f"{text!r:.60} has {len(ids)} tokens; the model reads at most {self.max_length}")
+        return [BOS, *ids, EOS], [place for place, token in enumerate(ids, start=1) if token == mask]
 
     @cached_property
     def _candidates(self) -> dict[bool, list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from commands import complaint, metrics
+from commands import complaint, inspected_header, metrics
 from conftest import as_sets
 
 from transduce import Generator, train
@@ -284,3 +284,24 @@ def test_learned_positions_limit_the_context(tmp_path: Path) -> None:
     assert len(generator.generations(["1: the cat"], max_tokens=60, seed=2)[0][0].tokens) > 30
     with pytest.raises(Exception, match="a text of 25 tokens exceeds the 24 learned positions"):
         train(tmp_path / "longer", text=tmp_path / "train.txt", settings=settings | {"data.max_length": 25})
+
+
+def test_inspect_writes_a_page_of_the_text(transduce: Any, trained_text: TrainedLanguageModel, tmp_path: Path) -> None:
+    text = "7: the cat sät"
+    outcome = transduce("inspect", "-m", "run", text, "-o", tmp_path / "look.html", cwd=trained_text.folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[0] == text
+    header = inspected_header(tmp_path / "look.html")
+    assert (header["kind"], header["text"]) == ("language_model", text)
+    assert len(header["source"]) == len(header["target"]) == len(text) + 1
+    (score,) = Generator.load(trained_text.run, device="cpu", engine="plain").score([text])
+    assert header["next"]["written"][:-1] == pytest.approx(score.token_log_probs, abs=1e-3)
+    assert header["log_prob"] == pytest.approx(score.log_prob, abs=1e-3)
+    for words, reason in [
+        (["--beam", "2"], "--beam is for translation models"),
+        (["--off", "cross.1.1"], "--off is for translation models"),
+    ]:
+        assert reason in complaint(transduce("inspect", "-m", "run", text, *words, cwd=trained_text.folder))
+    assert "at most 24 can be inspected" in complaint(
+        transduce("inspect", "-m", "run", text * 9, cwd=trained_text.folder)
+    )

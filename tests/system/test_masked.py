@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import complaint, metrics
+from commands import complaint, inspected_header, metrics
 from conftest import as_sets, write_lines
 
 from transduce import TextEncoder
@@ -155,3 +155,15 @@ def test_a_model_without_classes_does_not_classify(transduce: Any, trained_maske
 def test_a_translation_model_does_not_fill(transduce: Any, trained: Any) -> None:
     outcome = transduce("fill", "-m", trained.run, "x <mask>", cwd=trained.folder)
     assert "not a model of the architecture encoder_only" in complaint(outcome)
+
+
+def test_inspect_shows_the_predictions_at_masks(transduce: Any, trained_masked: TrainedMasked, tmp_path: Path) -> None:
+    text = "The cat <mask> today."
+    outcome = transduce("inspect", "-m", "run", text, "-o", tmp_path / "look.html", cwd=trained_masked.folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    header = inspected_header(tmp_path / "look.html")
+    assert (header["kind"], header["target"], len(header["lens"])) == ("encoder", [None], 2)
+    assert header["tokens"][str(header["source"][header["places"][0]])][0] == "<mask>"
+    (fillings,) = TextEncoder.load(trained_masked.run, device="cpu").fill(text, top=1)
+    shown = {header["tokens"][str(token)][0].lstrip("▁") for token in header["next"]["token"][0]}
+    assert fillings[0].token in shown

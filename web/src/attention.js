@@ -8,7 +8,7 @@ import { HeatMap } from "./heatmap.js";
 import { AllHeads, WhoLooks } from "./heads.js";
 import { Lines } from "./lines.js";
 import { inspection, layer, lecture, narrow, shownLayer, shownView, specialTokens, stack, view } from "./state.js";
-import { COMBINED, combinedViews, countLayers, oneTo, sizes, STACKS } from "./weights.js";
+import { COMBINED, combinedViews, countLayers, isText, oneTo, sizes, STACKS, stackWords } from "./weights.js";
 
 const LONG = 30; // more tokens need the whole width of the page
 
@@ -18,17 +18,17 @@ export function Attention() {
   const map = useAttention(shown);
   const { rows, columns } = map;
   const long = Math.max(rows.length, columns.length) > LONG;
-  const title = attentionTitle();
+  const title = attentionTitle(shown);
   const name = `attention-${stack.value}-${shownLayer.value}-${shownView.value}`;
   const table = () => ({ columns: ["token", ...columns.map((column) => column.label)],
     rows: rows.map((row) => [row.label, ...columns.map((column) => percent(map.weight(row, column)))]) });
   return html`<section class="attention-section" aria-labelledby="attention">
     <h2 id="attention">Attention</h2>
-    <p class="lead">${STACKS[stack.value].description} ${shownView.value in COMBINED ? `This view shows ${COMBINED[shownView.value]}.` : ""}${" "}
+    <p class="lead">${stackWords(shown, stack.value).description} ${shownView.value in COMBINED ? `This view shows ${COMBINED[shownView.value]}.` : ""}${" "}
       Click on a token or a cell to keep it highlighted.</p>
     <div class="controls">
-      <${Choice} name="stack" label="Attention" chosen=${stack.value} onChoose=${(name) => (stack.value = name)}
-        options=${Object.entries(STACKS).filter(([name]) => countLayers(shown, name)).map(([name, { title }]) => [name, title])} />
+      ${!isText(shown) && html`<${Choice} name="stack" label="Attention" chosen=${stack.value} onChoose=${(name) => (stack.value = name)}
+        options=${Object.entries(STACKS).filter(([name]) => countLayers(shown, name)).map(([name, { title }]) => [name, title])} />`}
       <${Choice} name="layer" label="Layer" chosen=${shownLayer.value} onChoose=${(n) => (layer.value = n)}
         options=${oneTo(layers).map((n) => [n, n])} />
       <${Choice} name="view" label="Head" chosen=${shownView.value} onChoose=${(n) => (view.value = n)}
@@ -42,7 +42,7 @@ export function Attention() {
     </div>
     <${WhoLooks} />
     <${AllHeads} />
-    <p class="caution">Attention is not an explanation: it shows which positions a head reads, not why the model wrote a token, and
+    <p class="caution">Attention is not an explanation: it shows which positions a head reads, not why the model ${isText(shown) ? "predicts" : "wrote"} a token, and
       other weights may give the same output.</p>
   </section>`;
 }

@@ -4,10 +4,10 @@ import { useMemo } from "preact/hooks";
 import { headColour, plainColour } from "./colours.js";
 import { shownLayer, shownView, specialTokens, stack } from "./state.js";
 import { isSpecial, label, tokenAt } from "./tokens.js";
-import { COMBINED, countLayers, STACKS, weights } from "./weights.js";
+import { COMBINED, countLayers, STACKS, stackWords, weights } from "./weights.js";
 
-export const attentionTitle = () =>
-  `${STACKS[stack.value].title}, layer ${shownLayer.value}, ${shownView.value in COMBINED ? shownView.value : `head ${shownView.value}`}`;
+export const attentionTitle = (shown) =>
+  `${stackWords(shown, stack.value).title}, layer ${shownLayer.value}, ${shownView.value in COMBINED ? shownView.value : `head ${shownView.value}`}`;
 
 /** The chosen attention of an inspection: its positions, and the weight and the colour of each pair of them. */
 export function useAttention(shown) {

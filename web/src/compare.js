@@ -55,7 +55,7 @@ export function Compare() {
 function Side({ shown, name }) {
   const map = useAttention(shown);
   if (!countLayers(shown, stack.value)) return html`<p class="note">This model has no such attention.</p>`;
-  return html`<${Figure} name="compare-${name}" title=${shown.translation} hint="${attentionTitle()}; score ${format(shown.score)}" wide>
+  return html`<${Figure} name="compare-${name}" title=${shown.translation} hint="${attentionTitle(shown)}; score ${format(shown.score)}" wide>
     <${HeatMap} map=${map} label="Heat map of the ${name} sentence" />
   <//>`;
 }

@@ -8,7 +8,7 @@ import { percent, useVisible } from "./components.js";
 import { live } from "./data.js";
 import { item, roving } from "./roving.js";
 import { dark, highlight, inspection, layer, off, pinned, shownLayer, shownView, stack, view } from "./state.js";
-import { countLayers, headBytes, oneTo, sizes, STACKS } from "./weights.js";
+import { countLayers, headBytes, isText, oneTo, sizes, STACKS } from "./weights.js";
 
 const LISTED = 5;
 
@@ -58,7 +58,7 @@ export function AllHeads() {
   return html`<div class="card heads">
     <div class="heads-title">
       <h3>All heads</h3>
-      <p>${STACKS[stack.value].title} attention, ${cell ? "the heads with the highest weight first" : `one row for each of ${layers} layers`}. ${live
+      <p>${isText(shown) ? "Self-attention" : `${STACKS[stack.value].title} attention`}, ${cell ? "the heads with the highest weight first" : `one row for each of ${layers} layers`}. ${isText(shown) ? "Choose a head to enlarge it." : live
         ? "Choose a head to enlarge it; switch it off to see its effect on the translation."
         : "Choose a head to enlarge it. Switching heads off needs the model: open this page with transduce serve."}</p>
     </div>
@@ -102,8 +102,8 @@ function Tile({ layer: l, head: h, first, weight }) {
     </button>
     <div class="tile-foot">
       <span>${l}.${h}${weight !== null && html` <b>${percent(weight)}</b>`}</span>
-      <button type="button" role="switch" class="power" aria-checked=${!isOff} disabled=${!live || !countLayers(shown, "decoder")} data-head=${name}
-        aria-label="Layer ${l}, head ${h}" ...${item("power", first)} onClick=${toggle}>${isOff ? "off" : "on"}</button>
+      ${!isText(shown) && html`<button type="button" role="switch" class="power" aria-checked=${!isOff} disabled=${!live || !countLayers(shown, "decoder")} data-head=${name}
+        aria-label="Layer ${l}, head ${h}" ...${item("power", first)} onClick=${toggle}>${isOff ? "off" : "on"}</button>`}
     </div>
   </div>`;
 }

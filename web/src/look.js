@@ -17,23 +17,25 @@ import { Search } from "./search.js";
 import { beam, busy, error, highlight, inspection, latest, off, prefix, shownStep, stack, step } from "./state.js";
 import { decode, hex, isSpecial, label } from "./tokens.js";
 import { sentences } from "./translate.js";
-import { countLayers } from "./weights.js";
+import { countLayers, isText } from "./weights.js";
 
 export function LookInside() {
   const shown = latest.value;
   return html`<section class="look-inside" id="look" aria-labelledby="look-title">
-    <h2 id="look-title">${live ? "Look inside" : "The translation"}</h2>
+    <h2 id="look-title">${live ? "Look inside" : shown && isText(shown) ? "The text" : "The translation"}</h2>
     ${error.value && html`<p class="error" role="alert">${error.value}</p>`}
     ${!shown && !error.value && html`<p class="note" role="status">inspecting the sentence …</p>`}
     ${shown && html`<${Bar} /><${TokenPanels} />`}
     ${live && inspection.value && countLayers(inspection.value, "decoder") > 0 && html`<${Guide} />`}
-    ${inspection.value && html`<${Ablation} /><${Attention} /><${Search} /><${Predictions} />
+    ${inspection.value && html`<${Ablation} /><${Attention} />
+      ${!isText(inspection.value) && html`<${Search} />`}
+      ${inspection.value.lens.length > 0 && html`<${Predictions} />`}
       ${inspection.value.positions.count > 0 && html`<${Positions} />`}
       ${live && html`<${Reference} /><${Compare} />`}`}
   </section>`;
 }
 
-/** The sentence and its translation; what changed is marked. */
+/** The sentence and its translation, in which what changed is marked; or the text. */
 function Bar() {
   const shown = latest.value;
   const last = sentences.value.length - 1;
@@ -45,9 +47,9 @@ function Bar() {
       <button type="button" aria-label="Next sentence" disabled=${inspected.value?.index === last} onClick=${() => move(1)}>›</button>
     </span>`}
     <p class="bar-text" dir="auto">${shown.text}</p>
-    <output id="inspected" dir="auto" lang=${shownTo.value || undefined} class=${busy.value ? "stale" : ""}>${shown.translation}</output>
+    ${!isText(shown) && html`<output id="inspected" dir="auto" lang=${shownTo.value || undefined} class=${busy.value ? "stale" : ""}>${shown.translation}</output>`}
     ${before && html`<p class="bar-change" aria-live="polite"><${Diff} ids=${shown.target} common=${after} kind="added" /></p>`}
-    <${Facts} />
+    ${isText(shown) ? html`<${TextFacts} />` : html`<${Facts} />`}
   </div>`;
 }
 
@@ -68,7 +70,20 @@ function Facts() {
   </p>`;
 }
 
+function TextFacts() {
+  const { log_prob, source, target } = latest.value;
+  return html`<p class="facts">
+    <span><b>${source.length}</b> tokens with special tokens</span>
+    ${log_prob !== null && html`<span>log-probability <b>${format(log_prob)}</b></span>
+      <span>perplexity <b>${format(Math.exp(-log_prob / Math.max(1, target.length - 1)), 2)}</b></span>`}
+  </p>`;
+}
+
 function TokenPanels() {
+  if (isText(latest.value))
+    return html`<div class="translation-panel single">
+      <div class="side source"><div class="panel-header"><span>Tokens</span></div><${Tokens} side="source" /></div>
+    </div>`;
   return html`<div class="translation-panel">
     <div class="side source"><div class="panel-header"><span>Source tokens</span></div><${Tokens} side="source" /></div>
     <div class="side target">
@@ -89,7 +104,7 @@ function BeamChoice() {
 }
 
 function Tokens({ side }) {
-  return html`<div class="tokens ${side}" role="group" aria-label="Tokens of the ${side}" ...${roving}>
+  return html`<div class="tokens ${side}" role="group" aria-label="Tokens of the ${isText(latest.value) ? "text" : side}" ...${roving}>
     ${latest.value[side].map((id, position) => html`<${Token} key=${position} ...${{ side, id, position }} />`)}
   </div>`;
 }
@@ -97,30 +112,43 @@ function Tokens({ side }) {
 /** The part of an attention weight that a token has in the chosen attention: only one, so that one direction lights up. */
 const roleOf = (here) => (here.side === "target" || stack.value === "encoder" ? { query: here } : { key: here });
 
+/** The step whose predictions belong to a token; -1 if there is none. */
+function stepOf({ places }, { side, position }) {
+  if (places) return places.indexOf(position);
+  return side === "target" ? position : -1;
+}
+
+/** The log-probability of a token that a model wrote, or that a language model read; undefined if there is none. */
+function logProbability(shown, { side, position }) {
+  if (shown.kind === "language_model") return shown.next.written[position - 1];
+  return side === "target" ? shown.next.written[position] : undefined;
+}
+
 function Token({ side, id, position }) {
   const shown = latest.value;
   const here = { side, position };
   const highlighted = useComputed(() => samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here)).value;
-  const chosen = side === "target" && position === shownStep.value;
+  const ownStep = stepOf(shown, here);
+  const chosen = ownStep >= 0 && ownStep === shownStep.value;
   const forced = side === "target" && position < shown.prefix.length;
   const classes = [highlighted && "highlighted", chosen && "chosen", forced && "forced", isSpecial(id) && "special"];
-  const choose = () => side === "target" && (step.value = position);
+  const choose = () => ownStep >= 0 && (step.value = ownStep);
   return html`<button type="button" class=${classes.filter(Boolean).join(" ")} ...${item("token", position === 0)}
     aria-label="${label(shown, id)}, token ${id}, position ${position}, bytes ${hex(shown, id)}"
-    aria-pressed=${side === "target" ? chosen : undefined}
+    aria-pressed=${ownStep >= 0 ? chosen : undefined}
     ...${highlightOnHover(roleOf(here), html`<${TokenTooltip} id=${id} ...${here} />`, choose)}>${label(shown, id)}</button>`;
 }
 
 function TokenTooltip({ id, side, position }) {
   const shown = latest.value;
-  const probability = side === "target" && percent(Math.exp(shown.next.written[position]));
+  const logProb = logProbability(shown, { side, position });
   // The decoder reads a target token one position after the step that wrote it, because its input begins with ⟨start⟩.
   const input = side === "target" ? position + 1 : position;
   return html`<b class=${side}>${label(shown, id)}</b>
     <dl>
       <dt>id</dt><dd>${id}</dd>
       <dt>bytes</dt><dd>${hex(shown, id)}</dd>
-      ${probability && html`<dt>probability</dt><dd>${probability}</dd>`}
+      ${logProb !== undefined && html`<dt>probability</dt><dd>${percent(Math.exp(logProb))}</dd>`}
       <dt>${side === "target" ? "input position" : "position"}</dt><dd>${input}</dd>
     </dl>
     <${PositionStrip} positions=${shown.positions} position=${input} />`;

@@ -10,13 +10,15 @@ import { addShortcuts } from "./shortcuts.js";
 import { busy, error, inspection, latest, lecture, syncUrl, text, theme } from "./state.js";
 import { startTranslating, translating } from "./translate.js";
 import { Translator } from "./translator.js";
+import { isText } from "./weights.js";
 
 const NEXT_THEME = { auto: "light", light: "dark", dark: "auto" };
 
 function Page() {
   const model = inspection.value?.model;
+  const ofText = inspection.value && isText(inspection.value);
   return html`<header>
-      <h1>transduce <span>${live ? "translate and look inside" : "inspect a translation"}</span></h1>
+      <h1>transduce <span>${live ? "translate and look inside" : `inspect a ${ofText ? "text" : "translation"}`}</span></h1>
       <div class="header-buttons">
         ${inspection.value && html`<button type="button" class="theme" aria-pressed=${lecture.value} onClick=${() => (lecture.value = !lecture.value)}>lecture mode</button>`}
         <button type="button" class="theme" aria-label="Keyboard shortcuts" onClick=${() => (helpOpen.value = true)}>?</button>
@@ -32,6 +34,7 @@ function Page() {
       ${model && html`<p>${modelFacts(model)}</p>`}
       ${model && html`<p>A dot before a token is the space before a word; ⟨start⟩ and ⟨end⟩ are special tokens.</p>`}
       <p>${live ? "The URL of this page stores the current view: share it with anyone who can reach this server."
+        : ofText ? "This file is self-contained."
         : "This file is self-contained. To translate other text, force a prefix or switch heads off, use the page of transduce serve."}</p>
     </footer>
     <${Help} />
@@ -40,7 +43,8 @@ function Page() {
 
 function modelFacts({ encoder_layers, decoder_layers, num_heads, d_model, vocab_size, parameters }) {
   const format = (n) => n.toLocaleString("en");
-  return `${encoder_layers} + ${decoder_layers} layers, ${num_heads} heads, d_model ${d_model}, a vocabulary of ${format(vocab_size)} tokens, ${format(parameters)} parameters`;
+  const layers = decoder_layers ? `${encoder_layers} + ${decoder_layers}` : encoder_layers;
+  return `${layers} layers, ${num_heads} heads, d_model ${d_model}, a vocabulary of ${format(vocab_size)} tokens, ${format(parameters)} parameters`;
 }
 
 syncUrl();

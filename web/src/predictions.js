@@ -1,4 +1,4 @@
-// Next-token probabilities at a temperature, and the predictions of each decoder layer (logit lens).
+// Probabilities of the next token, or of a masked one, at a temperature, and the predictions of each layer (logit lens).
 
 import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
@@ -8,6 +8,31 @@ import { item, roving } from "./roving.js";
 import { highlight, inspection, lecture, shownStep, step, temperature } from "./state.js";
 import { decode, label } from "./tokens.js";
 
+const WORDS = {
+  translation: { heading: "Next-token predictions", step: "Step", title: "Next token", layer: "decoder layer", column: "written" },
+  language_model: { heading: "Next-token predictions", step: "Position", title: "Next token", layer: "layer", column: "next token" },
+  encoder: { heading: "Predictions at masks", step: "Mask", title: "Masked token", layer: "layer", column: "token" },
+};
+const words = () => WORDS[inspection.value.kind];
+
+/** The token that a column of predictions is about: that of the output or of the text, or a mask. */
+function columnLabel(n) {
+  const { kind, source, target, places } = inspection.value;
+  return label(inspection.value, kind === "encoder" ? source[places[n]] : target[n]);
+}
+
+function Lead({ t }) {
+  const { kind, source, target, places } = inspection.value;
+  const token = html`<b class="target">${label(inspection.value, target[t])}</b>`;
+  if (kind === "encoder") return html`<p class="lead">The model predicts the token at mask ${t + 1} of ${target.length} from the tokens on both sides.</p>`;
+  if (kind === "language_model")
+    return html`<p class="lead">After “${decode(inspection.value, source.slice(0, places[t] + 1)) || "…"}”${" "}
+      ${target[t] === null ? "the text ends; the model predicts how it continues." : html`the text has ${token}.`}${" "}
+      Choose another position below, or a token above.</p>`;
+  return html`<p class="lead">After “${decode(inspection.value, target.slice(0, t)) || "…"}” the model wrote ${token}.
+      Choose another step below, or a token of the translation above.</p>`;
+}
+
 export function Predictions() {
   const { next, target } = inspection.value;
   const t = shownStep.value;
@@ -15,21 +40,20 @@ export function Predictions() {
   const nearest = temperatures.reduce((best, x, i) =>
     Math.abs(x - temperature.value) < Math.abs(temperatures[best] - temperature.value) ? i : best, 0);
   return html`<section id="predictions-section" aria-labelledby="predictions">
-    <h2 id="predictions">Next-token predictions</h2>
-    <p class="lead">After “${decode(inspection.value, target.slice(0, t)) || "…"}” the model wrote <b class="target">${label(inspection.value, target[t])}</b>.
-      Choose another step below, or a token of the translation above.</p>
+    <h2 id="predictions">${words().heading}</h2>
+    <${Lead} t=${t} />
     <div class="controls">
-      <${Slider} label="Step" min="1" max=${target.length} step="1" value=${t + 1} shown="${t + 1} of ${target.length}"
-        onSlide=${(n) => (step.value = n - 1)} />
+      ${(target.length > 1 || inspection.value.kind !== "encoder") && html`<${Slider} label=${words().step} min="1" max=${target.length} step="1" value=${t + 1} shown="${t + 1} of ${target.length}"
+        onSlide=${(n) => (step.value = n - 1)} />`}
       <${Slider} label="Temperature" min="0" max=${temperatures.length - 1} step="1" value=${nearest} shown=${temperatures[nearest]}
         onSlide=${(i) => (temperature.value = temperatures[i])} />
     </div>
     <div class="pair next">
-      <${Figure} name="next-token-${t + 1}" title="Next token" hint="most probable tokens at temperature ${temperatures[nearest]}"
+      <${Figure} name="next-token-${t + 1}" title=${words().title} hint="most probable tokens at temperature ${temperatures[nearest]}"
         table=${() => ({ columns: ["token", "probability"], rows: nextTokens(t, nearest).map(([token, p]) => [token, percent(p)]) })}>
         <${Bars} t=${t} temperatureIndex=${nearest} />
       <//>
-      <${Figure} name="logit-lens" title="Logit lens" hint="the most probable token if each decoder layer were the last one" table=${lensTable} wide>
+      <${Figure} name="logit-lens" title="Logit lens" hint="the most probable token if each ${words().layer} were the last one" table=${lensTable} wide>
         <${Lens} t=${t} />
       <//>
     </div>
@@ -39,8 +63,8 @@ export function Predictions() {
 function lensTable() {
   const { lens, target } = inspection.value;
   const name = (id) => label(inspection.value, id);
-  return { columns: ["written", ...lens.map((_, l) => `layer ${l + 1}`)],
-    rows: target.map((id, n) => [name(id), ...lens.map(({ token, log_prob }) => `${name(token[n][0])} ${percent(Math.exp(log_prob[n][0]))}`)]) };
+  return { columns: [words().column, ...lens.map((_, l) => `layer ${l + 1}`)],
+    rows: target.map((_, n) => [columnLabel(n), ...lens.map(({ token, log_prob }) => `${name(token[n][0])} ${percent(Math.exp(log_prob[n][0]))}`)]) };
 }
 
 /** The most probable tokens at a step, each with its probability and whether it was written, and all others. */
@@ -73,7 +97,7 @@ function Lens({ t }) {
   const { left, cell, pitch, top } = lecture.value ? { left: 110, cell: 150, pitch: 46, top: 44 } : LENS;
   const width = left + target.length * cell + 8;
   return html`<svg class="figure lens" style="width:${width}px" viewBox="0 0 ${width} ${top + lens.length * pitch + 10}" role="group" ...${roving}
-    aria-label="The most probable next token of each of ${lens.length} decoder layers at each of ${target.length} steps; arrow keys move">
+    aria-label="The most probable token of each of ${lens.length} ${words().layer}s, ${words().step.toLowerCase()}s 1 to ${target.length}; arrow keys move">
     ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (lens.length - 0.5 - l) * pitch} class="tick end">layer ${l + 1}</text>`)}
     ${target.map((_, n) => html`<${LensColumn} key=${n} n=${n} places=${{ left, cell, pitch, top }} />`)}
     <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + lens.length * pitch} rx="6" />
@@ -81,14 +105,14 @@ function Lens({ t }) {
 }
 
 function LensColumn({ n, places: { left, cell, pitch, top } }) {
-  const { lens, target } = inspection.value;
-  const here = { side: "target", position: n };
+  const { lens, target, places } = inspection.value;
+  const here = places ? { side: "source", position: places[n] } : { side: "target", position: n };
   const highlighted = useComputed(() => samePosition(highlight.value.query, here)).value;
   const name = (id) => shorten(label(inspection.value, id), 10);
   return html`<g class="column ${highlighted ? "highlighted" : ""}">
-    <text x=${left + (n + 0.5) * cell} y="16" class="token small target middle">${name(target[n])}</text>
+    <text x=${left + (n + 0.5) * cell} y="16" class="token small target middle">${shorten(columnLabel(n), 10)}</text>
     ${lens.map(({ token, log_prob }, l) => html`<g key=${l} role="button" class=${token[n][0] === target[n] ? "prediction correct" : "prediction"}
-        aria-label="Layer ${l + 1}, step ${n + 1}: ${name(token[n][0])}, ${percent(Math.exp(log_prob[n][0]))}" ...${item("lens", n === 0 && l === 0)}
+        aria-label="Layer ${l + 1}, ${words().step.toLowerCase()} ${n + 1}: ${name(token[n][0])}, ${percent(Math.exp(log_prob[n][0]))}" ...${item("lens", n === 0 && l === 0)}
         ...${highlightOnHover({ query: here }, html`<${LensTooltip} l=${l} n=${n} />`, () => (step.value = n))}>
         <rect x=${left + n * cell + 2} y=${top + (lens.length - 1 - l) * pitch + 2} width=${cell - 4} height=${pitch - 4} rx="5"
           fill=${plainColour()} fill-opacity=${0.5 * strength(Math.exp(log_prob[n][0]))} />
@@ -103,6 +127,6 @@ function LensTooltip({ l, n }) {
   return html`<span>layer ${l + 1}</span>
     <dl>
       ${token[n].map((id, i) => html`<dt class=${id === target[n] ? "target" : ""}>${label(inspection.value, id)}</dt><dd>${percent(Math.exp(log_prob[n][i]))}</dd>`)}
-      ${!token[n].includes(target[n]) && html`<dt class="target">${label(inspection.value, target[n])}</dt><dd>${percent(Math.exp(written[n]))}</dd>`}
+      ${target[n] !== null && !token[n].includes(target[n]) && html`<dt class="target">${label(inspection.value, target[n])}</dt><dd>${percent(Math.exp(written[n]))}</dd>`}
     </dl>`;
 }

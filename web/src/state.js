@@ -60,7 +60,8 @@ export const shownView = computed(() => {
   return known.includes(view.value) || view.value <= heads ? view.value : "max";
 });
 effect(() => {
-  if (inspection.value && !countLayers(inspection.value, stack.value)) stack.value = "cross";
+  const shown = inspection.value;
+  if (shown && !countLayers(shown, stack.value)) stack.value = countLayers(shown, "cross") ? "cross" : "encoder";
 });
 
 /** Change the text, which begins another translation. */

@@ -3,8 +3,9 @@
 const SPECIAL = { 0: "pad", 1: "unknown", 2: "start", 3: "end" };
 export const [START, END] = [2, 3];
 
-/** The label of a token: spaces at its start are shown as ·, other spaces as ␣. */
+/** The label of a token: spaces at its start are shown as ·, other spaces as ␣; null is a token that is not known. */
 export function label(inspection, id) {
+  if (id === null) return "?";
   if (id in SPECIAL) return `⟨${SPECIAL[id]}⟩`;
   return pieceLabel(inspection.tokens[id][0]);
 }

@@ -9,6 +9,18 @@ export const STACKS = {
     description: "Each decoder step, which writes one token, attends to the source tokens." },
 };
 
+/** What the self-attention of a text is called, whose weights have the place of the encoder's. */
+const TEXT_STACKS = {
+  language_model: { title: "Self", description: "Each token attends to itself and to the tokens before it." },
+  encoder: { title: "Self", description: "Each token attends to all tokens." },
+};
+
+/** Whether the inspection is that of a text which a language model or an encoder read, not of a translation. */
+export const isText = (inspection) => inspection.kind in TEXT_STACKS;
+
+/** Title and description of an attention. */
+export const stackWords = (inspection, stack) => TEXT_STACKS[inspection.kind] ?? STACKS[stack];
+
 export const COMBINED = {
   mean: "the mean of all heads of this layer",
   max: "the maximum over all heads of this layer, in the colour of the head that has it",
@@ -18,12 +30,12 @@ export const COMBINED = {
 /** The numbers from 1 to n, by which layers and heads are counted. */
 export const oneTo = (n) => Array.from({ length: n }, (_, i) => i + 1);
 
-/** The number of layers with this attention; recurrent and convolutional models have cross-attention only. */
+/** The number of layers with this attention; recurrent and convolutional models have cross-attention only, texts none. */
 export const countLayers = (inspection, stack) => inspection.tables[stack].shape[0];
 
 /** The combined views of a model; a rollout needs self-attention. */
 export const combinedViews = (inspection) =>
-  Object.keys(COMBINED).filter((name) => name !== "rollout" || countLayers(inspection, "decoder") > 0);
+  Object.keys(COMBINED).filter((name) => name !== "rollout" || countLayers(inspection, "encoder") > 0);
 
 export function sizes(inspection, stack) {
   const { rows, columns } = STACKS[stack];

@@ -11,7 +11,7 @@ from transduce.search.options import SearchOptions
 
 @search_options("beam", "length_penalty", "max_extra", "max_length", "min_length", "no_repeat")
 def inspect(
-    text: Annotated[str, typer.Argument(help="A sentence to translate.")],
+    text: Annotated[str, typer.Argument(help="A sentence to translate, or a text that the model reads.")],
     model: ModelOption = None,
     to: ToOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
@@ -24,18 +24,52 @@ def inspect(
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write an HTML page that shows how a sentence is translated.
+    """Write an HTML page that shows how a sentence is translated, or how a model reads a text.
 
-    The page shows attention, beam search and probabilities; it is self-contained and opens offline. A search option
-    that is not given has the value stored with the model, usually the default shown here.
+    The page shows attention, beam search and probabilities; it is self-contained and opens offline. Of a language
+    model, it shows attention and the predictions after each token of the text; of an encoder, attention and the
+    predictions at <mask>. A search option that is not given has the value stored with the model, usually the default
+    shown here.
     """
+    from transduce.errors import ConfigError
+    from transduce.models.card import find_model, read_card
+
+    architecture = read_card(find_model(model))["architecture"]
+    shown = [text]
+    if architecture in ("decoder_only", "encoder_only"):
+        given = [*options, *(name for name, value in (("to", to), ("prefix", prefix), ("off", off)) if value)]
+        if given:
+            option = given[0].replace("_", "-")
+            raise ConfigError(f"--{option} is for translation models, but the model's architecture is {architecture}")
+        page = _text_page(text, model, architecture, device)
+    else:
+        page, translation = _translation_page(text, model, to, options, prefix, off or [], device)
+        shown.append(f"→ {translation}")
+    out.write_text(page, encoding="utf-8")
+    print("\n".join([*shown, f"wrote {out}: open it in a browser"]))
+
+
+def _translation_page(
+    text: str, model: Path | None, to: str | None, options: SearchOptions, prefix: str, off: list[str], device: str
+) -> tuple[str, str]:
+    """The page, and the translation."""
     from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
     forced = translator.tokenizer.target.encode(prefix) if prefix else []
-    request = InspectionRequest(text=text, to=to, prefix=forced, off=off or [])
-    result = inspect_translation(translator, request)
-    out.write_text(self_contained(result, translator), encoding="utf-8")
-    print(f"{text}\n→ {translator.tokenizer.decode(result.best.tokens)}\nwrote {out}: open it in a browser")
+    result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
+    return self_contained(result, translator), translator.tokenizer.decode(result.best.tokens)
+
+
+def _text_page(text: str, model: Path | None, architecture: str, device: str) -> str:
+    from transduce.generator import Generator
+    from transduce.inspect.page import self_contained_text
+    from transduce.inspect.text_inspection import inspect_text
+    from transduce.text_encoder import TextEncoder
+
+    assert model is not None  # the bundled model translates
+    if architecture == "decoder_only":
+        return self_contained_text(inspect_text(Generator.load(model, device=device, engine="plain"), text))
+    return self_contained_text(inspect_text(TextEncoder.load(model, device=device), text))

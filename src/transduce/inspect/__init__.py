@@ -1,1 +1,1 @@
-"""Inspection of a translation: attention, search tree and probabilities, as numbers and as a web page."""
+"""Inspection of translations and texts: attention, search tree and probabilities, as numbers and as a web page."""

@@ -16,9 +16,12 @@ from transduce.inspect.predictions import Predictions, logit_lens
 from transduce.inspect.request import InspectionRequest as InspectionRequest
 from transduce.inspect.request import can_inspect
 from transduce.inspect.tree import Node, build_tree
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
 from transduce.nn.ablate import without_heads
+from transduce.nn.embedding import Embedding
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
@@ -144,7 +147,7 @@ def _observe(model: Model, source: list[int], inputs: list[int]) -> tuple[dict[S
         return (
             attention,
             [model.decoder_norm(x_MD) for x_MD in layers],
-            _position_table(model, len(source), len(inputs)),
+            position_table(model, len(source), len(inputs)),
         )
     with observe_attention(model) as recorded:
         hidden_MD = model(batch)
@@ -154,9 +157,9 @@ def _observe(model: Model, source: list[int], inputs: list[int]) -> tuple[dict[S
     return attention, [hidden_MD], none(0, model.config.d_model)
 
 
-def _position_table(model: EncoderDecoder, *lengths: int) -> Tensor:
+def position_table(model: EncoderDecoder | DecoderOnly | EncoderOnly, *lengths: int) -> Tensor:
     """The positional encoding that is added to embeddings; empty if there is none."""
-    positions = model.embedding.positions
+    positions = model.embedding.positions if isinstance(model.embedding, Embedding) else None
     if positions is None:
         return model.output_weight_VD.new_empty(0, model.config.d_model)
     return positions.table_TD[: max(*lengths, MIN_POSITIONS)]
@@ -208,6 +211,15 @@ def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
 
 def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
     """The text as one part; a DataError if it cannot be inspected."""
+    check_characters(text)
+    part = translator.whole(text, to)
+    if len(part.tokens) > MAX_TOKENS:
+        raise DataError(f"the text has {len(part.tokens):,} tokens; at most {MAX_TOKENS} can be inspected: shorten it")
+    return part
+
+
+def check_characters(text: str) -> None:
+    """Raise a DataError if a text is not valid or too long to be tokenized."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -216,10 +228,6 @@ def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
         raise DataError(
             f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
         )
-    part = translator.whole(text, to)
-    if len(part.tokens) > MAX_TOKENS:
-        raise DataError(f"the text has {len(part.tokens):,} tokens; at most {MAX_TOKENS} can be inspected: shorten it")
-    return part
 
 
 def check_tokens(prefix: list[int], model: Model) -> None:

@@ -8,6 +8,7 @@ from transduce.translator import Translator
 
 if TYPE_CHECKING:
     from transduce.inspect.inspection import Inspection
+    from transduce.inspect.text_inspection import TextInspection
 
 MEDIA_TYPES = {
     "index.html": "text/html; charset=utf-8",
@@ -27,9 +28,20 @@ def self_contained(inspection: "Inspection", translator: Translator) -> str:
     """The page as a single HTML file with style, script and data, which opens offline."""
     from transduce.inspect.serialize import serialize
 
+    return _with_data(serialize(inspection, translator))
+
+
+def self_contained_text(inspection: "TextInspection") -> str:
+    """The page of a text that a language model or an encoder read, as a single HTML file."""
+    from transduce.inspect.serialize_text import serialize_text
+
+    return _with_data(serialize_text(inspection))
+
+
+def _with_data(inspection: bytes) -> str:
     page, style, script = (static_file(name).decode() for name in MEDIA_TYPES)
     assert _STYLE in page
     assert _SCRIPT in page
-    data = base64.b64encode(serialize(inspection, translator)).decode()
+    data = base64.b64encode(inspection).decode()
     scripts = f'<script type="text/plain" id="inspection">{data}</script>\n<script type="module">{script}</script>'
     return page.replace(_STYLE, f"<style>{style}</style>").replace(_SCRIPT, scripts)

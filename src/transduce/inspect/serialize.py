@@ -3,7 +3,7 @@
 The length of the header (4 bytes, little-endian), the header (JSON), then tables of uint8. The header contains the
 offset and shape of each table. An attention weight w is stored as round(255 w). The upper triangle of the decoder's
 self-attention is always 0 and is left out. The header lists tokens by id; `tokens` contains the piece of each token and
-the bytes of those in the source, the target and the search tree.
+the bytes of those in the source, the target and the search tree. `kind` is "translation"; serialize_text.py has others.
 """
 
 import json
@@ -30,24 +30,29 @@ def serialize(inspection: Inspection, translator: Translator) -> bytes:
     T = len(inspection.target)
     row, column = torch.tril_indices(T, T)
     tables = {
-        **{name: _weight_bytes(inspection.attention[name]) for name in ("encoder", "cross")},
-        "decoder": _weight_bytes(inspection.attention["decoder"])[:, :, row, column],
-        "positions": _position_bytes(inspection.positions_TD),
+        **{name: weight_bytes(inspection.attention[name]) for name in ("encoder", "cross")},
+        "decoder": weight_bytes(inspection.attention["decoder"])[:, :, row, column],
+        "positions": position_bytes(inspection.positions_TD),
     }
-    header, offset = _header(inspection, translator), 0
-    header["tables"] = {}
+    return encode(_header(inspection, translator), tables)
+
+
+def encode(header: dict[str, Any], tables: dict[str, Tensor]) -> bytes:
+    """A header and tables of uint8 in the binary format."""
+    placed, offset = {}, 0
     for name, table in tables.items():
-        header["tables"][name] = {"offset": offset, "shape": list(table.shape)}
+        placed[name] = {"offset": offset, "shape": list(table.shape)}
         offset += table.numel()
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps({**header, "tables": placed}, ensure_ascii=False, separators=(",", ":")).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *(table.numpy().tobytes() for table in tables.values())])
 
 
-def _weight_bytes(weights: Tensor) -> Tensor:
+def weight_bytes(weights: Tensor) -> Tensor:
+    """Scale weights from 0 to 1 to bytes."""
     return (weights.float().cpu() * 255).round().to(torch.uint8)
 
 
-def _position_bytes(table_TD: Tensor) -> Tensor:
+def position_bytes(table_TD: Tensor) -> Tensor:
     """Scale -m to m, the largest magnitude, to 1 to 255."""
     table_TD = table_TD.float().cpu()
     largest = table_TD.abs().max().clamp(min=1e-9) if table_TD.numel() else 1.0
@@ -57,9 +62,10 @@ def _position_bytes(table_TD: Tensor) -> Tensor:
 def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
     model, tokenizer = inspected_model(translator), translator.tokenizer
     settings = to_table(model.config)
-    lens = [_predictions(layer, LENS_TOKENS) for layer in inspection.layers]
-    following = _predictions(inspection.layers[-1], None)
+    lens = [prediction_lists(layer, LENS_TOKENS) for layer in inspection.layers]
+    following = prediction_lists(inspection.layers[-1], None)
     return {
+        "kind": "translation",
         "text": inspection.request.text,
         "prefix": inspection.request.prefix,
         "off": inspection.request.off,
@@ -75,7 +81,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "next": {
             **following,
             "temperatures": TEMPERATURES,
-            "log_sum": _rounded(inspection.log_sum_TX),
+            "log_sum": rounded(inspection.log_sum_TX),
         },
         "lens": lens,
         "ablation": _ablation(inspection, inspection.ablation, tokenizer) if inspection.ablation else None,
@@ -121,11 +127,12 @@ def _tree(nodes: list[Node]) -> dict[str, list[Any]]:
     }
 
 
-def _predictions(layer: Predictions, count: int | None) -> dict[str, Any]:
+def prediction_lists(layer: Predictions, count: int | None) -> dict[str, Any]:
+    """The first `count` predictions of a layer at each position."""
     return {
         "token": layer.token_TC[:, :count].tolist(),
-        "log_prob": _rounded(layer.log_prob_TC[:, :count]),
-        "written": _rounded(layer.written_T),
+        "log_prob": rounded(layer.log_prob_TC[:, :count]),
+        "written": rounded(layer.written_T),
     }
 
 
@@ -141,6 +148,6 @@ def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenize
     }
 
 
-def _rounded(x: Tensor) -> list[Any]:
+def rounded(x: Tensor) -> list[Any]:
     """Numbers rounded to four decimal places, which is enough for the page."""
     return (x.double() * 1e4).round().div(1e4).tolist()

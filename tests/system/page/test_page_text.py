@@ -1,0 +1,91 @@
+"""The page of a text that a language model or an encoder read, in Chromium."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import randomize
+from pages import choose, slide, sync_api
+
+from transduce.generator import Generator
+from transduce.inspect.page import self_contained_text
+from transduce.inspect.text_inspection import TextInspection, inspect_text
+from transduce.models.registry import build_config, create_model
+from transduce.runs.recipe import read_style
+from transduce.text.tokenizer import Tokenizer
+from transduce.text_encoder import TextEncoder
+
+
+def inspected(style: str, text: str, tokenizer: Tokenizer) -> TextInspection:
+    torch.set_num_threads(1)
+    sizes: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 4, "max_positions": 64}
+    table = {**read_style(style)["model"], **sizes, **({"kv_heads": 2} if style == "llama" else {})}
+    model = create_model(build_config(table.pop("architecture"), table, "test"), tokenizer.vocab_size).eval()
+    randomize(model, 7)
+    return inspect_text(TextEncoder(model, tokenizer) if style == "bert" else Generator(model, tokenizer), text)
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "figures"),
+    [
+        ("llama", "dedu babo gigo", ["next-token-1", "logit-lens"]),
+        ("gpt2", "dedu babo gigo", ["next-token-1", "logit-lens", "positional-encoding", "position-similarity"]),
+        ("bert", "dedu <mask> gigo", ["next-token-1", "logit-lens", "positional-encoding", "position-similarity"]),
+        ("bert", "dedu babo gigo", ["positional-encoding", "position-similarity"]),
+    ],
+    ids=["llama", "gpt2", "masked", "encoder"],
+)
+def test_the_page_shows_tokens_attention_and_predictions(
+    open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path, style: str, text: str, figures: list[str]
+) -> None:
+    inspection = inspected(style, text, toy_tokenizer)
+    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    page = open_page((tmp_path / "look.html").as_uri())
+    expect, T = sync_api.expect, len(inspection.tokens)
+    expect(page.locator(".tokens button")).to_have_count(T)
+    expect(page.locator("h1")).to_contain_text("inspect a text")
+    labels = page.locator(".tokens button").all_inner_texts()
+    assert labels[0] == "⟨start⟩"
+    assert ("<mask>" in labels) == ("<mask>" in text)
+
+    shown = page.locator("figure").evaluate_all("all => all.map((one) => one.dataset.figure)")
+    attention = ["attention-encoder-2-max-lines", "attention-encoder-2-max-map"]
+    assert shown == attention + figures
+    for svg in page.locator("svg.figure").all():
+        assert svg.locator("text, path, rect, image").count() > 3
+    assert page.locator("canvas").count() == 8
+    words = page.locator("body").inner_text().lower()
+    for absent in ("translat", "decoder", "cross", "source", "beam", "undefined", "nan", "switch"):
+        assert absent not in words
+
+    choose(page, "layer", 1)
+    choose(page, "view", 3)
+    page.get_by_role("button", name="Data of “Heat map”").click()
+    row, column = T - 1, 1
+    cell = page.locator(".data tbody tr").nth(row).locator("td").nth(column).inner_text()
+    weight = inspection.attention_LHTT[0, 2, row, column].item()
+    assert float(cell.removesuffix("%")) / 100 == pytest.approx(weight, abs=0.0075)
+    choose(page, "view", "rollout")
+    page.locator(".tokens button").nth(1).hover()
+    assert page.locator(".tooltip").count() == 1
+
+
+def test_every_position_of_a_language_model_has_predictions(
+    open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    inspection = inspected("llama", "dedu babo gigo", toy_tokenizer)
+    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    page = open_page((tmp_path / "look.html").as_uri())
+    T = len(inspection.tokens)
+    assert page.locator(".lens .column").count() == T
+    assert page.locator(".lens .prediction").count() == 2 * T
+    page.locator(".tokens button").nth(2).click()
+    assert page.locator(".tokens .chosen").count() == 1
+    assert page.locator("#predictions-section .lead").inner_text().startswith("After “")
+    best = inspection.layers[-1].log_prob_TC[2].exp()[0].item()
+    bars = page.locator(".bars .amount").all_text_contents()
+    assert float(bars[0].removesuffix("%")) / 100 == pytest.approx(best, abs=0.0075)
+    slide(page.locator("#predictions-section").get_by_role("slider", name="Position"), T)
+    assert "the text ends" in page.locator("#predictions-section .lead").inner_text()
