@@ -17,7 +17,7 @@ Curves = dict[str, dict[int, float]]
 def expected(run: Path) -> Curves:
     """The numbers of metrics.jsonl by name and step."""
     curves: Curves = defaultdict(dict)
-    for record in metrics(run):
+    for record in (record for record in metrics(run) if record["kind"] != "start"):
         for name, value in record.items():
             if name != "step" and isinstance(value, int | float):
                 curves[f"{record['kind']}/{name}"][record["step"]] = value

@@ -52,8 +52,12 @@ def tracking(
                 log(f"warning: {name} is not used any more: {error}. Training continues")
                 del sinks[name]
 
+    def add(record: Mapping[str, Any]) -> None:
+        if record["kind"] != "start":  # it describes the machine and has no curves
+            each(lambda sink: sink.add(numbers_of(record), record["step"]))
+
     try:
-        yield lambda record: each(lambda sink: sink.add(numbers_of(record), record["step"]))
+        yield add
     finally:
         each(lambda sink: sink.close())
 
