@@ -19,7 +19,7 @@ from serving import ServerProcess
 ROOT = Path(__file__).parents[2]
 ANY_MODEL = ("model.d_model", "model.d_ff", "model.num_heads", "train.warmup")
 """The settings of TINY that every architecture has."""
-NOT_RUN = "train |serve |data get|transduce import|models/whisper|paper all"
+NOT_RUN = "train |serve|data get|transduce import|models/whisper|paper all|transduce (init|inspect)$"
 """Commands that are run elsewhere, or need public weights."""
 PAGES = ("README.md", "docs/getting-started.md", "docs/features.md")
 TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
@@ -95,7 +95,8 @@ def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
     models = {"evaluate", "score", "rerank", "info", "average", "shrink"}
     family = {"generate", "parse", "fill", "embed", "classify", "transcribe", "import", "export", "paper"}
-    assert shown == {"data", "train", "translate", "inspect", "serve", "cache"} | models | family
+    around = {"init", "doctor", "data", "cache", "compare", "inspect", "serve"}
+    assert shown == {"train", "translate"} | around | models | family
 
 
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from starlette.types import Message
 
 from transduce.documents import DOCUMENT_FORMATS, Document, Output, ReadOptions, document_format
 from transduce.errors import DataError
+from transduce.models.given_outputs import can_align
 from transduce.serve.detection import Detector
 from transduce.serve.errors import HttpError, error_location
 from transduce.serve.limits import Limits
@@ -148,8 +149,8 @@ class DocumentJobs:
             yield batch
 
     async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[Output]:
-        can_align = model.translator.model.alignment_attention is not None
-        align = [can_align and bool(text.tags) for text in texts]
+        aligns = can_align(model.translator.any_model)
+        align = [aligns and bool(text.tags) for text in texts]
         to = target if model.translator.tagged else None
         while True:
             try:

@@ -125,7 +125,7 @@ class TranslationService:
             raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
 
     def _check_cost(self, model: ServedModel, config: SearchConfig, split: SplitTexts) -> None:
-        longest = model.translator.model.longest
+        longest = model.translator.any_model.longest
         cost = config.rows * sum(output_limit(job, config, longest) for job in split.jobs)
         if cost > self.limits.output_tokens:
             raise HttpError(

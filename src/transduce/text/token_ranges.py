@@ -20,11 +20,11 @@ def token_ranges(tokens: Sequence[str], text: str) -> list[Span]:
 
     `tokens` are SentencePiece's pieces of this text. White space may differ, because it is lost between the parts of a
     long text. Bytes of one character all have its range. Tokens that the text does not contain, such as a symbol that
-    masked a part of it, have the range between their neighbours.
+    masked a part of it, have the range between their neighbours. Capitals may differ (`truecase.py`).
     """
     letters, owners = _letters(tokens)
     places = [index for index, letter in enumerate(text) if not letter.isspace()]
-    matches = _match(letters, "".join(text[place] for place in places))
+    matches = _match(_small(letters), _small("".join(text[place] for place in places)))
     starts: list[int | None] = [None] * len(tokens)
     ends = [0] * len(tokens)
     for (first, last), (start, end) in zip(owners, matches, strict=True):
@@ -48,6 +48,11 @@ def align_characters(
     source_ranges, target_ranges = token_ranges(source_tokens, source), token_ranges(tokens, translation)
     pairs = ((source_ranges[index], target) for index, target in zip(alignment, target_ranges, strict=True))
     return [(one, other) for one, other in pairs if one[0] < one[1] and other[0] < other[1]]
+
+
+def _small(text: str) -> str:
+    """The text in small letters, of the same length."""
+    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
 def _letters(tokens: Sequence[str]) -> tuple[str, list[Span]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transduce.documents.document import Output
+from transduce.models.given_outputs import can_align
 from transduce.text.inline_tags import TaggedText
 from transduce.text.token_ranges import Span, align_characters
 from transduce.translator.translator import Terms, Translator
@@ -22,11 +23,11 @@ def translate_tagged(
 
     `text_done` is called after each different text. Only texts with tags are aligned, which takes time.
     """
-    can_align = translator.model.alignment_attention is not None
+    aligns = can_align(translator.any_model)
     outputs: dict[tuple[str, bool], Output] = {}
     for align in (False, True):
         some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
-        results = translator.stream(some, to=to, align=align and can_align, glossary=glossary, **options)
+        results = translator.stream(some, to=to, align=align and aligns, glossary=glossary, **options)
         for text, (best, *_) in zip(some, results, strict=True):
             aligned: Sequence[tuple[Span, Span]] = ()
             if best.alignment:

@@ -62,3 +62,9 @@ def test_alignment_of_characters() -> None:
     pairs = align_characters(["▁a", "▁b", "c"], "a bc", ["▁B", "C", "▁", "▁A"], "BC A", [1, 2, 0, 0])
     assert pairs == [((2, 3), (0, 1)), ((3, 4), (1, 2)), ((0, 1), (3, 4))]
     assert align_characters(["▁a"], "a", ["▁A"], "A", []) == []
+
+
+def test_capitals_may_differ() -> None:
+    pieces = ["▁Der", "▁Fu", "ß", "▁schläft", "."]
+    expected = token_ranges(pieces, "Der Fuß schläft.")
+    assert token_ranges(pieces, "DER FUẞ SCHLÄFT.") == expected
