@@ -128,7 +128,7 @@ def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tm
         ([" "], "the text is empty"),
         (["babo", "--off", "cross.1.9"], "head cross.1.9 does not exist: cross has layers 1 to 1 with heads 1 to 2"),
         (["babo", "--beam", "99"], "beam must be at most 16"),
-        (["babo " * 200], "at most 128 can be inspected"),
+        (["babo " * 300], "the text has 301 tokens; the model takes 256: shorten it"),
         (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
     ],
 )

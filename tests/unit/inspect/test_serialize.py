@@ -94,9 +94,10 @@ def test_the_header_has_the_piece_and_bytes_of_every_token(
 class WideTokenizer(Tokenizer):
     """A vocabulary as large as the paper's, with pieces of typical length."""
 
-    vocab_size = 37_000
-
     symbol_ids: ClassVar[dict[str, int]] = {}
+
+    vocab_size = 37_000
+    _all_pieces: ClassVar[list[str]] = []
 
     def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
         return [[30_000 + len(word) for word in text.split()] for text in texts]
