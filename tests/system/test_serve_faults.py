@@ -31,7 +31,11 @@ FULL = os.environ.get("FAULTS") == "full"
 CASES = 10_000 if FULL else 120
 DISCONNECTS = 200 if FULL else 20
 OVERLOAD_SECONDS = 60 if FULL else 3
-LINES = 1000 if FULL else 400
+LINES = 1000 if FULL else 600
+LARGE = [
+    word for limit in ("seconds=600", "characters=1000000", "output_tokens=10000000") for word in ("--limit", limit)
+]
+"""Limits that allow a request with that many lines and a beam of 16."""
 CHECKED = (
     "not_a_server_error",
     "status_code_conformance",
@@ -322,7 +326,7 @@ def wait_until(condition: Any) -> None:
 def test_accepted_requests_are_finished_before_shutdown(
     transduce: Any, trained: Any, tmp_path: Path, name: str
 ) -> None:
-    arguments = ["-m", f"toy={trained.run}", "--limit", "seconds=600", "--limit", "characters=1000000"]
+    arguments = ["-m", f"toy={trained.run}", *LARGE]
     text = "\n".join(["babo dego gibo dedu gigo"] * LINES)
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
         body = {"text": text, "beam": 16}
@@ -356,7 +360,7 @@ def test_accepted_requests_are_finished_before_shutdown(
 def test_an_idle_server_stops_immediately_and_a_second_signal_does_not_wait(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
-    arguments = ["-m", f"toy={trained.run}", "--limit", "seconds=600", "--limit", "characters=1000000"]
+    arguments = ["-m", f"toy={trained.run}", *LARGE]
     with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(TIMEOUT) == 0
