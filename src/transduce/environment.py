@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,12 +31,14 @@ _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni",
 _LOW_DISK = 1 << 30
 """A disk with fewer free bytes than this cannot hold the checkpoints of a run."""
 EXTRAS = {
+    "train": ["torch", "sacrebleu"],
+    "icu": ["icu4py"],
     "zst": ["zstandard"],
-    "serve": ["fastapi", "httptools", "prometheus_client", "python_multipart", "uvicorn"],
+    "serve": ["fastapi", "httptools", "prometheus_client", "py3langid", "python_multipart", "uvicorn"],
     "parquet": ["pyarrow"],
     "ray": ["ray", "pyarrow"],
     "tracking": ["tensorboard", "wandb"],
-    "documents": ["lxml", "markdown_it", "docx", "translate"],
+    "documents": ["markdown_it"],
     "export": ["onnx", "onnxruntime"],
     "import": ["gguf", "soundfile", "tokenizers"],
     "images": ["PIL"],
@@ -72,8 +75,9 @@ def _versions() -> Iterator[Finding]:
     yield Finding("transduce", f"{version('transduce')}, in {Path(__file__).parent}")
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-    wanted = next(line for line in metadata("transduce").get_all("Requires-Dist") or () if line.startswith("torch>="))
-    least = wanted.removeprefix("torch>=")
+    (least,) = re.findall(
+        r"^torch>=([\d.]+)", "\n".join(metadata("transduce").get_all("Requires-Dist") or ()), re.MULTILINE
+    )
     old = tuple(map(int, torch.__version__.split(".")[:2])) < tuple(map(int, least.split(".")[:2]))
     yield Finding("torch", f"{torch.__version__}, {build}" + f"; {least} or later is needed" * old, problem=old)
 

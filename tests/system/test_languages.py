@@ -313,7 +313,11 @@ def test_http_requests_choose_the_direction(multilingual: TrainedRun) -> None:
     translator = Translator.load(multilingual.run, device="cpu", engine="plain")
     with serve_in_thread([("box", translator)]) as (address, _):
         languages = httpx.get(f"{address}/languages").json()
-        assert languages == [{"code": "en", "name": "English", "targets": ["de", "fr"]}]
+        assert languages == [
+            {"code": "en", "name": "English", "targets": ["de", "fr"]},
+            {"code": "de", "name": "German", "targets": []},
+            {"code": "fr", "name": "French", "targets": []},
+        ]
         for language in ("de", "fr"):
             libre = {"q": "ba", "source": "auto", "target": language}
             response = httpx.post(f"{address}/translate", json=libre).json()

@@ -40,7 +40,7 @@ def test_a_row_in_the_table_is_read_and_written(tmp_path: Path, name: str) -> No
 @pytest.mark.usefixtures("toy_format")
 def test_messages_list_the_suffixes_of_the_table(tmp_path: Path) -> None:
     name = str(tmp_path / "pairs.csv")
-    suffixes = r"\.tsv, \.jsonl, \.ndjson, \.parquet, \.arrow, \.toy or \.play"
+    suffixes = r"\.tsv, \.jsonl, \.ndjson, \.parquet, \.arrow, \.tmx, \.xliff, \.xlf, \.po, \.pot, \.toy or \.play"
     listed = rf"{name}: cannot tell its format; end its name in {suffixes}"
     with pytest.raises(DataError, match=listed + ", or give a source file and a target file$"):
         list(read_pairs([(name,)], ReadReport()))
