@@ -75,9 +75,8 @@ def _versions() -> Iterator[Finding]:
     yield Finding("transduce", f"{version('transduce')}, in {Path(__file__).parent}")
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-    (least,) = re.findall(
-        r"^torch>=([\d.]+)", "\n".join(metadata("transduce").get_all("Requires-Dist") or ()), re.MULTILINE
-    )
+    required = "\n".join(metadata("transduce").get_all("Requires-Dist") or ())
+    (least,) = re.findall(r"^torch>=([\d.]+)", required, re.MULTILINE)
     old = tuple(map(int, torch.__version__.split(".")[:2])) < tuple(map(int, least.split(".")[:2]))
     yield Finding("torch", f"{torch.__version__}, {build}" + f"; {least} or later is needed" * old, problem=old)
 
