@@ -5,7 +5,7 @@ import re
 
 import pytest
 from fault_injection import repetitions
-from transduce.serve.html_text import HtmlText
+from transduce.text.html_text import HtmlText
 
 from transduce.text.project_tags import project
 

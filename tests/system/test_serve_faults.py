@@ -31,7 +31,7 @@ FULL = os.environ.get("FAULTS") == "full"
 CASES = 10_000 if FULL else 120
 DISCONNECTS = 200 if FULL else 20
 OVERLOAD_SECONDS = 60 if FULL else 3
-LINES = 1000 if FULL else 600
+LINES = 1000 if FULL else 400
 LARGE = [
     word for limit in ("seconds=600", "characters=1000000", "output_tokens=10000000") for word in ("--limit", limit)
 ]

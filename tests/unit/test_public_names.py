@@ -18,7 +18,7 @@ FUNCTIONS: list[Callable[..., Any]] = [transduce.train, transduce.score, transdu
     getattr(method, "__func__", method)
     for owner in (transduce.Translator, transduce.Generator, transduce.Transcriber)
     for name, method in vars(owner).items()
-    if inspect.isroutine(method) and (name == "__init__" or not name.startswith("_"))
+    if inspect.isfunction(getattr(method, "__func__", method)) and (name == "__init__" or not name.startswith("_"))
 ]
 RIGHT = """
 from transduce import SearchConfig, SearchOptions, Translator, train
