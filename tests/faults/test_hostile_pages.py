@@ -5,8 +5,8 @@ import re
 
 import pytest
 from fault_injection import repetitions
-from transduce.text.html_text import HtmlText
 
+from transduce.text.html_text import HtmlText
 from transduce.text.project_tags import project
 
 PAGES = repetitions(300, 100_000)
