@@ -13,10 +13,11 @@ from typing import NamedTuple
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words
 from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
+from transduce.documents.xml_members import read_members
 from transduce.errors import DataError
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 from transduce.text.project_tags import project
-from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
+from transduce.text.xml_source import Element, Text, parse_xml
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|header\d*|footer\d*)\.xml")
 _NAMESPACES = (
@@ -38,17 +39,7 @@ def read_docx(data: bytes, name: str, options: ReadOptions) -> Document:
     package = Package(data, name)
     if "word/document.xml" not in package.names:
         raise DataError(f"{name}: not a DOCX file: it has no word/document.xml")
-    members, encodings = {}, {}
-    for member in filter(_PARTS.fullmatch, package.names):
-        source, encodings[member] = decode_xml(package.read(member), f"{name}: {member}")
-        members[member] = _splice(source, f"{name}: {member}")
-
-    def pack(written: dict[str, str]) -> bytes:
-        return package.replaced(
-            {member: text.encode(encodings[member], "xmlcharrefreplace") for member, text in written.items()}
-        )
-
-    return Document(members, pack)
+    return read_members(package, filter(_PARTS.fullmatch, package.names), name, _splice)
 
 
 def _splice(source: str, name: str) -> Splicer:

@@ -4,8 +4,9 @@ from transduce.documents.document import Document, Splicer, Unit, escape_xml
 from transduce.documents.mixed import MixedText, Role
 from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
+from transduce.documents.xml_members import read_members
 from transduce.errors import DataError
-from transduce.text.xml_source import Element, decode_xml, parse_xml
+from transduce.text.xml_source import Element, parse_xml
 
 _TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 _PARTS = ("content.xml", "styles.xml")
@@ -18,18 +19,7 @@ def read_odt(data: bytes, name: str, options: ReadOptions) -> Document:
     package = Package(data, name)
     if "content.xml" not in package.names:
         raise DataError(f"{name}: not an ODT file: it has no content.xml")
-    members, encodings = {}, {}
-    for member in _PARTS:
-        if member in package.names:
-            source, encodings[member] = decode_xml(package.read(member), f"{name}: {member}")
-            members[member] = _splice(source, f"{name}: {member}")
-
-    def pack(written: dict[str, str]) -> bytes:
-        return package.replaced(
-            {member: text.encode(encodings[member], "xmlcharrefreplace") for member, text in written.items()}
-        )
-
-    return Document(members, pack)
+    return read_members(package, (member for member in _PARTS if member in package.names), name, _splice)
 
 
 def _splice(source: str, name: str) -> Splicer:
