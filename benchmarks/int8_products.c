@@ -1,4 +1,4 @@
-/* The products of the native engine alone: exactness, speed, and the limits of the machine.
+/* Only the products of the native engine: exactness, speed, and the limits of the machine.
  *
  *     cc -O2 -march=native -pthread benchmarks/int8_products.c -o products -lm && ./products [threads] [limits]
  *

@@ -181,16 +181,16 @@ def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
         asyncio.run(probe(port, PROBES))  # warm-up
         for _ in range(rounds):
             for name, requests in OTHERS.items():
-                latencies.setdefault("alone", []).extend(asyncio.run(probe(port, PROBES)))
+                latencies.setdefault("no other clients", []).extend(asyncio.run(probe(port, PROBES)))
                 latencies.setdefault(name, []).extend(asyncio.run(beside(port, requests)))
-    alone = statistics.median(latencies["alone"])
+    single = statistics.median(latencies["no other clients"])
     results = {}
     for name, some in latencies.items():
         median, most = statistics.median(some), max(some)
         print(
-            f"{name:46} median {median:8.1f} ms ({median / alone:5.1f} x)   max {most:8.1f} ms ({most / alone:5.1f} x)"
+            f"{name:46} median {median:8.1f} ms ({median / single:5.1f} x)  max {most:8.1f} ms ({most / single:5.1f} x)"
         )
-        results[name] = {"median, ms": median, "max, ms": most, "median, times alone": median / alone}
+        results[name] = {"median, ms": median, "max, ms": most, "median, times a single sentence": median / single}
     return results
 
 

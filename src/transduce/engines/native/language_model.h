@@ -158,14 +158,14 @@ static void run_tokens(Worker worker, void *arguments) {
     const TokensCall *call = arguments;
     const LanguageModel *model = call->model;
     Batch *batch = call->batch, rows = *batch;
-    Worker alone = {0, 1}, between = worker;
+    Worker single = {0, 1}, between = worker;
     int D = model->width, R = batch->count, post = !model->norm_first, first, last;
     if (R <= FEW_ROWS) {
         rows.x += (size_t)worker.id * R * D;
         rows.quantised += (size_t)worker.id * R * batch->scratch_size;
         rows.scale += (size_t)worker.id * R;
         rows.scratch = scratch_of(worker, batch);
-        between = alone;
+        between = single;
     }
     float *attended = rows.wide + (size_t)R * (model->heads * model->d_k + model->kv_heads * (model->d_k + model->d_v));
     split_work(between, R, &first, &last);
