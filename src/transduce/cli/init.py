@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import SetOption
+from transduce.cli.options import (
+    PresetOption,
+    SetOption,
+    SrcOption,
+    StyleOption,
+    TgtOption,
+    TrainOption,
+    ValidOption,
+    ValidSrcOption,
+    ValidTgtOption,
+)
 
 _ONE_FILE = ("parse", "classify", "transcribe")
 """Tasks whose training data is one file or folder."""
@@ -22,20 +32,15 @@ def init(
             help="What the model learns: translate, language_model, parse, masked, denoise, classify or transcribe."
         ),
     ] = None,
-    src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
-    tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
-    train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    src: SrcOption = None,
+    tgt: TgtOption = None,
+    train: TrainOption = None,
     text: Annotated[list[Path] | None, typer.Option(help="Instead: running text, .txt or .jsonl.")] = None,
-    valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
-    valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
-    valid: Annotated[
-        list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
-    style: Annotated[
-        str | None,
-        typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
-    ] = None,
+    valid_src: ValidSrcOption = None,
+    valid_tgt: ValidTgtOption = None,
+    valid: ValidOption = None,
+    preset: PresetOption = None,
+    style: StyleOption = None,
     set_: SetOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:

@@ -58,6 +58,19 @@ SetOption = Annotated[
         metavar="SECTION.KEY=VALUE",
     ),
 ]
+SrcOption = Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")]
+TgtOption = Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")]
+TrainOption = Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")]
+ValidSrcOption = Annotated[list[Path] | None, typer.Option(help="Source text for validation.")]
+ValidTgtOption = Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")]
+ValidOption = Annotated[
+    list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
+]
+PresetOption = Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")]
+StyleOption = Annotated[
+    str | None,
+    typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
+]
 
 
 class Command(TyperCommand):

@@ -7,7 +7,17 @@ import typer
 
 from transduce.cli.loading import ended_by_signals
 from transduce.cli.messages import announce
-from transduce.cli.options import SetOption
+from transduce.cli.options import (
+    PresetOption,
+    SetOption,
+    SrcOption,
+    StyleOption,
+    TgtOption,
+    TrainOption,
+    ValidOption,
+    ValidSrcOption,
+    ValidTgtOption,
+)
 
 
 def train(
@@ -22,25 +32,20 @@ def train(
             show_default="as in the recipe",
         ),
     ] = None,
-    src: Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line; may be repeated.")] = None,
-    tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
-    train: Annotated[list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl.")] = None,
+    src: SrcOption = None,
+    tgt: TgtOption = None,
+    train: TrainOption = None,
     text: Annotated[
         list[Path] | None,
         typer.Option(
             help="Instead: running text, .txt or .jsonl, for a language model (or masked, denoise); may be repeated."
         ),
     ] = None,
-    valid_src: Annotated[list[Path] | None, typer.Option(help="Source text for validation.")] = None,
-    valid_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --valid-src.")] = None,
-    valid: Annotated[
-        list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")] = None,
-    style: Annotated[
-        str | None,
-        typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
-    ] = None,
+    valid_src: ValidSrcOption = None,
+    valid_tgt: ValidTgtOption = None,
+    valid: ValidOption = None,
+    preset: PresetOption = None,
+    style: StyleOption = None,
     start_from: Annotated[
         str | None,
         typer.Option(
