@@ -243,8 +243,9 @@ def test_shortcuts_are_listed_and_can_be_switched_off(page: Any) -> None:
     page.keyboard.press("?")
     dialog.get_by_label("single-key shortcuts").check()
     page.keyboard.press("Escape")
+    sync_api.expect(dialog).to_have_count(0)
     page.keyboard.press("e")
-    assert page.locator("input[name=stack][value=encoder]").is_checked()
+    sync_api.expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
 
 
 def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], address: str) -> None:
