@@ -1,7 +1,8 @@
 """Functions for tests of the page in Chromium."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,9 +15,10 @@ sync_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"
 )
 
-TIMEOUT = 30_000
+TIMEOUT = 120_000
 """Milliseconds after which a test gives up waiting for the page, on a machine that is busy with other tests."""
-sync_api.expect.set_options(timeout=TIMEOUT)
+expect = sync_api.expect
+expect.set_options(timeout=TIMEOUT)
 
 TEXT = "dedu babo gigo babo"
 
@@ -31,18 +33,36 @@ def serve_page(*translators: Translator, keys: Sequence[str] = (), **limits: Any
 
 def settled(page: Any, translation: str) -> None:
     """Wait until the page has inspected this translation and is not busy."""
-    sync_api.expect(page.locator("main[aria-busy=false] #inspected:not(.stale)")).to_have_text(translation)
+    expect(page.locator("main[aria-busy=false] #inspected:not(.stale)")).to_have_text(translation)
 
 
 def translated(page: Any, translation: str) -> None:
     """Wait until the translator shows this translation."""
-    sync_api.expect(page.locator("#translation[aria-busy=false]")).to_have_text(translation)
+    expect(page.locator("#translation[aria-busy=false]")).to_have_text(translation)
+
+
+def wait_for_value(page: Any, read: Callable[[], Any], expected: Any) -> None:
+    """Wait until a function returns this value: the page renders asynchronously. For what `expect` cannot state."""
+    deadline = time.monotonic() + TIMEOUT / 1000
+    while (value := read()) != expected and time.monotonic() < deadline:
+        page.wait_for_timeout(20)
+    assert value == expected
 
 
 def state(page: Any) -> dict[str, str]:
     """The state in the URL, which is updated after a short delay."""
-    page.wait_for_timeout(250)
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}
+
+
+def expect_state(page: Any, **expected: str) -> None:
+    """Wait until the URL has these parameters."""
+    wait_for_value(page, lambda: {name: state(page).get(name) for name in expected}, expected)
+
+
+def fractions(locator: Any) -> list[float]:
+    """The percentages that elements show, as fractions; NaN for an element that shows none yet."""
+    texts = [text.strip("<% \n") for text in locator.all_text_contents()]
+    return [float(text) / 100 if text else float("nan") for text in texts]
 
 
 def choose(page: Any, group: str, value: object) -> None:

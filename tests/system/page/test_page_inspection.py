@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pages import TEXT, choose, serve_page, settled, slide, state, sync_api
+from pages import TEXT, choose, expect, expect_state, fractions, serve_page, settled, slide, state, wait_for_value
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained
@@ -21,16 +21,20 @@ from transduce.translator import Translator
 AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 
 
-def cell_shown(page: Any, row: int, column: int, rows: int, columns: int) -> float:
-    """The weight in the tooltip of a cell of the heat map."""
+def expect_cell(page: Any, row: int, column: int, weights_TS: Any) -> None:
+    """Hover over a cell of the heat map until its tooltip shows the weight, rounded to a byte and to per cent."""
     frame = page.locator(".heat .frame")
     frame.scroll_into_view_if_needed()
-    page.evaluate(
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )  # the page has scrolled
-    box = frame.bounding_box()
-    page.mouse.move(box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows)
-    return float(page.locator(".tooltip .weight").inner_text().removesuffix("%").strip()) / 100
+    rows, columns = weights_TS.shape
+
+    def shown() -> list[float]:
+        box = frame.bounding_box()  # again each time: the page may still scroll, which also hides tooltips
+        x, y = (column + 0.5) * box["width"] / columns, (row + 0.5) * box["height"] / rows
+        page.mouse.move(box["x"] + x + 1, box["y"] + y)
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        return fractions(page.locator(".tooltip .weight"))
+
+    wait_for_value(page, shown, pytest.approx([float(weights_TS[row, column])], abs=0.0075))
 
 
 # Highlights and attention
@@ -44,17 +48,21 @@ HOVERED = (".tokens.source button >> nth=-1", ".lens .column >> nth=-1 >> .predi
 @pytest.mark.parametrize("text", ["", "ba"], ids=["emptied", "shorter"])
 def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator, selector: str, text: str) -> None:
     page.locator(selector).scroll_into_view_if_needed()
-    page.wait_for_timeout(200)  # tooltips are hidden while the page scrolls
-    page.locator(selector).hover()
-    sync_api.expect(page.locator(".tooltip")).to_have_count(1)
+
+    def tooltips() -> int:
+        page.mouse.move(2, 2)
+        page.locator(selector).hover()
+        return int(page.locator(".tooltip").count())
+
+    wait_for_value(page, tooltips, 1)  # not the first time if the page still scrolls, which hides tooltips
     # Like a keystroke, this neither scrolls the page nor moves the pointer.
     type_it = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', { bubbles: true })); }"
     page.locator("#text").evaluate(type_it, text)
     if text:
         settled(page, translator.translate(text))
     else:
-        sync_api.expect(page.locator("#look")).to_have_count(0)
-        sync_api.expect(page.locator(".tooltip")).to_have_count(0)
+        expect(page.locator("#look")).to_have_count(0)
+        expect(page.locator(".tooltip")).to_have_count(0)
 
 
 def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
@@ -63,24 +71,24 @@ def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     page.locator(".tokens.target button").nth(1).hover()
     token = inspection.target[1]
     tooltip = page.locator(".tooltip")
-    assert str(token) in tooltip.inner_text()
-    assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
-    assert tooltip.locator(".strip").count() == 1
-    assert page.locator(".lines .back.highlighted").count() == 1
-    assert page.locator(".heat .mark:not([hidden])").count() == 1
-    assert page.locator(".tokens .highlighted").count() == 1
-    assert page.locator(".node.highlighted").count() == 1
-    assert page.locator(".lens .column.highlighted").count() == 1
+    expect(tooltip).to_contain_text(str(token))
+    expect(tooltip).to_contain_text(translator.tokenizer.raw_bytes(token).hex(" ").upper())
+    expect(tooltip.locator(".strip")).to_have_count(1)
+    expect(page.locator(".lines .back.highlighted")).to_have_count(1)
+    expect(page.locator(".heat .mark:not([hidden])")).to_have_count(1)
+    expect(page.locator(".tokens .highlighted")).to_have_count(1)
+    expect(page.locator(".node.highlighted")).to_have_count(1)
+    expect(page.locator(".lens .column.highlighted")).to_have_count(1)
     page.mouse.move(2, 2)
-    assert tooltip.count() == 0
-    assert page.locator(".tokens .highlighted").count() == 0
+    expect(tooltip).to_have_count(0)
+    expect(page.locator(".tokens .highlighted")).to_have_count(0)
 
 
 def test_figures_that_come_into_view_are_highlighted(page: Any) -> None:
     page.locator(".tokens.target button").nth(1).click()
     for figure in (".grid.row .thumbnail >> nth=7", "[data-figure=positional-encoding] .highlight-box"):
         page.locator(".heads" if "grid" in figure else "#positions").scroll_into_view_if_needed()
-        sync_api.expect(page.locator(figure)).to_have_count(1)
+        expect(page.locator(figure)).to_have_count(1)
 
 
 def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, inspection: Inspection) -> None:
@@ -89,12 +97,9 @@ def test_every_stack_layer_and_head_shows_the_models_weights(page: Any, inspecti
         choose(page, "layer", layer)
         choose(page, "view", head)
         weights_TS = inspection.attention[stack][layer - 1, head - 1]
-        T, S = weights_TS.shape
+        T = len(weights_TS)
         for row, column in [(T - 1, 0), (T - 2, 1), (1, 0)]:
-            shown = cell_shown(page, row, column, T, S)
-            assert shown == pytest.approx(
-                weights_TS[row, column].item(), abs=0.0075
-            )  # rounded to a byte and to per cent
+            expect_cell(page, row, column, weights_TS)
 
 
 def test_combined_heads_are_their_mean_maximum_and_rollout(page: Any, inspection: Inspection) -> None:
@@ -120,24 +125,22 @@ def test_combined_heads_are_their_mean_maximum_and_rollout(page: Any, inspection
         choose(page, "stack", stack)
         choose(page, "view", view)
         for row, column in [(2, 1), (3, 0)]:
-            assert cell_shown(page, row, column, *weights_TS.shape) == pytest.approx(
-                weights_TS[row, column], abs=0.0075
-            )
+            expect_cell(page, row, column, weights_TS)
 
 
 def test_a_thumbnail_enlarges_its_head(page: Any) -> None:
     before = page.locator(".heat image").first.get_attribute("href")
     page.get_by_role("button", name="Show layer 1, head 3").click()
-    assert (state(page)["layer"], state(page)["view"]) == ("1", "3")
-    assert page.locator(".heat image").first.get_attribute("href") != before
-    assert page.locator("canvas").count() == 8
+    expect_state(page, layer="1", view="3")
+    expect(page.locator(".heat image").first).not_to_have_attribute("href", before)
+    expect(page.locator("canvas")).to_have_count(8)
 
 
 def test_special_tokens_can_be_hidden(page: Any, inspection: Inspection) -> None:
-    assert page.locator(".lines .token").count() == len(inspection.source) + len(inspection.target)
+    expect(page.locator(".lines .token")).to_have_count(len(inspection.source) + len(inspection.target))
     page.get_by_label("special tokens").uncheck()
-    assert page.locator(".lines .token").count() == len(inspection.source) + len(inspection.target) - 2
-    assert "⟨" not in page.locator(".lines").inner_html()
+    expect(page.locator(".lines .token")).to_have_count(len(inspection.source) + len(inspection.target) - 2)
+    expect(page.locator(".lines")).not_to_contain_text("⟨")
 
 
 def test_keyboard_shortcuts_change_layer_head_and_step(page: Any) -> None:
@@ -145,10 +148,10 @@ def test_keyboard_shortcuts_change_layer_head_and_step(page: Any) -> None:
     page.locator("#text").blur()
     for key in "e[.,.k":
         page.keyboard.press(key)
-    assert {"stack": "encoder", "layer": "1", "view": "1", "step": "1"}.items() <= state(page).items()
+    expect_state(page, stack="encoder", layer="1", view="1", step="1")
     page.keyboard.press("/")
     page.keyboard.press("e")
-    assert page.locator("#text").input_value() == TEXT + "e"
+    expect(page.locator("#text")).to_have_value(TEXT + "e")
 
 
 # Search
@@ -164,16 +167,17 @@ def test_the_length_penalty_changes_the_ranking(page: Any, inspection: Inspectio
     for alpha in (-1.0, 0.6, 3.0):
         slide(page.get_by_label("Length penalty"), alpha)
         ranked = sorted(finished, key=lambda one: -one[0] / ((5 + len(one[1])) / 6) ** alpha)
-        shown = sorted(page.locator(".ranks li").all(), key=lambda row: int(row.get_attribute("data-rank")))
-        for row, (log_prob, tokens) in zip(shown, ranked, strict=False):
+        for rank in range(1, page.locator(".ranks li").count() + 1):
+            log_prob, tokens = ranked[rank - 1]
             score = log_prob / ((5 + len(tokens)) / 6) ** alpha
-            assert row.locator(".text").inner_text() == (translator.tokenizer.decode(tokens).strip() or "(empty)")
-            assert row.locator(".score").inner_text().endswith(f"{score:.3f}".replace("-", "−"))
+            row = page.locator(f".ranks li[data-rank='{rank}']")
+            expect(row.locator(".score")).to_have_text(re.compile(f"{score:.3f}$".replace("-", "−")))
+            expect(row.locator(".text")).to_have_text(translator.tokenizer.decode(tokens).strip() or "(empty)")
         orders.append([tokens for _, tokens in ranked])
     assert orders[0] != orders[2]  # otherwise the ranking has not changed
     page.get_by_role("button", name="search again").click()
     settled(page, translator.translate(TEXT, length_penalty=3.0))
-    assert state(page)["searched"] == "3"
+    expect_state(page, searched="3")
 
 
 def test_a_node_forces_a_prefix_that_can_be_removed(page: Any, inspection: Inspection, translator: Translator) -> None:
@@ -181,22 +185,22 @@ def test_a_node_forces_a_prefix_that_can_be_removed(page: Any, inspection: Inspe
     forced = inspect_translation(translator, InspectionRequest(text=TEXT, prefix=[inspection.tree[other].token]))
     page.locator(f"[data-node='{other}']").click()
     settled(page, translator.tokenizer.decode(forced.best.tokens))
-    assert state(page)["prefix"] == str(inspection.tree[other].token)
-    assert page.locator(".tokens .forced").count() == 1
+    expect_state(page, prefix=str(inspection.tree[other].token))
+    expect(page.locator(".tokens .forced")).to_have_count(1)
     page.get_by_role("button", name="remove prefix").click()
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
 
 
 def test_the_tree_is_shown_step_by_step_and_navigated_with_arrow_keys(page: Any, inspection: Inspection) -> None:
     slide(page.get_by_label("Step").first, 1)
-    assert page.locator(".node").count() == 1 + sum(node.parent == 0 for node in inspection.tree[1:])
+    expect(page.locator(".node")).to_have_count(1 + sum(node.parent == 0 for node in inspection.tree[1:]))
     page.locator("[data-node='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.activeElement.dataset.node") == "2"
-    assert f"{inspection.tree[2].log_prob:.3f}".replace("-", "−") in page.locator(".tooltip").inner_text()
+    expect(page.locator("[data-node='2']")).to_be_focused()
+    expect(page.locator(".tooltip")).to_contain_text(f"{inspection.tree[2].log_prob:.3f}".replace("-", "−"))
     page.keyboard.press("Enter")
-    assert state(page)["prefix"] == str(inspection.tree[2].token)
+    expect_state(page, prefix=str(inspection.tree[2].token))
 
 
 # Probabilities
@@ -204,13 +208,12 @@ def test_the_tree_is_shown_step_by_step_and_navigated_with_arrow_keys(page: Any,
 
 def test_bars_are_the_probabilities_at_the_temperature(page: Any, inspection: Inspection) -> None:
     page.locator(".tokens.target button").nth(2).click()
+    bars = page.locator(".bars .amount")
     for index, x in ((5, 1.0), (7, 2.0)):
         slide(page.get_by_label("Temperature"), index)
         expected = (inspection.layers[-1].log_prob_TC[2] / x - inspection.log_sum_TX[2, index]).exp()
-        bars = page.locator(".bars .amount").all_text_contents()
-        assert len(bars) == 11
-        for bar, probability in zip(bars, expected.tolist(), strict=False):
-            assert float(bar.removesuffix("%").strip()) / 100 == pytest.approx(probability, rel=0.06)
+        expect(bars).to_have_count(11)
+        wait_for_value(page, lambda: fractions(bars)[:10], pytest.approx(expected.tolist(), rel=0.06))
 
 
 def test_the_logit_lens_shows_the_predictions_of_each_layer(
@@ -218,11 +221,11 @@ def test_the_logit_lens_shows_the_predictions_of_each_layer(
 ) -> None:
     page.locator(".lens .column").nth(1).locator(".prediction").nth(0).hover()
     best = inspection.layers[0].token_TC[1].tolist()[:4]
-    labels = page.locator(".tooltip dt").all_text_contents()
-    for token, piece, label in zip(best, translator.tokenizer.pieces(best), labels, strict=False):
-        assert label == ("⟨end⟩" if token == EOS else piece.replace("▁", "·"))
+    for n, (token, piece) in enumerate(zip(best, translator.tokenizer.pieces(best), strict=True)):
+        label = "⟨end⟩" if token == EOS else piece.replace("▁", "·")
+        expect(page.locator(".tooltip dt").nth(n)).to_have_text(label)
     page.locator(".lens .column").nth(1).click()
-    assert state(page)["step"] == "1"
+    expect_state(page, step="1")
 
 
 # Head ablation
@@ -238,16 +241,20 @@ def test_a_head_switched_off_changes_score_and_translation(
         settled(page, translator.tokenizer.decode(ablated.best.tokens))
     assert ablated.ablation
     assert ablated.best.tokens != inspection.best.tokens
-    card = page.locator(".ablation").inner_text()
     for score in (inspection.best.score, ablated.best.score, ablated.ablation.rescored.score):
-        assert f"{score:.3f}".replace("-", "−") in card
-    assert page.locator(".tile.off").count() == 3
+        expect(page.locator(".ablation")).to_contain_text(f"{score:.3f}".replace("-", "−"))
+    expect(page.locator(".tile.off")).to_have_count(3)
     page.get_by_role("button", name="switch all on").click()
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
-    assert page.locator(".ablation").count() == 0
+    expect(page.locator(".ablation")).to_have_count(0)
 
 
 # URL, downloads, accessibility
+
+
+def without_times(locator: Any) -> str:
+    """The text of an element without durations in milliseconds."""
+    return re.sub(r"\d+ ms", "", locator.text_content())
 
 
 def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any]) -> None:
@@ -260,15 +267,15 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     slide(page.get_by_label("Length penalty"), 1.4)
     page.get_by_label("special tokens").uncheck()
     page.get_by_role("button", name="theme: auto").click()
-    sync_api.expect(page.locator(".ablation")).to_be_visible()
-    state(page)
+    expect(page.locator(".ablation")).to_be_visible()
+    expect_state(page, stack="decoder", layer="1", view="2", off="decoder.1.2", step="1", alpha="1.4", theme="light")
     again = open_page(page.url)
-    sync_api.expect(again.locator(".ablation")).to_be_visible()
-    assert again.url == page.url
+    expect(again.locator(".ablation")).to_be_visible()
+    wait_for_value(page, lambda: again.url, page.url)
     for part in (".sentence-bar", ".translation-panel", ".pair.attention", ".ranking", ".bars", ".ablation"):
-        mine, other = (window.locator(part).text_content() for window in (page, again))
-        assert re.sub(r"\d+ ms", "", mine) == re.sub(r"\d+ ms", "", other)
-    assert again.evaluate("document.documentElement.style.colorScheme") == "light"
+        texts = [lambda part=part, window=one: without_times(window.locator(part)) for one in (page, again)]
+        wait_for_value(page, lambda texts=texts: texts[0]() == texts[1](), True)
+    wait_for_value(again, lambda: again.evaluate("document.documentElement.style.colorScheme"), "light")
 
 
 @pytest.mark.parametrize(("stack", "view"), [("sideways", "99"), ("constructor", "toString")])
@@ -278,14 +285,14 @@ def test_invalid_url_parameters_are_ignored(
     wrong = "prefix=&off=none&layer=77&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
     page = open_page(f"{address}#text={TEXT}&sentence=0&{wrong}&stack={stack}&view={view}")
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
-    assert page.locator("input[name=layer][value='2']").is_checked()
-    assert page.locator("input[name=view][value=max]").is_checked()
-    assert page.locator(".node").count() == len(inspection.tree)
+    expect(page.locator("input[name=layer][value='2']")).to_be_checked()
+    expect(page.locator("input[name=view][value=max]")).to_be_checked()
+    expect(page.locator(".node")).to_have_count(len(inspection.tree))
 
 
 def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
+    expect(page.locator("figure")).to_have_count(7)
     figures = [figure.get_attribute("data-figure") for figure in page.locator("figure").all()]
-    assert len(figures) == 7
     for name in figures:
         with page.expect_download() as saved:
             page.locator(f"[data-figure='{name}']").get_by_role("button", name="SVG").click()
@@ -309,12 +316,12 @@ def test_the_self_contained_page_works_offline(
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.get_by_role("button", name="Show layer 1, head 2").click()
     slide(page.get_by_label("Length penalty"), 2)
-    assert page.locator(".node").count() == len(inspection.tree)
-    assert page.locator(".power:not([disabled])").count() == 0
+    expect(page.locator(".node")).to_have_count(len(inspection.tree))
+    expect(page.locator(".power:not([disabled])")).to_have_count(0)
     page.locator("[data-node='3']").click(force=True)
+    expect(page.get_by_text("needs the model")).to_have_count(2)
+    expect_state(page, alpha="2")
     assert "prefix" not in state(page)
-    assert page.get_by_text("needs the model").count() == 2
-    assert state(page)["alpha"] == "2"
 
 
 @pytest.mark.parametrize("architecture", ["recurrent", "convolutional"])
@@ -329,17 +336,18 @@ def test_a_model_without_self_attention_shows_its_cross_attention(
     with serve_page(translator) as address:
         page = open_page(f"{address}#text={TEXT}&sentence=0&stack=encoder&view=rollout")
         settled(page, translator.tokenizer.decode(inspection.best.tokens))
-        assert page.locator("input[name=stack]").evaluate_all("all => all.map((x) => x.value)") == ["cross"]
-        assert page.locator("input[name=view]").evaluate_all("all => all.map((x) => x.value)") == ["1", "mean", "max"]
-        assert page.locator("#positions").count() == 0
+        for group, values in (("stack", ["cross"]), ("view", ["1", "mean", "max"])):
+            buttons = page.locator(f"input[name={group}]")
+            expect(buttons).to_have_count(len(values))
+            assert buttons.evaluate_all("all => all.map((x) => x.value)") == values
+        expect(page.locator("#positions")).to_have_count(0)
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("e")
         weights_TS = inspection.attention["cross"][-1, 0]
         choose(page, "layer", len(inspection.attention["cross"]))
         for row, column in [(0, 1), (3, 2)]:
-            shown = cell_shown(page, row, column, *weights_TS.shape)
-            assert shown == pytest.approx(weights_TS[row, column].item(), abs=0.0075)
-        assert page.locator(".power:not([disabled])").count() == 0
+            expect_cell(page, row, column, weights_TS)
+        expect(page.locator(".power:not([disabled])")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +365,7 @@ def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, win
     page = open_page(
         f"{address}#text={TEXT}&sentence=0&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window
     )
-    sync_api.expect(page.locator(".ablation")).to_be_visible()
+    expect(page.locator(".ablation")).to_be_visible()
     page.evaluate(AXE.read_text(encoding="utf-8"))
     result = page.evaluate("axe.run()")
     problems = [
@@ -367,4 +375,4 @@ def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, win
     ]
     assert not problems
     assert len(result["passes"]) > 20
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")

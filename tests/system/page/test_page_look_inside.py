@@ -1,13 +1,25 @@
 """Pins, questions, references, comparisons, the guided path, keyboard and lecture mode of the page, in Chromium."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pages import TEXT, choose, serve_page, settled, slide, state, sync_api, translated
+from pages import (
+    TEXT,
+    choose,
+    expect,
+    expect_state,
+    fractions,
+    serve_page,
+    settled,
+    slide,
+    translated,
+    wait_for_value,
+)
 
 from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
@@ -36,23 +48,23 @@ def test_a_token_of_the_encoder_lights_one_direction(page: Any, inspection: Insp
     page.locator(".tokens.source button").nth(1).hover()
     weights_SS = inspection.attention["encoder"][1, 0]
     drawn = int((torch.round(255 * weights_SS[1]) / 255 >= 0.03).sum())
-    assert page.locator(".lines .overlay .line").count() == drawn
-    assert page.locator(".heat .mark:not([hidden])").count() == 1
-    assert page.locator(".lines .overlay .back").count() == 1
+    expect(page.locator(".lines .overlay .line")).to_have_count(drawn)
+    expect(page.locator(".heat .mark:not([hidden])")).to_have_count(1)
+    expect(page.locator(".lines .overlay .back")).to_have_count(1)
 
 
 def test_a_click_pins_a_token_until_escape(page: Any) -> None:
     token = page.locator(".tokens.source button").nth(2)
     token.click()
     page.mouse.move(2, 2)
-    assert page.locator(".tokens .highlighted").count() == 1
+    expect(page.locator(".tokens .highlighted")).to_have_count(1)
     page.keyboard.press("Escape")
-    assert page.locator(".tokens .highlighted").count() == 0
+    expect(page.locator(".tokens .highlighted")).to_have_count(0)
     token.click()
     token.click()
     page.mouse.move(2, 2)
     page.locator("#text").focus()
-    assert page.locator(".tokens .highlighted").count() == 0
+    expect(page.locator(".tokens .highlighted")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +76,7 @@ def test_the_first_tap_highlights(
     page = open_page(f"{address}#text={TEXT}&sentence=0", **PHONE)
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.locator(selector).tap()
-    assert page.locator(".tokens .highlighted").count() == 1
+    expect(page.locator(".tokens .highlighted")).to_have_count(1)
 
 
 def test_heads_are_ranked_by_who_looks_from_one_token_to_another(page: Any, inspection: Inspection) -> None:
@@ -72,16 +84,22 @@ def test_heads_are_ranked_by_who_looks_from_one_token_to_another(page: Any, insp
     click_cell(page, 2, 1, T, S)
     weights = (255 * inspection.attention["cross"][:, :, 2, 1]).round()  # as the page gets them
     ranked = sorted(((layer, head) for layer in range(2) for head in range(4)), key=lambda at: -weights[at].item())
+    labels = [f"layer {layer + 1}, head {head + 1}" for layer, head in ranked]
+    wait_for_value(
+        page,
+        lambda: page.locator(".thumbnail").evaluate_all("all => all.map((one) => one.ariaLabel)"),
+        [f"Show {label}" for label in labels],
+    )
+    expect(page.locator(".who-list button")).to_have_count(5)
     names = page.locator(".who-list button").all_inner_texts()
     assert [name.split(" ")[1] + name.split(" ")[3] for name in names] == [f"{a + 1},{b + 1}" for a, b in ranked[:5]]
-    shown = page.locator(".thumbnail").evaluate_all("all => all.map((one) => one.ariaLabel)")
-    assert shown == [f"Show layer {layer + 1}, head {head + 1}" for layer, head in ranked]
     page.locator(".who-list button").first.click()
-    assert state(page)["view"] == str(ranked[0][1] + 1)
+    expect_state(page, view=str(ranked[0][1] + 1))
     choices = page.locator(".who select")
-    assert [choices.nth(n).input_value() for n in (0, 1)] == ["2", "1"]
+    for n, value in ((0, "2"), (1, "1")):
+        expect(choices.nth(n)).to_have_value(value)
     choices.nth(1).select_option("0")
-    assert page.locator(".heat .mark:not([hidden])").count() == 2
+    expect(page.locator(".heat .mark:not([hidden])")).to_have_count(2)
 
 
 # Search and predictions
@@ -94,39 +112,44 @@ def test_the_growing_tree_stays_in_view(open_page: Callable[..., Any], address: 
     tree = page.locator("[data-figure=search-tree]")
     tree.scroll_into_view_if_needed()
     steps = int(page.get_by_label("Step").first.get_attribute("max"))
-    assert tree.locator(".scroll").evaluate("s => s.scrollWidth > 1.2 * s.clientWidth")
+    scroll = tree.locator(".scroll")
+    wait_for_value(page, lambda: scroll.evaluate("s => s.scrollWidth > 1.2 * s.clientWidth"), True)
+    right = "s => Math.max(...[...s.querySelectorAll('.node')].map((n) => n.getBoundingClientRect().right))"
+    inside = f"s => ({right})(s) <= s.getBoundingClientRect().right + 1"
     for step in (1, steps - 1, 2):
         slide(page.get_by_label("Step").first, step)
-        page.wait_for_timeout(100)
-        right = "s => Math.max(...[...s.querySelectorAll('.node')].map((n) => n.getBoundingClientRect().right))"
-        assert tree.locator(".scroll").evaluate(f"s => ({right})(s) <= s.getBoundingClientRect().right + 1")
+        expect_state(page, grown=str(step))
+        wait_for_value(page, lambda: scroll.evaluate(inside), True)
 
 
 def test_hypotheses_are_in_the_order_of_their_rank_for_screen_readers(page: Any) -> None:
+    rows = page.locator(".ranks li")
+    ranks = "all => all.map((one) => Number(one.dataset.rank))"
+    tops = "all => all.map((one) => one.getBoundingClientRect().top)"
+    ordered = f"all => ({tops})(all).every((top, n, tops) => !n || tops[n - 1] <= top)"
     for alpha in (-1.0, 3.0):
         slide(page.get_by_label("Length penalty"), alpha)
-        ranks = page.locator(".ranks li").evaluate_all("all => all.map((one) => Number(one.dataset.rank))")
-        assert ranks == list(range(1, len(ranks) + 1))
-        tops = page.locator(".ranks li").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
-        assert tops == sorted(tops)
+        expect_state(page, alpha=f"{alpha:g}")
+        wait_for_value(page, lambda: rows.evaluate_all(ranks), list(range(1, rows.count() + 1)))
+        wait_for_value(page, lambda: rows.evaluate_all(ordered), True)
 
 
 def test_the_legend_of_the_maximum_names_the_heads(page: Any) -> None:
-    assert page.locator(".heat .scale").get_by_text("heads 1 to 4").count() == 1
+    expect(page.locator(".heat .scale").get_by_text("heads 1 to 4")).to_have_count(1)
     choose(page, "view", "mean")
-    assert page.locator(".heat .scale").get_by_text("heads 1 to 4").count() == 0
+    expect(page.locator(".heat .scale").get_by_text("heads 1 to 4")).to_have_count(0)
 
 
 def test_figures_have_their_numbers_in_a_table(page: Any, inspection: Inspection) -> None:
     choose(page, "view", 1)
     for figure in page.locator("figure").all():
         figure.get_by_role("button", name="Data of").click()
-        assert figure.locator("table tbody tr").count() > 1
+        expect(figure.locator("table tbody tr").nth(1)).to_be_attached()
     table = page.locator("[data-figure$=-map] tbody tr")
     weights_TS = inspection.attention["cross"][1, 0]
-    assert table.count() == len(inspection.target)
-    cells = [float(cell.strip("% ")) / 100 for cell in table.nth(1).locator("td").all_inner_texts()]
-    assert cells == pytest.approx(weights_TS[1].tolist(), abs=0.0075)
+    expect(table).to_have_count(len(inspection.target))
+    expected = pytest.approx(weights_TS[1].tolist(), abs=0.0075)
+    wait_for_value(page, lambda: fractions(table.nth(1).locator("td")), expected)
 
 
 # References, comparisons, the guided path
@@ -139,23 +162,23 @@ def test_a_reference_shows_rank_and_probability_of_each_token(
     page.get_by_label("Another translation of the sentence").fill(reference)
     expected = score_reference(translator, TEXT, reference)
     rows = page.locator("#reference-section tbody tr")
-    sync_api.expect(rows).to_have_count(len(expected))
+    expect(rows).to_have_count(len(expected))
     for row, token in zip(rows.all(), expected, strict=True):
         probability, rank = row.locator("td").all_inner_texts()[:2]
         assert int(rank.replace(",", "")) == token.rank
         assert float(probability.strip("% ")) / 100 == pytest.approx(math.exp(token.log_prob), rel=0.06)
     ids = [token.token for token in expected]
     apart = next(n for n, (a, b) in enumerate(zip(ids, inspection.target, strict=False)) if a != b)
-    sync_api.expect(page.locator("#reference-section .note")).to_contain_text(f"at token {apart + 1}:")
+    expect(page.locator("#reference-section .note")).to_contain_text(f"at token {apart + 1}:")
 
 
 def test_two_sentences_are_compared(page: Any, translator: Translator) -> None:
     page.get_by_label("Sentence to compare with").fill("dego gigo")
     other = inspect_translation(translator, InspectionRequest(text="dego gigo"))
-    sync_api.expect(page.locator("#compare-section figure")).to_have_count(2)
+    expect(page.locator("#compare-section figure")).to_have_count(2)
     second = page.locator("[data-figure=compare-second]")
-    sync_api.expect(second.locator("h3")).to_have_text(translator.tokenizer.decode(other.best.tokens))
-    assert second.locator("svg .token").count() == len(other.source) + len(other.target)
+    expect(second.locator("h3")).to_have_text(translator.tokenizer.decode(other.best.tokens))
+    expect(second.locator("svg .token")).to_have_count(len(other.source) + len(other.target))
 
 
 def test_the_guided_path_shows_the_numbers_of_the_head(
@@ -168,25 +191,28 @@ def test_the_guided_path_shows_the_numbers_of_the_head(
     numbers = head_numbers(translator, request)
     assert numbers.weights == pytest.approx(inspection.attention["cross"][1, 2, 0].tolist(), abs=1e-3)
     products = page.locator(".guide-numbers tbody tr td:nth-child(3)")
-    sync_api.expect(products).to_have_count(min(8, len(inspection.source)))
-    shown = [float(cell.replace("−", "-")) for cell in products.all_inner_texts()]
+    expect(products).to_have_count(min(8, len(inspection.source)))
     listed = sorted(sorted(range(len(numbers.weights)), key=lambda n: -numbers.weights[n])[:8])
-    assert shown == pytest.approx([numbers.products[n] for n in listed], abs=0.006)
-    assert page.locator(".diagram .here").text_content() == "cross-attention"
+    wait_for_value(
+        page,
+        lambda: [float(cell.replace("−", "-")) for cell in products.all_inner_texts()],
+        pytest.approx([numbers.products[n] for n in listed], abs=0.006),
+    )
+    expect(page.locator(".diagram .here")).to_have_text("cross-attention")
     for _ in range(4):
         page.get_by_role("button", name="Next", exact=True).click()
-    assert page.locator(".diagram .here").text_content() == "softmax"
+    expect(page.locator(".diagram .here")).to_have_text("softmax")
 
 
 def test_an_example_opens_a_prepared_view(open_page: Callable[..., Any], address: str) -> None:
     page = open_page(address)
     examples = page.locator(".examples button")
-    assert examples.count() == 5
+    expect(examples).to_have_count(5)
     examples.nth(3).click()
-    sync_api.expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
-    assert page.locator("input[name=stack][value=encoder]").is_checked()
-    assert page.locator("#text").input_value().startswith("The animal")
-    assert examples.count() == 0
+    expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
+    expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
+    expect(page.locator("#text")).to_have_value(re.compile("^The animal"))
+    expect(examples).to_have_count(0)
 
 
 # Keyboard, lecture mode, accessibility
@@ -221,46 +247,48 @@ def test_arrow_keys_move_within_a_group(page: Any) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     third = page.locator(".tokens.source button").nth(2)
-    assert third.evaluate("e => e === document.activeElement && e.tabIndex === 0")
-    assert page.locator(".tokens.source button[tabindex='0']").count() == 1
+    expect(third).to_be_focused()
+    expect(third).to_have_attribute("tabindex", "0")
+    expect(page.locator(".tokens.source button[tabindex='0']")).to_have_count(1)
     page.locator(".thumbnail").first.focus()
     page.keyboard.press("ArrowDown")
-    assert page.locator(".thumbnail").nth(4).evaluate("e => e === document.activeElement")
+    expect(page.locator(".thumbnail").nth(4)).to_be_focused()
     page.keyboard.press("Enter")
-    assert state(page)["layer"] == "1" or page.locator("input[name=layer][value='2']").is_checked()
+    for group, value in (("layer", 2), ("view", 1)):
+        expect(page.locator(f"input[name={group}][value='{value}']")).to_be_checked()
 
 
 def test_shortcuts_are_listed_and_can_be_switched_off(page: Any) -> None:
     page.locator("#text").blur()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
-    sync_api.expect(dialog).to_be_visible()
+    expect(dialog).to_be_visible()
     dialog.get_by_label("single-key shortcuts").uncheck()
     dialog.get_by_role("button", name="Close").click()
-    sync_api.expect(dialog).to_have_count(0)
+    expect(dialog).to_have_count(0)
     page.keyboard.press("e")
-    assert page.locator("input[name=stack][value=cross]").is_checked()
+    expect(page.locator("input[name=stack][value=cross]")).to_be_checked()
     page.keyboard.press("?")
     dialog.get_by_label("single-key shortcuts").check()
     page.keyboard.press("Escape")
-    sync_api.expect(dialog).to_have_count(0)
+    expect(dialog).to_have_count(0)
     page.keyboard.press("e")
-    sync_api.expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
+    expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
 
 
 def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], address: str) -> None:
     window = {"viewport": {"width": 1920, "height": 1080}}
     page = open_page(f"{address}#text={TEXT}&sentence=0&lecture=true", **window)
-    sync_api.expect(page.locator("main[aria-busy=false] .heat svg")).to_be_visible()
+    expect(page.locator("main[aria-busy=false] .heat svg")).to_be_visible()
     measure = "all => all.map((e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
     for figure in (".lines", ".heat"):
-        sizes = page.locator(f"{figure} svg.figure .token.end").evaluate_all(measure)
-        assert min(sizes) >= 22
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
+        labels = page.locator(f"{figure} svg.figure .token.end")
+        wait_for_value(page, lambda labels=labels: min(labels.evaluate_all(measure), default=0) >= 22, True)
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("document.documentElement.scrollHeight <= innerHeight + 1")
     page.locator("#inspected").click()
     page.keyboard.press("l")
-    sync_api.expect(page.locator("#text")).to_be_visible()
+    expect(page.locator("#text")).to_be_visible()
 
 
 def problems(page: Any) -> list[Any]:
@@ -282,27 +310,27 @@ def test_every_state_is_accessible(
 
         def check(what: str) -> None:
             assert (what, problems(page)) == (what, [])
-            assert (what, page.evaluate("document.documentElement.scrollWidth <= innerWidth")) == (what, True)
+            page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
         check("empty page with examples")
         page.locator("#text").fill(TEXT)
-        sync_api.expect(page.get_by_label("API key")).to_be_visible()
+        expect(page.get_by_label("API key")).to_be_visible()
         check("key wanted")
         page.get_by_label("API key").fill("secret")
         page.keyboard.press("Enter")
         translated(page, translator.translate(TEXT))
         page.locator(".word").first.click()
-        sync_api.expect(page.locator(".alternatives li button").first).to_be_visible()
+        expect(page.locator(".alternatives li button").first).to_be_visible()
         check("alternatives")
         page.get_by_role("button", name="Look inside this sentence").click()
-        sync_api.expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
+        expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
         page.get_by_label("Another translation of the sentence").fill("gigo babo")
         page.get_by_label("Sentence to compare with").fill("dego")
-        sync_api.expect(page.locator("#reference-section table")).to_have_count(1)
-        sync_api.expect(page.locator("#compare-section figure")).to_have_count(2)
+        expect(page.locator("#reference-section table")).to_have_count(1)
+        expect(page.locator("#compare-section figure")).to_have_count(2)
         page.get_by_role("button", name="Guided path").click()
         page.get_by_role("button", name="Next", exact=True).click()
-        sync_api.expect(page.locator(".guide-numbers table")).to_have_count(1)
+        expect(page.locator(".guide-numbers table")).to_have_count(1)
         page.locator(".tokens.source button").nth(1).click()
         page.locator("[data-figure=logit-lens]").get_by_role("button", name="Data of").click()
         check("look inside with a pin, a table, a reference, a comparison and the guided path")

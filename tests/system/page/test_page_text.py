@@ -1,5 +1,6 @@
 """The page of a text that a language model or an encoder read, in Chromium."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import randomize
-from pages import choose, slide, sync_api
+from pages import choose, expect, fractions, slide, wait_for_value
 
 from transduce.generator import Generator
 from transduce.inspect.page import self_contained_text
@@ -43,19 +44,19 @@ def test_the_page_shows_tokens_attention_and_predictions(
     inspection = inspected(style, text, toy_tokenizer)
     (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri())
-    expect, T = sync_api.expect, len(inspection.tokens)
+    T = len(inspection.tokens)
     expect(page.locator(".tokens button")).to_have_count(T)
     expect(page.locator("h1")).to_contain_text("inspect a text")
     labels = page.locator(".tokens button").all_inner_texts()
     assert labels[0] == "⟨start⟩"
     assert ("<mask>" in labels) == ("<mask>" in text)
 
-    shown = page.locator("figure").evaluate_all("all => all.map((one) => one.dataset.figure)")
-    attention = ["attention-encoder-2-max-lines", "attention-encoder-2-max-map"]
-    assert shown == attention + figures
+    expected = ["attention-encoder-2-max-lines", "attention-encoder-2-max-map", *figures]
+    shown = "all => all.map((one) => one.dataset.figure)"
+    wait_for_value(page, lambda: page.locator("figure").evaluate_all(shown), expected)
     for svg in page.locator("svg.figure").all():
-        assert svg.locator("text, path, rect, image").count() > 3
-    assert page.locator("canvas").count() == 8
+        expect(svg.locator("text, path, rect, image").nth(3)).to_be_attached()
+    expect(page.locator("canvas")).to_have_count(8)
     words = page.locator("body").inner_text().lower()
     for absent in ("translat", "decoder", "cross", "source", "beam", "undefined", "nan", "switch"):
         assert absent not in words
@@ -64,12 +65,12 @@ def test_the_page_shows_tokens_attention_and_predictions(
     choose(page, "view", 3)
     page.get_by_role("button", name="Data of “Heat map”").click()
     row, column = T - 1, 1
-    cell = page.locator(".data tbody tr").nth(row).locator("td").nth(column).inner_text()
+    cell = page.locator(".data tbody tr").nth(row).locator("td").nth(column)
     weight = inspection.attention_LHTT[0, 2, row, column].item()
-    assert float(cell.removesuffix("%")) / 100 == pytest.approx(weight, abs=0.0075)
+    wait_for_value(page, lambda: fractions(cell), pytest.approx([weight], abs=0.0075))
     choose(page, "view", "rollout")
     page.locator(".tokens button").nth(1).hover()
-    assert page.locator(".tooltip").count() == 1
+    expect(page.locator(".tooltip")).to_have_count(1)
 
 
 def test_every_position_of_a_language_model_has_predictions(
@@ -79,13 +80,12 @@ def test_every_position_of_a_language_model_has_predictions(
     (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri())
     T = len(inspection.tokens)
-    assert page.locator(".lens .column").count() == T
-    assert page.locator(".lens .prediction").count() == 2 * T
+    expect(page.locator(".lens .column")).to_have_count(T)
+    expect(page.locator(".lens .prediction")).to_have_count(2 * T)
     page.locator(".tokens button").nth(2).click()
-    assert page.locator(".tokens .chosen").count() == 1
-    assert page.locator("#predictions-section .lead").inner_text().startswith("After “")
+    expect(page.locator(".tokens .chosen")).to_have_count(1)
+    expect(page.locator("#predictions-section .lead")).to_have_text(re.compile("^After “"))
     best = inspection.layers[-1].log_prob_TC[2].exp()[0].item()
-    bars = page.locator(".bars .amount").all_text_contents()
-    assert float(bars[0].removesuffix("%")) / 100 == pytest.approx(best, abs=0.0075)
+    wait_for_value(page, lambda: fractions(page.locator(".bars .amount").first), pytest.approx([best], abs=0.0075))
     slide(page.locator("#predictions-section").get_by_role("slider", name="Position"), T)
-    assert "the text ends" in page.locator("#predictions-section .lead").inner_text()
+    expect(page.locator("#predictions-section .lead")).to_contain_text("the text ends")

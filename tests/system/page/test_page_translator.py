@@ -1,13 +1,14 @@
 """The translator of the page, in Chromium."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from pages import TEXT, serve_page, settled, state, sync_api, translated
+from pages import TEXT, expect, expect_state, serve_page, settled, sync_api, translated, wait_for_value
 
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.translator import Translator
@@ -32,20 +33,20 @@ def test_a_letter_is_translated_as_by_the_interface(open_page: Callable[..., Any
     expected = httpx.post(f"{bundled_address}translate", json=body, timeout=60).json()["translatedText"]
     page = open_page(f"{bundled_address}#from=en&to=de")
     page.locator("#text").fill(LETTER)
-    sync_api.expect(page.locator("#translation[aria-busy=false] p")).to_have_count(4)
-    assert [line.inner_text().strip() for line in page.locator("#translation p").all()] == expected.split("\n")
-    assert page.locator("#translation").get_attribute("lang") == "de"
-    assert page.locator("#text").get_attribute("dir") == "auto"
+    lines = page.locator("#translation[aria-busy=false] p")
+    wait_for_value(page, lambda: [line.strip() for line in lines.all_inner_texts()], expected.split("\n"))
+    expect(page.locator("#translation")).to_have_attribute("lang", "de")
+    expect(page.locator("#text")).to_have_attribute("dir", "auto")
 
 
 def test_the_text_is_translated_while_typing(page: Any, translator: Translator) -> None:
     page.locator("#text").press_sequentially(" dego")
     translated(page, translator.translate(TEXT + " dego"))
     settled(page, translator.translate(TEXT + " dego"))
-    assert page.locator(".tokens.source button").count() == len(translator.tokenizer.encode(TEXT + " dego")) + 1
+    expect(page.locator(".tokens.source button")).to_have_count(len(translator.tokenizer.encode(TEXT + " dego")) + 1)
     page.get_by_role("button", name="Clear").click()
     translated(page, "")
-    sync_api.expect(page.locator("#look")).to_have_count(0)
+    expect(page.locator("#look")).to_have_count(0)
 
 
 def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: str, translator: Translator) -> None:
@@ -53,8 +54,7 @@ def test_a_late_response_to_an_older_text_is_ignored(open_page: Any, address: st
     pending: list[Any] = []
     page.route("**/v1/translate", lambda route: pending.append(route))
     page.locator("#text").fill("babo")
-    while not pending:
-        page.wait_for_timeout(20)
+    wait_for_value(page, lambda: len(pending), 1)
     page.unroute("**/v1/translate")
     page.locator("#text").fill("dedu gigo")
     translated(page, translator.translate("dedu gigo"))
@@ -69,18 +69,18 @@ def test_languages_are_chosen_by_name_and_swapped(
 ) -> None:
     page = open_page(f"{bundled_address}#from=en")
     target = page.get_by_role("combobox", name="To", exact=True)
-    sync_api.expect(target).to_have_value("de")
-    assert target.locator("option").all_inner_texts() == ["German", "French"]
+    expect(target).to_have_value("de")
+    expect(target.locator("option")).to_have_text(["German", "French"])
     page.locator("#text").fill("The dog sleeps.")
     translated(page, bundled.translate("The dog sleeps.", to="de"))
     target.select_option("fr")
     french = bundled.translate("The dog sleeps.", to="fr")
     translated(page, french)
-    assert state(page)["to"] == "fr"
+    expect_state(page, to="fr")
     page.get_by_role("button", name="Swap languages").click()
     translated(page, bundled.translate(french, to="en"))
-    assert page.locator("#text").input_value() == french
-    sync_api.expect(page.get_by_role("combobox", name="From", exact=True)).to_have_value("fr")
+    expect(page.locator("#text")).to_have_value(french)
+    expect(page.get_by_role("combobox", name="From", exact=True)).to_have_value("fr")
 
 
 def test_the_model_is_chosen_by_name(open_page: Callable[..., Any], address: str, bundled_address: str) -> None:
@@ -89,12 +89,13 @@ def test_the_model_is_chosen_by_name(open_page: Callable[..., Any], address: str
     page.on("request", lambda request: request.post_data and requests.append(request.post_data_json))
     page.get_by_role("combobox", name="Model").select_option("model1")
     page.locator("#text").fill("Good morning.")
-    sync_api.expect(page.locator("#translation[aria-busy=false]")).not_to_be_empty()
-    assert requests[-1]["model"] == "model1"
+    asked = [("Good morning.", "model1")]
+    wait_for_value(page, lambda: [(one["text"], one["model"]) for one in requests[-1:]], asked)
+    expect(page.locator("#translation[aria-busy=false]")).not_to_be_empty()
     page.get_by_role("button", name="Look inside").click()
-    sync_api.expect(page.locator("main[aria-busy=false] #inspected")).not_to_be_empty()
+    expect(page.locator("main[aria-busy=false] #inspected")).not_to_be_empty()
     assert requests[-1]["model"] == "model1"
-    assert open_page(address).get_by_role("combobox", name="Model").count() == 0
+    expect(open_page(address).get_by_role("combobox", name="Model")).to_have_count(0)
 
 
 def test_an_alternative_for_a_word_continues_the_translation_from_there(
@@ -107,10 +108,10 @@ def test_an_alternative_for_a_word_continues_the_translation_from_there(
     words = original.split()
     page.locator(".word", has_text=words[2]).click()
     choices = page.locator(".alternatives li button")
-    sync_api.expect(choices).to_have_count(8)
+    expect(choices).to_have_count(8)
     shares = [float(text.strip("<% ")) for text in page.locator(".alternatives .number").all_inner_texts()]
     assert shares == sorted(shares, reverse=True)
-    sync_api.expect(choices.first).to_be_focused()
+    expect(choices.first).to_be_focused()
     other = choices.nth(1)
     chosen = other.get_attribute("title")
     assert chosen.split()[:2] == words[:2] != chosen.split()[:3]
@@ -120,7 +121,7 @@ def test_an_alternative_for_a_word_continues_the_translation_from_there(
     page.get_by_role("button", name="Look inside").click()
     settled(page, chosen)
     forced = chosen.split()[2]
-    assert forced in page.locator(".constraint").inner_text()
+    expect(page.locator(".constraint")).to_contain_text(forced)
     page.get_by_role("button", name="Undo").click()
     translated(page, original)
 
@@ -132,12 +133,12 @@ def test_words_of_which_the_model_is_unsure_are_shaded(open_page: Callable[..., 
     page = open_page(f"{bundled_address}#from=en&to=de&text={body['text']}")
     translated(page, sentence["text"])
     for word, probability in zip(page.locator(".word").all(), sentence["word_confidences"], strict=True):
-        shades = word.get_attribute("class").split()[1:]
-        assert shades == ([] if probability >= 0.5 else ["unsure"] if probability >= 0.2 else ["doubtful"])
-    assert page.locator(".word.unsure, .word.doubtful").count() > 0
-    assert page.locator(".word[tabindex='0']").count() == 1
+        shade = "" if probability >= 0.5 else "unsure" if probability >= 0.2 else "doubtful"
+        expect(word).to_have_class(re.compile(rf"^word\s*{shade}\s*$"))
+    expect(page.locator(".word.unsure, .word.doubtful").first).to_be_attached()
+    expect(page.locator(".word[tabindex='0']")).to_have_count(1)
     page.get_by_label("shade unsure words").uncheck()
-    assert page.locator(".word.unsure, .word.doubtful").count() == 0
+    expect(page.locator(".word.unsure, .word.doubtful")).to_have_count(0)
 
 
 def test_look_inside_shows_the_sentence_that_was_clicked(
@@ -145,28 +146,28 @@ def test_look_inside_shows_the_sentence_that_was_clicked(
 ) -> None:
     page = open_page(f"{bundled_address}#from=en&to=de")
     page.locator("#text").fill(LETTER)
-    sync_api.expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(4)
+    expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(4)
     page.locator(".sentence").nth(2).locator(".word").first.click()
     page.get_by_role("button", name="Look inside this sentence").click()
     inspected = inspect_translation(bundled, InspectionRequest(text="The dog sleeps.", to="de"))
     settled(page, bundled.tokenizer.decode(inspected.best.tokens))
     page.get_by_role("button", name="Next sentence").click()
-    sync_api.expect(page.locator("main[aria-busy=false] #inspected")).to_contain_text("tom@example.org")
-    sync_api.expect(page.locator(".tokens.source")).to_contain_text("tom@example.org")
+    expect(page.locator("main[aria-busy=false] #inspected")).to_contain_text("tom@example.org")
+    expect(page.locator(".tokens.source")).to_contain_text("tom@example.org")
 
 
 def test_a_key_is_asked_for_and_used(open_page: Callable[..., Any], translator: Translator) -> None:
     with serve_page(translator, keys=["secret"]) as address:
         page = open_page(f"{address}#text={TEXT}&sentence=0")
-        sync_api.expect(page.get_by_role("alert").first).to_have_text("an API key is required")
+        expect(page.get_by_role("alert").first).to_have_text("an API key is required")
         page.get_by_label("API key").fill("wrong")
         page.keyboard.press("Enter")
-        sync_api.expect(page.get_by_role("alert").first).to_have_text("invalid API key")
+        expect(page.get_by_role("alert").first).to_have_text("invalid API key")
         page.get_by_label("API key").fill("secret")
         page.keyboard.press("Enter")
         translated(page, translator.translate(TEXT))
         settled(page, translator.translate(TEXT))
-        sync_api.expect(page.get_by_label("API key")).to_have_count(0)
+        expect(page.get_by_label("API key")).to_have_count(0)
         assert "secret" not in page.url
 
 
@@ -183,25 +184,25 @@ def test_a_busy_server_is_asked_again(open_page: Callable[..., Any], address: st
 
     page.route("**/v1/translate", refuse_twice)
     page.locator("#text").fill(TEXT)
-    sync_api.expect(page.locator(".waiting")).to_contain_text("the server is busy; trying again in 1 s")
+    expect(page.locator(".waiting")).to_contain_text("the server is busy; trying again in 1 s")
     translated(page, translator.translate(TEXT))
     assert len(refused) == 2
-    sync_api.expect(page.locator(".waiting")).to_have_count(0)
+    expect(page.locator(".waiting")).to_have_count(0)
 
 
 def test_an_error_replaces_the_old_translation_and_its_figures(page: Any) -> None:
     page.route("**/v1/translate", lambda route: route.fulfill(status=400, json={"error": "it cannot be translated"}))
     page.locator("#text").fill("gigo")
-    sync_api.expect(page.locator("#translation .error")).to_have_text("it cannot be translated")
+    expect(page.locator("#translation .error")).to_have_text("it cannot be translated")
     for part in (".tokens", "svg.figure", ".word"):
-        sync_api.expect(page.locator(part)).to_have_count(0)
+        expect(page.locator(part)).to_have_count(0)
 
 
 def test_an_inspection_error_leaves_the_translation(open_page: Any, address: str, translator: Translator) -> None:
     page = open_page(f"{address}#text={TEXT}&sentence=0&off=cross.9.9")
-    sync_api.expect(page.locator("#look .error")).to_contain_text("layers 1 to 2")
+    expect(page.locator("#look .error")).to_contain_text("layers 1 to 2")
     translated(page, translator.translate(TEXT))
-    assert page.locator("svg.figure").count() == 0
+    expect(page.locator("svg.figure")).to_have_count(0)
 
 
 def test_a_long_text_is_translated_and_every_sentence_inspected(
@@ -210,7 +211,7 @@ def test_a_long_text_is_translated_and_every_sentence_inspected(
     sentence = "The old dog sleeps in the green garden."
     page = open_page(f"{bundled_address}#from=en&to=de&sentence=15")
     page.locator("#text").fill(" ".join([sentence] * 16))  # more tokens than the model takes at once
-    sync_api.expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(16)
+    expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(16)
     settled(page, bundled.translate(sentence, to="de"))
 
 
@@ -236,7 +237,7 @@ def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
 
 def test_the_translation_is_copied_and_its_length_is_counted(page: Any, translator: Translator) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    sync_api.expect(page.locator(".count")).to_have_text(f"{len(TEXT)} / 20,000")
+    expect(page.locator(".count")).to_have_text(f"{len(TEXT)} / 20,000")
     page.get_by_role("button", name="Copy", exact=True).click()
     page.wait_for_function(
         "text => navigator.clipboard.readText().then((copy) => copy === text)", arg=translator.translate(TEXT)
