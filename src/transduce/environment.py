@@ -14,38 +14,49 @@ from dataclasses import dataclass
 from importlib.metadata import metadata, version
 from importlib.util import find_spec
 from pathlib import Path
-
-import torch
+from typing import NamedTuple
 
 from transduce.cache_folder import cache_folder
 from transduce.engines.native.library import load_library
 from transduce.errors import TransduceError
-from transduce.nn import kernels
-from transduce.nn.device import pick_device
 from transduce.text.one_line import one_line
-from transduce.training.precision import use_bfloat16
 from transduce.translator import Translator
 
 _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16")
 """Features of processors that matter for matrix products, as Linux names them."""
 _LOW_DISK = 1 << 30
 """A disk with fewer free bytes than this cannot hold the checkpoints of a run."""
+
+
+class Extra(NamedTuple):
+    """An optional part of the package."""
+
+    modules: tuple[str, ...]
+    purpose: str
+    """What its packages are needed for."""
+
+
 EXTRAS = {
-    "train": ["torch", "sacrebleu"],
-    "icu": ["icu4py"],
-    "zst": ["zstandard"],
-    "serve": ["fastapi", "httptools", "prometheus_client", "py3langid", "python_multipart", "uvicorn"],
-    "parquet": ["pyarrow"],
-    "ray": ["ray", "pyarrow"],
-    "tracking": ["tensorboard", "wandb"],
-    "documents": ["markdown_it"],
-    "export": ["onnx", "onnxruntime"],
-    "import": ["gguf", "soundfile", "tokenizers"],
-    "images": ["PIL"],
-    "ja": ["MeCab"],
-    "ko": ["mecab_ko"],
+    "train": Extra(
+        ("torch", "sacrebleu"),
+        "training, evaluation, scoring, sampling, inspection, import, export, engines plain and gpu",
+    ),
+    "icu": Extra(("icu4py",), "boundaries of sentences and words outside the Latin script"),
+    "zst": Extra(("zstandard",), "files in .zst"),
+    "serve": Extra(
+        ("fastapi", "httptools", "prometheus_client", "py3langid", "python_multipart", "uvicorn"), "transduce serve"
+    ),
+    "parquet": Extra(("pyarrow",), "Parquet files and Hugging Face datasets"),
+    "ray": Extra(("ray", "pyarrow"), "transduce translate --ray"),
+    "tracking": Extra(("tensorboard", "wandb"), "metrics in TensorBoard and Weights & Biases"),
+    "documents": Extra(("markdown_it",), "translating Markdown"),
+    "export": Extra(("onnx", "onnxruntime"), "transduce export --to onnx"),
+    "import": Extra(("gguf", "soundfile", "tokenizers"), "importing GGUF files and tokenizer.json, and reading sound"),
+    "images": Extra(("PIL",), "reading images"),
+    "ja": Extra(("MeCab",), "BLEU of Japanese by words"),
+    "ko": Extra(("mecab_ko",), "BLEU of Korean by words"),
 }
-"""The modules of each extra of the package."""
+"""The extras of the package."""
 _NATIVE_LOG = "transduce.engines.native.library"
 
 
@@ -63,9 +74,14 @@ class Finding:
 def examine() -> list[Finding]:
     """Examine this machine and this installation."""
     findings: list[Finding] = []
-    for check in (_versions, _processor, _memory, _disk, _gpu, _triton, _native, _training, _translation, _extras):
+    checks = [_versions, _torch, _processor, _memory, _disk, _gpu, _triton, _native, _training, _translation, _extras]
+    for check in checks:
+        if check in (_gpu, _triton, _training) and not find_spec("torch"):
+            continue
         try:
             findings += check()
+        except TransduceError as error:
+            findings.append(Finding(check.__name__.strip("_"), f"failed: {error}", problem=True))
         except Exception as error:  # a report must not end with the first defect
             findings.append(Finding(check.__name__.strip("_"), f"failed: {error!r}", problem=True))
     return findings
@@ -74,6 +90,15 @@ def examine() -> list[Finding]:
 def _versions() -> Iterator[Finding]:
     yield Finding("transduce", f"{version('transduce')}, in {Path(__file__).parent}")
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
+
+
+def _torch() -> Iterator[Finding]:
+    if not find_spec("torch"):
+        text = f"not installed (pip install 'transduce[train]'); needed for {EXTRAS['train'].purpose}"
+        yield Finding("torch", text)
+        return
+    import torch
+
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
     required = "\n".join(metadata("transduce").get_all("Requires-Dist") or ())
     (least,) = re.findall(r"^torch>=([\d.]+)", required, re.MULTILINE)
@@ -89,8 +114,12 @@ def _processor() -> Iterator[Finding]:
     name = fields.get("model name") or platform.processor() or platform.machine()
     has = ", ".join(feature for feature in _FEATURES if feature in flags) or "none of the known features"
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = f"{torch.get_num_threads()} threads are used (OMP_NUM_THREADS, --threads)"
-    yield Finding("processor", f"{name}, {usable} cores, {has}; {threads}")
+    threads = ""
+    if find_spec("torch"):
+        import torch
+
+        threads = f"; {torch.get_num_threads()} threads are used (OMP_NUM_THREADS, --threads)"
+    yield Finding("processor", f"{name}, {usable} cores, {has}{threads}")
 
 
 def _memory() -> Iterator[Finding]:
@@ -127,6 +156,8 @@ def _free(name: str, folder: Path, described: str) -> Finding:
 
 
 def _gpu() -> Iterator[Finding]:
+    import torch
+
     if not torch.cuda.is_available():
         driver = Path("/dev/nvidiactl").exists()
         reason = (
@@ -150,6 +181,10 @@ def _gpu() -> Iterator[Finding]:
 
 
 def _triton() -> Iterator[Finding]:
+    import torch
+
+    from transduce.nn import kernels
+
     if not kernels.HAS_TRITON:
         needed = torch.cuda.is_available()
         effect = "the engine gpu and fused training kernels are not used" if needed else "only a GPU would use it"
@@ -183,6 +218,9 @@ def _native() -> Iterator[Finding]:
 
 
 def _training() -> Iterator[Finding]:
+    from transduce.nn.device import pick_device
+    from transduce.training.precision import use_bfloat16
+
     device = pick_device("auto")
     precision = "bfloat16" if use_bfloat16("auto", device) else "float32"
     yield Finding("training", f"{device}, {precision} (train.device, train.precision)")
@@ -198,11 +236,11 @@ def _translation() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """The optional packages of each extra."""
-    for extra, modules in EXTRAS.items():
-        missing = ", ".join(module for module in modules if not find_spec(module))
-        text = f"not installed: {missing} (pip install 'transduce[{extra}]')" if missing else "installed"
-        yield Finding(f"extra {extra}", text)
+    """The optional packages of each extra, and what the missing ones are needed for."""
+    for name, extra in EXTRAS.items():
+        missing = ", ".join(module for module in extra.modules if not find_spec(module))
+        text = f"not installed: {missing} (pip install 'transduce[{name}]'); needed for {extra.purpose}"
+        yield Finding(f"extra {name}", text if missing else "installed")
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_doctor_tells_what_does_not_work_and_why(
 
 
 def test_doctor_reports_a_check_that_fails(transduce: Any, tmp_path: Path) -> None:
-    before = "import transduce.environment as e\ndef fail(*_, **__): raise RuntimeError('x')\ne.pick_device = fail"
+    before = "import transduce.nn.device as d\ndef fail(*_, **__): raise RuntimeError('x')\nd.pick_device = fail"
     outcome = transduce("doctor", cwd=tmp_path, before=before)
     assert outcome.code == 1
     assert re.search(r"^training +PROBLEM: failed: RuntimeError\('x'\)$", outcome.out, re.MULTILINE)

@@ -80,6 +80,17 @@ def test_what_needs_torch_says_how_to_install_it(
     assert "Traceback" not in outcome.stderr
 
 
+def test_doctor_tells_what_is_missing_and_what_for(without_torch: dict[str, str], tmp_path: Path) -> None:
+    outcome = run(without_torch, "doctor", "--json", cwd=tmp_path)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    found = {finding["name"]: finding["text"] for finding in json.loads(outcome.stdout)}
+    assert found["torch"].startswith("not installed (pip install 'transduce[train]'); needed for training, evaluation,")
+    assert found["extra train"].startswith("not installed: torch, sacrebleu (pip install 'transduce[train]'); needed for")
+    assert found["extra icu"].startswith("not installed: icu4py (pip install 'transduce[icu]'); needed for ")
+    assert not {"gpu", "triton", "training"} & found.keys()
+    assert found["translation"].startswith("native (8-bit")
+
+
 def test_python_says_how_to_install_it(without_torch: dict[str, str]) -> None:
     code = (
         "import transduce\n"

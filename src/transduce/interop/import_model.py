@@ -15,7 +15,8 @@ from transduce.errors import ConfigError, ModelError
 from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
-from transduce.interop.huggingface import Converted, convert
+from transduce.interop.huggingface import convert
+from transduce.interop.huggingface_weights import Converted
 from transduce.interop.marian_file import find_marian, read_marian
 from transduce.interop.restore import original_notes, restore
 from transduce.interop.tokenizer_files import (

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
-from transduce.interop.huggingface import Converted
+from transduce.interop.huggingface_weights import Converted
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.transformer import TransformerConfig
 from transduce.text.token_order import TokenOrder
