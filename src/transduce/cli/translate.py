@@ -1,19 +1,11 @@
 """`transduce translate`."""
 
-import json
 import sys
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
-from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transduce.cli.inputs import Input
 from transduce.cli.messages import announce, describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
@@ -27,8 +19,7 @@ from transduce.cli.options import (
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
-    from transduce.text.tables import Row
-    from transduce.translator import Translation, Translator
+    from transduce.translator import Translator
 
 
 @search_options()
@@ -139,10 +130,9 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, count_lines, rows_of, shard_of
-    from transduce.cli.outputs import Output, open_output
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, shard_of
     from transduce.cli.translate_documents import find_documents, translate_documents
-    from transduce.cli.translate_progress import Progress
+    from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
@@ -183,7 +173,6 @@ def translate(
         translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
         return
     part = shard_of(inputs, shard) if shard else None
-    typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
     for path, folder in zip(paths, folders, strict=True):
@@ -212,44 +201,21 @@ def translate(
     if documents:
         translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
         return
-    began = time.monotonic()
-    with ExitStack() as stack:
-        output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl)) if out else Output()
-        done = output.done
-        if done is None:
-            log(f"{out} is complete")
-            return
-        if done:
-            log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        hidden = typed or _is_text(inputs)
-        progress = stack.enter_context(
-            Progress(lambda: count_lines(inputs) if part is None else len(part), done, hidden)
-        )
-        lines = rows_of(inputs, column)
-        if typed:
-            lines = _prompted(lines)
-        first = done
-        if part is not None:
-            lines, first = islice(lines, part.start, part.stop), part.start + done
-        if sum(1 for _ in islice(lines, done)) < done:
-            raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
-        common: dict[str, Any] = {"align": jsonl, "long": long, "to": to, "glossary": terms, "confidence": confidence}
-        written = rejected = 0
-        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
-            accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
-            written, rejected = written + 1, rejected + (not accepted)
-            if jsonl:
-                more = {} if min_confidence is None else {"accepted": accepted}
-                source_tokens = translator.source_tokens(text, to, terms)
-                output.write(_record(text, source_tokens, best, confidence, more) + "\n")
-            else:
-                output.add(row, best[0].text if accepted else "")
-            if progress.advance():
-                output.flush()
-    if sys.stderr.isatty() and not typed and not _is_text(inputs):
-        log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
-    if min_confidence is not None:
-        log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
+    translate_lines(
+        translator,
+        inputs,
+        out,
+        shard=part,
+        column=column,
+        resume=resume,
+        jsonl=jsonl,
+        min_confidence=min_confidence,
+        to=to,
+        glossary=terms,
+        prefix=prefix,
+        long=long,
+        confidence=confidence,
+    )
 
 
 def _default_target(translator: "Translator", source: str | None) -> str | None:
@@ -262,61 +228,3 @@ def _default_target(translator: "Translator", source: str | None) -> str | None:
     sources = " or ".join(one for one, target in possible if target == default)
     log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
     return default
-
-
-def _translated(
-    translator: "Translator",
-    rows: Iterator[tuple[str, "Row"]],
-    prefix: str,
-    first_line: int,
-    typed: bool,
-    common: dict[str, Any],
-) -> Iterator[tuple[tuple[str, "Row"], list["Translation"]]]:
-    """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
-    if typed:
-        for number, (text, row) in enumerate(rows, start=first_line):
-            best = translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
-            yield (text, row), best
-    else:
-        kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
-        ahead = _remember(rows, kept)
-        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
-            yield kept.popleft(), best
-
-
-def _prompted(rows: Iterator[tuple[str, "Row"]]) -> Iterator[tuple[str, "Row"]]:
-    """Lines that a person types, each after a prompt."""
-    print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        try:
-            yield next(rows)
-        except StopIteration:
-            print(file=sys.stderr)
-            return
-
-
-def _is_text(inputs: Sequence[Input]) -> bool:
-    """Whether the input is one text from the command line, whose translation needs no progress."""
-    return len(inputs) == 1 and isinstance(inputs[0], str)
-
-
-def _remember(rows: Iterable[tuple[str, "Row"]], kept: deque[tuple[str, "Row"]]) -> Iterator[str]:
-    for text, row in rows:
-        kept.append((text, row))
-        yield text
-
-
-def _record(
-    text: str, source_tokens: list[str], best: list["Translation"], confidence: bool, more: dict[str, Any]
-) -> str:
-    unasked = () if confidence else ("confidence", "word_confidences")
-    record = {
-        "source": text,
-        "source_tokens": source_tokens,
-        **more,
-        "translations": [
-            {name: value for name, value in asdict(translation).items() if name not in unasked} for translation in best
-        ],
-    }
-    return json.dumps(record, ensure_ascii=False)

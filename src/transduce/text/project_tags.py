@@ -1,28 +1,19 @@
 """Projection of inline tags onto a translation by word alignment."""
 
 import html
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-from transduce.text.icu import boundaries
-from transduce.text.inline_tags import Tag, TaggedText, all_tags, protected_tags
+from transduce.text.inline_tags import Tag, TaggedText
 from transduce.text.token_ranges import Span
+from transduce.text.word_alignment import MINOR, OUTSIDE, WordAlignment, overlapping
 
 _DEEPEST = 16
 """Depth below which elements are not aligned, which bounds the time for hostile HTML."""
-_OCCURRENCES = 20
-"""Number of occurrences of a protected text in a translation that are considered."""
-_LEAST_IN_A_WORD = 3
-"""Number of characters that a protected text must have to be found inside a word of the translation."""
 _NEAR = 5
 """Number of source words before an element that are searched for one that is aligned, if the element is not."""
-_OUTSIDE = 0.5
-"""Cost of a word between two words of an element that is not aligned with it; the gain of a word that is, is 1."""
-_MINOR = 0.1
-"""Weight of punctuation marks relative to words."""
 
 
 def project(
@@ -94,37 +85,12 @@ class _Siblings:
 class _Projection:
     def __init__(self, tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span, Span]]) -> None:
         self._tagged, self._translation = tagged, translation
-        literal = _find_protected(tagged, translation)
-        edges = {edge for tag in all_tags(tagged.tags) for edge in (tag.start, tag.end)}
-        self._source = _words(tagged.text, edges)
-        self._target = _words(translation, {edge for _, span in literal for edge in span})
-        self._links: list[defaultdict[int, float]] = [defaultdict(float) for _ in self._source]
-        """For each source word, the words of the translation that are aligned with it, with weights."""
-        self._totals = [0.0] * len(self._target)
-        """For each word of the translation, the sum of its weights."""
-        for source, target in alignment:
-            source_words = _overlapping(self._source, source)
-            for word in _overlapping(self._target, target):
-                overlap = min(target[1], self._target[word][1]) - max(target[0], self._target[word][0])
-                for index in source_words:
-                    self._links[index][word] += overlap / len(source_words)
-                    self._totals[word] += overlap / len(source_words)
-        self._is_word = [any(map(str.isalnum, translation[start:end])) for start, end in self._target]
-        self._source_is_word = [any(map(str.isalnum, tagged.text[start:end])) for start, end in self._source]
-        self._source_word_counts = [0, *accumulate(self._source_is_word)]
-        self._literal: dict[int, range] = {}
-        """Words of the translation that are the text of a protected element, by the element's id."""
-        self._align_literally(literal)
-        costs = (
-            _OUTSIDE if is_word and total else _OUTSIDE * _MINOR
-            for is_word, total in zip(self._is_word, self._totals, strict=True)
-        )
-        self._costs = [0.0, *accumulate(costs)]
+        self._words = WordAlignment(tagged, translation, alignment)
 
     def html(self, escape: Callable[[str], str]) -> str:
         """Place all tags, then write text and tags in order."""
         whole = Tag(0, len(self._tagged.text), "", children=self._tagged.tags)
-        words, translated = range(len(self._source)), range(len(self._target))
+        words, translated = range(len(self._words.source)), range(len(self._words.target))
         root = _Placed(whole, words, translated, 0, len(self._translation))
         waiting = [root]
         while waiting:
@@ -156,22 +122,6 @@ class _Projection:
         """Markup of text that is in an element and in none of its children."""
         return placed.tag.space if placed.tag.space and start < end else escape(self._translation[start:end])
 
-    def _align_literally(self, literal: list[tuple[Tag, Span]]) -> None:
-        """Align protected elements with the words of the translation that are equal to them, and with no others."""
-        sources: list[list[int]] = [[] for _ in self._target]
-        for index, links in enumerate(self._links):
-            for word in links:
-                sources[word].append(index)
-        for tag, span in literal:
-            source_words = _overlapping(self._source, (tag.start, tag.end))
-            self._literal[id(tag)] = _overlapping(self._target, span)
-            for word in self._literal[id(tag)]:
-                for index in sources[word]:
-                    self._links[index].pop(word, None)
-                self._totals[word] = 1.0
-                for index in source_words:
-                    self._links[index][word] = 1.0 / len(source_words)
-
     def _place_children(self, parent: _Placed) -> None:
         tags = parent.tag.children
         if not tags:
@@ -182,11 +132,11 @@ class _Projection:
             ]
             return
         if len(tags) == 1 and not tags[0].protected and self._covers(tags[0], parent):
-            source = _overlapping(self._source, (tags[0].start, tags[0].end))
+            source = overlapping(self._words.source, (tags[0].start, tags[0].end))
             parent.children = [self._placed(tags[0], source, self._trim(tags[0], parent, parent.target), parent, 0)]
             return
         siblings = _Siblings(parent.target)
-        sources = {id(tag): _overlapping(self._source, (tag.start, tag.end)) for tag in tags}
+        sources = {id(tag): overlapping(self._words.source, (tag.start, tag.end)) for tag in tags}
         placed: dict[int, _Placed] = {}
         for tag in sorted((tag for tag in tags if sources[id(tag)]), key=lambda tag: not tag.protected):
             source = sources[id(tag)]
@@ -211,7 +161,7 @@ class _Projection:
         parent.children = [placed[id(tag)] for tag in tags]
 
     def _placed(self, tag: Tag, source: range, words: range, parent: _Placed, deeper: int) -> _Placed:
-        start, end = (self._target[words.start][0], self._target[words.stop - 1][1]) if words else (0, 0)
+        start, end = (self._words.target[words.start][0], self._words.target[words.stop - 1][1]) if words else (0, 0)
         return _Placed(tag, source, words, start, end, parent.depth + deeper)
 
     def _spaces(self, place: int) -> tuple[str, str]:
@@ -221,16 +171,16 @@ class _Projection:
 
     def _covers(self, tag: Tag, parent: _Placed) -> bool:
         """Whether the element contains all words of its parent."""
-        source = _overlapping(self._source, (tag.start, tag.end))
+        source = overlapping(self._words.source, (tag.start, tag.end))
         count = self._count_words(source)
         return count > 0 and count == self._count_words(parent.source)
 
     def _count_words(self, source: range) -> int:
-        return self._source_word_counts[source.stop] - self._source_word_counts[source.start]
+        return self._words.source_word_counts[source.stop] - self._words.source_word_counts[source.start]
 
     def _range(self, tag: Tag, source: range, parent: _Placed, siblings: _Siblings) -> range:
         """The words of the translation that an element surrounds; empty if there are none left."""
-        literal = self._literal.get(id(tag))
+        literal = self._words.literal.get(id(tag))
         if literal and literal.start in parent.target and literal[-1] in parent.target and siblings.is_free(literal):
             return literal
         if self._covers(tag, parent) and siblings.is_free(parent.target) and not tag.protected:
@@ -250,21 +200,21 @@ class _Projection:
         """The contiguous words with the largest sum of gains: a word that is aligned gains, one between them costs."""
         inside: defaultdict[int, float] = defaultdict(float)
         for index in source:
-            for word, weight in self._links[index].items():
+            for word, weight in self._words.links[index].items():
                 if word in parent.target and siblings.is_free(range(word, word + 1)):
                     inside[word] += weight
         if not inside:
             return range(0)
         gains = {}
         for word, weight in inside.items():
-            share = weight / self._totals[word]
-            gains[word] = (share - _OUTSIDE * (1 - share)) * (1 if self._is_word[word] else _MINOR)
+            share = weight / self._words.totals[word]
+            gains[word] = (share - OUTSIDE * (1 - share)) * (1 if self._words.is_word[word] else MINOR)
         best_word = max(sorted(gains), key=lambda word: (gains[word], inside[word]))
         best, most = range(best_word, best_word + 1), gains[best_word]
         first = previous = -1
         total = 0.0
         for word in sorted(gains):
-            carried = total - (self._costs[word] - self._costs[previous + 1]) if previous >= 0 else 0.0
+            carried = total - (self._words.costs[word] - self._words.costs[previous + 1]) if previous >= 0 else 0.0
             if carried <= 0 or not siblings.is_free(range(previous + 1, word)):
                 first, carried = word, 0.0
             total, previous = carried + gains[word], word
@@ -276,10 +226,10 @@ class _Projection:
         """Words without the punctuation marks around them, if the element has none there in the source."""
         first, last = words.start, words.stop
         if tag.start > parent.tag.start and self._tagged.text[tag.start].isalnum():
-            while first < last - 1 and not self._is_word[first]:
+            while first < last - 1 and not self._words.is_word[first]:
                 first += 1
         if tag.end < parent.tag.end and self._tagged.text[tag.end - 1].isalnum():
-            while first < last - 1 and not self._is_word[last - 1]:
+            while first < last - 1 and not self._words.is_word[last - 1]:
                 last -= 1
         return range(first, last)
 
@@ -290,19 +240,19 @@ class _Projection:
             return target.start
         if tag.start >= parent.tag.end:
             return target.stop
-        index = bisect_right(self._source, tag.start, key=lambda word: word[1]) - 1
+        index = bisect_right(self._words.source, tag.start, key=lambda word: word[1]) - 1
         before = index
-        while before >= parent.source.start and not self._source_is_word[before]:
+        while before >= parent.source.start and not self._words.source_is_word[before]:
             before -= 1
         for near in range(before, max(parent.source.start, before - _NEAR) - 1, -1):
-            links = {word: weight for word, weight in self._links[near].items() if word in target}
+            links = {word: weight for word, weight in self._words.links[near].items() if word in target}
             if links:
                 boundary = max(links, key=lambda word: (links[word], word)) + 1  # after the last of equal ones
                 break
         else:
             share = (index + 1 - parent.source.start) / max(1, len(parent.source))
             return min(target.start + round(share * len(target)), target.stop)
-        while before < index and boundary < target.stop and not self._is_word[boundary]:
+        while before < index and boundary < target.stop and not self._words.is_word[boundary]:
             boundary += 1  # a comma between the word and the tag comes first
         return boundary
 
@@ -313,46 +263,4 @@ class _Projection:
         if boundary >= parent.target.stop:
             return parent.end
         after_space = self._tagged.text[tag.start - 1 : tag.start].isspace()
-        return self._target[boundary][0] if after_space else self._target[boundary - 1][1]
-
-
-def _find_protected(tagged: TaggedText, translation: str) -> list[tuple[Tag, Span]]:
-    """The places in the translation that are equal to protected elements, each near the proportional place."""
-    edges = {edge for word in _words(translation) for edge in word}
-    used = bytearray(len(translation))
-    last: dict[str, int] = {}  # the end of the last occurrence of each text that is used
-    found = []
-    for tag in protected_tags(tagged.tags):
-        text = tagged.text[tag.start : tag.end]
-        expected = tag.start / max(1, len(tagged.text)) * len(translation)
-        places: list[tuple[bool, float, int]] = []
-        place = translation.find(text, last.get(text, 0)) if text else -1
-        for _ in range(_OCCURRENCES):
-            if place < 0:
-                break
-            in_a_word = not edges.issuperset((place, place + len(text)))
-            if used.find(1, place, place + len(text)) < 0 and (not in_a_word or len(text) >= _LEAST_IN_A_WORD):
-                places.append((in_a_word, abs(place - expected), place))
-            place = translation.find(text, place + len(text))
-        if places:
-            start = min(places)[2]
-            last[text] = start + len(text)
-            used[start : last[text]] = b"\x01" * len(text)
-            found.append((tag, (start, last[text])))
-    return found
-
-
-def _words(text: str, edges: Collection[int] = ()) -> list[Span]:
-    """The ranges of the words and punctuation marks of a text; at an edge, a word is split in two."""
-    ends = boundaries("word", text) if text else []
-    if edges:
-        ends = sorted({*ends, *edges} - {0})
-    return [(start, end) for start, end in zip([0, *ends], ends, strict=False) if not text[start:end].isspace()]
-
-
-def _overlapping(words: list[Span], span: Span) -> range:
-    """Indices of the words that have characters in a range."""
-    if span[0] >= span[1]:
-        return range(0)
-    first = bisect_right(words, span[0], key=lambda word: word[1])
-    return range(first, max(first, bisect_left(words, span[1], key=lambda word: word[0])))
+        return self._words.target[boundary][0] if after_space else self._words.target[boundary - 1][1]

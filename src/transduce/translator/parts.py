@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from transduce.engines.engine import Job
@@ -87,6 +87,38 @@ class Splitter:
     """Whether the model was trained with slots for protected spans."""
     truecases: bool = False
     """Whether sentences in capitals or title case get ordinary capitals."""
+    longest_prefix: int | None = None
+    """Maximum number of tokens of an output's prefix; None if the model has no limit."""
+
+    def numbered_parts(
+        self,
+        lines: Sequence[tuple[int, tuple[str, str, str | None]]],
+        glossary: Glossary | None = None,
+        *,
+        refuse_long: bool = False,
+    ) -> list[list[Part]]:
+        """The parts of lines, each with its number, for error messages, its text, prefix and target language."""
+        prefixes = [self._encode_prefix(prefix, number) for number, (_, prefix, _) in lines]
+
+        def refusal(index: int, tokens: int) -> DataError:
+            return DataError(
+                f"line {lines[index][0]} has {tokens:,} tokens, more than the {self.max_source_length} this model "
+                "takes at once; shorten it or split it with long=split"
+            )
+
+        texts, targets = [text for _, (text, _, _) in lines], [target for _, (_, _, target) in lines]
+        return self.parts(texts, prefixes, targets, glossary, refusal if refuse_long else None)
+
+    def whole(self, text: str, target: str | None) -> Part:
+        """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
+
+        def refusal(_: int, tokens: int) -> DataError:
+            return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
+
+        (parts,) = replace(self, by_sentence=False).parts([text], [()], [target], refuse_long=refusal)
+        if not parts:
+            raise DataError("the text is empty")
+        return parts[0]
 
     def parts(
         self,
@@ -123,6 +155,15 @@ class Splitter:
         """The language of the source, if the directions leave no choice."""
         sources = {one for one, other in self.directions if target in (None, other)}
         return sources.pop() if len(sources) == 1 else None
+
+    def _encode_prefix(self, prefix: str, number: int) -> list[int]:
+        tokens = self.tokenizer.target.encode(prefix) if prefix else []
+        if self.longest_prefix is not None and len(tokens) > self.longest_prefix:
+            raise DataError(
+                f"line {number} has a prefix of {len(tokens):,} tokens, more than the {self.longest_prefix} this model "
+                "can generate; shorten it"
+            )
+        return tokens
 
     def _sentences(self, text: str, target: str | None, glossary: Glossary | None) -> list[Sentence]:
         """The sentences of a text; those that share a protected span or a term, such as "Yahoo! Mail", are one."""

@@ -1,20 +1,18 @@
 """The translator: text in, text out."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from itertools import count, islice, repeat, takewhile
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from transduce.config import build
-from transduce.engines.choose import pick_engine, runs_on_cpu
-from transduce.engines.engine import Engine, Job, cannot_generate
-from transduce.errors import ConfigError, DataError, ModelError, needs_torch
+from transduce.engines.choose import pick_engine
+from transduce.engines.engine import Engine, cannot_generate
+from transduce.errors import DataError, ModelError
 from transduce.models.card import find_model
-from transduce.models.given_outputs import attention_weights, token_log_probs
-from transduce.models.stored import AnyModel, StoredModel, read_model
+from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -23,10 +21,13 @@ from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
-from transduce.text.tokenizer import EOS
-from transduce.translator.confidence import ANY, Calibration, observe, read_calibrations
+from transduce.translator.confidence import ANY, Calibration, read_calibrations
+from transduce.translator.loading import load_models
+from transduce.translator.outputs import decode_outputs, pieces
 from transduce.translator.parts import Part, Splitter
-from transduce.translator.repair import Repairer, output_text
+from transduce.translator.repair import Repairer
+from transduce.translator.scoring import score_pairs
+from transduce.translator.stream import translate_stream
 from transduce.translator.translation import PairScore, Translation, join
 
 if TYPE_CHECKING:
@@ -38,41 +39,11 @@ Target = str | Sequence[str | None] | None
 """The target language of all texts, or of each; None if the model has only one."""
 Terms = Glossary | Mapping[str, str]
 """A glossary, or its terms and their translations."""
+Confidence = bool | Literal["words"]
+"""Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
 
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
-Confidence = bool | Literal["words"]
-"""Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
-_REPAIRED_TOGETHER = 64
-"""Number of outputs with required text that are checked together, because a search for few outputs is slow."""
-
-_OTHER_TASKS = {
-    "language_model": "use it with: transduce generate",
-    "classify": "use it with: transduce classify",
-    "denoise": "train a translation model from it with: transduce train --start-from",
-    "transcribe": "use it with: transduce transcribe",
-    "masked": "use it with: transduce fill",
-}
-"""What to do with models of tasks that do not translate."""
-
-
-@dataclass
-class _Line:
-    """A text that is being translated, in one part or several."""
-
-    parts: list[Part]
-    results: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    """Hypotheses of the finished parts, by index of the part."""
-
-    @property
-    def outputs(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each part, in order."""
-        return [self.results[part] for part in range(len(self.parts))]
-
-    @property
-    def requires(self) -> bool:
-        """Whether the translation must contain certain text."""
-        return any(part.required for part in self.parts)
 
 
 class Translator:
@@ -121,7 +92,15 @@ class Translator:
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
         uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
         self.splitter = Splitter(
-            tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots, truecases
+            tokenizer,
+            max_source_length,
+            by_sentence,
+            self.directions,
+            tagged,
+            protection,
+            uses_slots,
+            truecases,
+            model.longest,
         )
         """How texts are split into the parts that are translated."""
         self._repairer = Repairer(model, tokenizer)
@@ -170,14 +149,7 @@ class Translator:
         """
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
-        model: AnyModel
-        if len(folders) == 1 and runs_on_cpu(device):
-            model = stored = read_model(folders[0])
-            tokenizer, facts = stored.tokenizer, stored.facts
-        else:
-            model, tokenizer, facts = _load_modules(folders, device)
-        if hint := _OTHER_TASKS.get(facts.get("task", "")):
-            raise ModelError(f"{folders[0]} was trained for the task {facts['task']}; {hint}")
+        model, tokenizer, facts = load_models(folders, device)
         config = replace(build(SearchConfig, facts.get("search", {}), str(folders[0])), **options)
         chosen = pick_engine(engine, model, threads, batch_tokens)
         if isinstance(model, StoredModel) and chosen.name != "native":
@@ -277,45 +249,27 @@ class Translator:
         Results keep the order of the texts. There may be more prefixes than texts.
         """
         terms = as_glossary(glossary)
-        window = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
+        ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
         config = replace(self.config, **options)
         if confidence and not self.calibrations:
             self.calibration(None)
-        session = self.engine_for(config).start_session(config)
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts; use translate for a single text")
         line_prefixes = repeat("") if prefixes is None else prefixes
         targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
         source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
-        lines: deque[_Line] = deque()  # read but not yet yielded
-        origin: dict[int, tuple[_Line, int]] = {}  # the line and the part of each job, by its key
-        keys, more = count(first_line), True
-        while more or lines:
-            if more and session.waiting <= window // 2 and len(lines) <= window:
-                read = list(islice(source, window))
-                more = bool(read)
-                jobs: list[tuple[int, Job]] = []
-                for parts in self._parts(read, long, terms):
-                    lines.append(_Line(parts))
-                    for index, part in enumerate(parts):
-                        key = next(keys)
-                        origin[key] = (lines[-1], index)
-                        jobs.append((key, part))
-                session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
-            for key, hypotheses in session.step() if session.busy else ():
-                if not hypotheses:
-                    raise ModelError("the model's scores are not finite numbers; try --engine plain")
-                line, index = origin.pop(key)
-                line.results[index] = hypotheses
-            ready = list(takewhile(lambda line: len(line.results) == len(line.parts), lines))
-            if session.busy and len(ready) < _REPAIRED_TOGETHER and any(line.requires for line in ready):
-                continue
-            done = [lines.popleft() for _ in ready]
-            parts = [part for line in done for part in line.parts]
-            results = [best for line in done for best in line.outputs]
-            outputs = self.translations(parts, results, config, align, confidence)
-            for line in done:
-                yield self.join_by_rank(line.parts, [next(outputs) for _ in line.parts])
+
+        def decode(parts: Sequence[Part], results: Sequence[list[Hypothesis]]) -> Iterator[list[Translation]]:
+            return self.translations(parts, results, config, align, confidence)
+
+        batches = (
+            self.splitter.numbered_parts(read, terms, refuse_long=long == "refuse")
+            for read in iter(lambda: list(islice(source, ahead)), [])
+        )
+        for parts, outputs in translate_stream(
+            self.engine_for(config), config, batches, decode, ahead, first_key=first_line
+        ):
+            yield self.join_by_rank(parts, outputs)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
@@ -326,21 +280,7 @@ class Translator:
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [self.target(language) if self.tagged else None for language in languages]
-        marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
-        encoded = self.tokenizer.encode_all(marked, -1, marked=True), self.tokenizer.target.encode_all(targets, -1)
-        pairs = list(zip(*encoded, strict=True))
-        longest = self.any_model.longest
-        for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
-            for text, tokens in zip(texts, sides, strict=True):
-                if longest is not None and len(tokens) > longest:
-                    raise DataError(
-                        f"the text {text!r:.60} has {len(tokens):,} tokens, more than the {longest} this model takes; "
-                        "shorten it"
-                    )
-        return [
-            PairScore(sum(log_probs), self.tokenizer.pieces([*target, EOS]), log_probs)
-            for (_, target), log_probs in zip(pairs, token_log_probs(self.any_model, pairs), strict=True)
-        ]
+        return score_pairs(self.any_model, self.tokenizer, sources, targets, tags)
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
@@ -373,45 +313,12 @@ class Translator:
     ) -> list[Part]:
         """The parts of a text, each of which is a job for an engine; protected spans are only in slots if `protect`."""
         splitter = self.splitter if protect else replace(self.splitter, protection=None)
-        return splitter.parts([text], [self._forced(prefix, 1)], [self.target(to)], as_glossary(glossary))[0]
+        return splitter.numbered_parts([(1, (text, prefix, self.target(to)))], as_glossary(glossary))[0]
 
     def whole(self, text: str, to: str | None = None) -> Part:
         """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
 
-        def refusal(_: int, tokens: int) -> DataError:
-            return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
-
-        splitter = replace(self.splitter, by_sentence=False)
-        (parts,) = splitter.parts([text], [()], [self.target(to)], refuse_long=refusal)
-        if not parts:
-            raise DataError("the text is empty")
-        return parts[0]
-
-    def _parts(
-        self, read: Sequence[tuple[int, tuple[str, str, str | None]]], long: LongInput, glossary: Glossary | None
-    ) -> list[list[Part]]:
-        """The parts of texts with their line numbers, prefixes and target languages."""
-        forced = [self._forced(prefix, line) for line, (_, prefix, _) in read]
-
-        def refusal(index: int, tokens: int) -> DataError:
-            return DataError(
-                f"line {read[index][0]} has {tokens:,} tokens, more than the {self.max_source_length} this model "
-                "takes at once; shorten it or split it with long=split"
-            )
-
-        texts, targets = [text for _, (text, _, _) in read], [target for _, (_, _, target) in read]
-        return self.splitter.parts(texts, forced, targets, glossary, refusal if long == "refuse" else None)
-
-    def _forced(self, prefix: str, line: int) -> list[int]:
-        """The tokens of a prefix."""
-        tokens = self.tokenizer.target.encode(prefix) if prefix else []
-        longest = self.any_model.longest
-        if longest is not None and len(tokens) > longest:
-            raise DataError(
-                f"line {line} has a prefix of {len(tokens):,} tokens, more than the {longest} this model can generate; "
-                "shorten it"
-            )
-        return tokens
+        return self.splitter.whole(text, self.target(to))
 
     def encode_source(self, text: str, target: str | None) -> list[int]:
         """The source tokens of a text as one part, with the tag of the target language if the model has tags."""
@@ -429,29 +336,10 @@ class Translator:
         engine = self.engine_for(config)
         # The gpu engine has one session at a time, which is in use now.
         results = self._repairer.repair(parts, results, config, self._plain if engine.name == "gpu" else engine)
-        alignments: Iterator[list[int] | None] = repeat(None)
-        if align:
-            pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
-            alignments = self._alignments(pairs)
-        outputs = [one.tokens for best in results for one in best]
-        texts = iter(self.tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
-        confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
+        calibrations = None
         if confidence:
-            confidences = self._confidences(parts, results, calibrated=confidence is True)
-        for part, best in zip(parts, results, strict=True):
-            yield [self._translation(part, one, next(texts), next(alignments), *next(confidences)) for one in best]
-
-    def _translation(
-        self,
-        part: Part,
-        one: Hypothesis,
-        marked: str,
-        alignment: list[int] | None,
-        confidence: float | None,
-        words: list[float] | None,
-    ) -> Translation:
-        tokens = self.pieces(part, one.tokens)
-        return Translation(output_text(marked, part), one.score, one.log_prob, tokens, alignment, confidence, words)
+            calibrations = [self.calibration(part.target) if confidence is True else None for part in parts]
+        return decode_outputs(self.any_model, self.tokenizer, parts, results, align=align, calibrations=calibrations)
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
@@ -464,28 +352,9 @@ class Translator:
             )
         return self.calibrations[key]
 
-    def _confidences(
-        self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], *, calibrated: bool
-    ) -> Iterator[tuple[float | None, list[float]]]:
-        """The confidence of each hypothesis of each part if the model is calibrated, and that of its words."""
-        calibrations = [self.calibration(part.target) if calibrated else None for part in parts]
-        for part, calibration, own in zip(
-            parts, calibrations, observe(self.any_model, self.tokenizer, parts, results), strict=True
-        ):
-            for evidence in own:
-                if part.is_untranslatable:
-                    yield 1.0, [1.0] * len(part.text.split())
-                else:
-                    confidence = calibration.confidence(evidence.features) if calibration else None
-                    yield confidence, evidence.words
-
     def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
         """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
-        originals = {self.tokenizer.symbol_ids[one.marked]: one.text for one in part.required if one.is_slot}
-        pieces = self.tokenizer.pieces(tokens)
-        if originals:
-            return [originals.get(token, piece) for token, piece in zip(tokens, pieces, strict=True)]
-        return pieces
+        return pieces(self.tokenizer, part, tokens)
 
     def join_by_rank(self, parts: Sequence[Part], outputs: Sequence[list[Translation]]) -> list[Translation]:
         """Join the translations of a text's parts by rank: best with best, second with second."""
@@ -497,26 +366,7 @@ class Translator:
             join(join_sentences([one.text for one in rank], separators, parts[0].target), parts, rank) for rank in ranks
         ]
 
-    def _alignments(self, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
-        """The index of the source token with the highest weight for each output token, without end markers."""
-        for weights_TS in attention_weights(self.any_model, pairs):
-            yield weights_TS[:-1, :-1].argmax(-1).tolist()
-
     @property
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU."""
         return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
-
-
-def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
-    """Load a model, or several as an ensemble, with torch."""
-    with needs_torch():
-        from transduce.models.ensemble import load_ensemble
-        from transduce.models.saved import load_model
-        from transduce.nn.device import pick_device
-
-    at = pick_device(device)
-    if at.type == "meta":
-        raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
-    saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
-    return saved.model, saved.tokenizer, saved.facts

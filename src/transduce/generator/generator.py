@@ -1,10 +1,10 @@
 """The generator: continues texts with a language model, and scores texts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack, overload
 
 import torch
 
@@ -13,6 +13,7 @@ from transduce.data.batch import Stream
 from transduce.engines.choose import pick_decoder, pick_engine
 from transduce.engines.engine import Engine, Job, search_all
 from transduce.errors import ConfigError, ModelError
+from transduce.generator.generation import Collected, Generation, GenerationEvent, Output, TextScore, advance
 from transduce.models.card import find_model
 from transduce.models.likelihood import text_log_probs
 from transduce.models.model import Model
@@ -24,69 +25,11 @@ from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchCo
 from transduce.search.sampling import roll_out_steps, sampler
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.streaming import TextStream
-from transduce.text.tokenizer import BOS, EOS
+from transduce.text.tokenizer import BOS
 
 MAX_TOKENS = 256
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
-
-FinishReason = Literal["stop", "length"]
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A continuation of a prompt."""
-
-    text: str
-    """The continuation, without the prompt and without a stop string."""
-    tokens: list[str]
-    token_log_probs: list[float]
-    """Log-probability of each token, at temperature 1."""
-    finish_reason: FinishReason
-    """stop: the model has ended the text, or a stop string has been found; length: max_tokens is reached."""
-
-
-@dataclass(frozen=True)
-class TextScore:
-    """The log-probability of a given text."""
-
-    log_prob: float
-    """The sum over the tokens."""
-    tokens: list[str]
-    token_log_probs: list[float]
-
-    @property
-    def per_token(self) -> float:
-        """`log_prob` divided by the number of tokens."""
-        return self.log_prob / max(1, len(self.tokens))
-
-
-@dataclass(frozen=True)
-class GenerationEvent:
-    """One more token of an output."""
-
-    prompt: int
-    output: int
-    """Index of the output among those of the prompt."""
-    text: str
-    """Text that has become certain; it may be empty."""
-    token: int | None
-    """None if the output has ended without another token."""
-    log_prob: float
-    finish_reason: FinishReason | None
-    """None if the output is not finished."""
-
-
-@dataclass
-class _Output:
-    prompt: int
-    number: int
-    ids: list[int]
-    """BOS, the prompt and the tokens so far."""
-    stream: TextStream
-    left: int
-    """Number of tokens that may still be generated."""
-    finished: bool = False
 
 
 class Generator:
@@ -187,7 +130,7 @@ class Generator:
         **options: Unpack[SamplingOptions],
     ) -> list[list[Generation]]:
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
-        outputs: list[list[_Collected]] = [[_Collected() for _ in range(num)] for _ in prompts]
+        outputs: list[list[Collected]] = [[Collected() for _ in range(num)] for _ in prompts]
         for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
             outputs[event.prompt][event.output].add(event)
         return [[collected.generation(self.tokenizer) for collected in own] for own in outputs]
@@ -224,7 +167,7 @@ class Generator:
         )
         groups = [
             [
-                _Output(
+                Output(
                     prompt,
                     number,
                     [BOS, *self.tokenizer.encode_document(text)],
@@ -290,7 +233,7 @@ class Generator:
             texts.append(new + stream.finish())
         return texts
 
-    def _round(self, groups: list[list[_Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
+    def _round(self, groups: list[list[Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
         """Generate until every output is finished or its context is full. The outputs of a group share their ids."""
         contexts = [self._visible(group[0].ids, group[0].left) for group in groups]
         rooms = [self.context - len(context) + 1 for context in contexts]
@@ -311,7 +254,7 @@ class Generator:
                 for column, output in enumerate(groups[sentence]):
                     if output.finished:
                         continue
-                    event = _advance(output, tokens[row][column], log_probs[row][column])
+                    event = advance(output, tokens[row][column], log_probs[row][column])
                     if output.finished or number == rooms[sentence]:
                         ended.append((row, column))
                     yield event
@@ -337,40 +280,3 @@ def require_language_model(facts: dict[str, Any], folder: Path) -> None:
     task = facts.get("task", "translate")
     if task != "language_model":
         raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
-
-
-def _advance(output: _Output, token: int, log_prob: float) -> GenerationEvent:
-    """Add a token to an output."""
-    reason: FinishReason | None = None
-    if token == EOS:
-        text, reason = output.stream.finish(), "stop"
-    else:
-        output.ids.append(token)
-        output.left -= 1
-        text = output.stream.add(token)
-        if output.stream.stopped:
-            reason = "stop"
-        elif output.left == 0:
-            text, reason = text + output.stream.finish(), "length"
-    output.finished = reason is not None
-    return GenerationEvent(output.prompt, output.number, text, None if token == EOS else token, log_prob, reason)
-
-
-@dataclass
-class _Collected:
-    """The events of one output."""
-
-    texts: list[str] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    reason: FinishReason = "length"
-
-    def add(self, event: GenerationEvent) -> None:
-        self.texts.append(event.text)
-        if event.token is not None:
-            self.ids.append(event.token)
-            self.log_probs.append(event.log_prob)
-        self.reason = event.finish_reason or self.reason
-
-    def generation(self, tokenizer: AnyTokenizer) -> Generation:
-        return Generation("".join(self.texts), tokenizer.pieces(self.ids), self.log_probs, self.reason)

@@ -1,0 +1,77 @@
+"""Turns the hypotheses of a search into translations: text, pieces, alignment and confidence."""
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+from transduce.models.given_outputs import attention_weights
+from transduce.models.stored import AnyModel
+from transduce.search.decoder import Hypothesis
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.translator.confidence import Calibration, observe
+from transduce.translator.parts import Part
+from transduce.translator.repair import output_text
+from transduce.translator.translation import Translation
+
+
+def decode_outputs(
+    model: AnyModel,
+    tokenizer: AnyTokenizer,
+    parts: Sequence[Part],
+    results: Sequence[list[Hypothesis]],
+    *,
+    align: bool,
+    calibrations: Sequence[Calibration | None] | None,
+) -> Iterator[list[Translation]]:
+    """The hypotheses of each part as translations.
+
+    With `calibrations`, one for each part, they have the confidence of outputs and words; if a part has none, only that
+    of words.
+    """
+    hypotheses = [(part, one) for part, best in zip(parts, results, strict=True) for one in best]
+    alignments: Iterator[list[int] | None] = repeat(None)
+    if align:
+        alignments = _alignments(model, [(part.tokens, one.tokens) for part, one in hypotheses])
+    outputs = [one.tokens for _, one in hypotheses]
+    texts = iter(tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
+    confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
+    if calibrations is not None:
+        confidences = _confidences(model, tokenizer, parts, results, calibrations)
+    for part, best in zip(parts, results, strict=True):
+        translations = []
+        for one in best:
+            text, tokens = output_text(next(texts), part), pieces(tokenizer, part, one.tokens)
+            more = next(alignments), *next(confidences)
+            translations.append(Translation(text, one.score, one.log_prob, tokens, *more))
+        yield translations
+
+
+def pieces(tokenizer: AnyTokenizer, part: Part, tokens: Sequence[int]) -> list[str]:
+    """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
+    originals = {tokenizer.symbol_ids[one.marked]: one.text for one in part.required if one.is_slot}
+    own = tokenizer.pieces(tokens)
+    if originals:
+        return [originals.get(token, piece) for token, piece in zip(tokens, own, strict=True)]
+    return own
+
+
+def _alignments(model: AnyModel, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
+    """The index of the source token with the highest weight for each output token, without end markers."""
+    for weights_TS in attention_weights(model, pairs):
+        yield weights_TS[:-1, :-1].argmax(-1).tolist()
+
+
+def _confidences(
+    model: AnyModel,
+    tokenizer: AnyTokenizer,
+    parts: Sequence[Part],
+    results: Sequence[list[Hypothesis]],
+    calibrations: Sequence[Calibration | None],
+) -> Iterator[tuple[float | None, list[float]]]:
+    """The confidence of each hypothesis of each part if there is a calibration, and that of its words."""
+    for part, calibration, own in zip(parts, calibrations, observe(model, tokenizer, parts, results), strict=True):
+        for evidence in own:
+            if part.is_untranslatable:
+                yield 1.0, [1.0] * len(part.text.split())
+            else:
+                confidence = calibration.confidence(evidence.features) if calibration else None
+                yield confidence, evidence.words
