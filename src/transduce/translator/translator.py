@@ -119,7 +119,8 @@ class Translator:
         """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
-        uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
+        sides = (tokenizer, tokenizer.target)
+        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
         self.splitter = Splitter(
             tokenizer, max_source_length, by_sentence, self.directions, tagged, protection, uses_slots, truecases
         )
@@ -338,7 +339,7 @@ class Translator:
                         "shorten it"
                     )
         return [
-            PairScore(sum(log_probs), self.tokenizer.pieces([*target, EOS]), log_probs)
+            PairScore(sum(log_probs), self.tokenizer.target.pieces([*target, EOS]), log_probs)
             for (_, target), log_probs in zip(pairs, token_log_probs(self.any_model, pairs), strict=True)
         ]
 
@@ -434,7 +435,7 @@ class Translator:
             pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
             alignments = self._alignments(pairs)
         outputs = [one.tokens for best in results for one in best]
-        texts = iter(self.tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
+        texts = iter(self.tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
         confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
         if confidence:
             confidences = self._confidences(parts, results, calibrated=confidence is True)
@@ -481,8 +482,9 @@ class Translator:
 
     def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
         """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
-        originals = {self.tokenizer.symbol_ids[one.marked]: one.text for one in part.required if one.is_slot}
-        pieces = self.tokenizer.pieces(tokens)
+        tokenizer = self.tokenizer.target
+        originals = {tokenizer.symbol_ids[one.marked]: one.text for one in part.required if one.is_slot}
+        pieces = tokenizer.pieces(tokens)
         if originals:
             return [originals.get(token, piece) for token, piece in zip(tokens, pieces, strict=True)]
         return pieces
