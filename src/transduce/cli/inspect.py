@@ -60,7 +60,7 @@ def _translation_page(
     translator = Translator.load(model, device=device, engine="plain", **options)
     forced = translator.tokenizer.target.encode(prefix) if prefix else []
     result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
-    return self_contained(result, translator), translator.tokenizer.decode(result.best.tokens)
+    return self_contained(result, translator), translator.tokenizer.target.decode(result.best.tokens)
 
 
 def _text_page(text: str, model: Path | None, architecture: str, device: str) -> str:

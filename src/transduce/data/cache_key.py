@@ -17,6 +17,8 @@ from transduce.text.tokenizer import TokenizerConfig
 FORMAT = 4
 """Version of the cache: increased whenever shards of older code must not be reused."""
 
+_LATER = ("separate", "target_path")
+
 
 def cache_key(
     data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, sources: dict[str, str], reader: str
@@ -24,13 +26,16 @@ def cache_key(
     """The name of the folder of a prepared corpus: a hash of all that its shards depend on."""
     # Files may be renamed, except for the suffixes that tell how to read them.
     content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
-    tokenizer: Any = (
-        hashlib.sha256(vocabulary.model).hexdigest()
-        if not isinstance(vocabulary, TokenizerConfig)
-        else asdict(vocabulary)
-    )
+    tokenizer: Any
+    if isinstance(vocabulary, TokenizerConfig):
+        # Settings that shards of older versions do not have count only if they are given.
+        tokenizer = {name: value for name, value in asdict(vocabulary).items() if value or name not in _LATER}
+    else:
+        tokenizer = hashlib.sha256(vocabulary.model).hexdigest()
     longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
     settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
+    if not isinstance(vocabulary, TokenizerConfig) and vocabulary.target is not vocabulary:
+        settings.append("targets by their own tokenizer")  # older versions encoded them like sources
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     if any(part.back_translated for part in data.parts):

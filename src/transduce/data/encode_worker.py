@@ -16,7 +16,7 @@ from transduce.data.directions import CorpusPart
 from transduce.data.document_shards import write_document_shards
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
-from transduce.text.any_tokenizer import load_tokenizer
+from transduce.text.any_tokenizer import load_tokenizer, tokenizer_of_stream
 from transduce.text.languages import mark
 from transduce.text.pairs import ReadReport
 from transduce.text.readers import READERS, Reader
@@ -45,7 +45,10 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
         if number % workers != worker:
             continue
         columns = list(zip(*(example for _, example in shard), strict=True))
-        streams: list[Any] = [tokenizer.encode_all(column, marked=True) for column in reader.texts(columns)]
+        streams: list[Any] = [
+            tokenizer_of_stream(tokenizer, name).encode_all(column, marked=True)
+            for name, column in zip(reader.texts(reader.streams), reader.texts(columns), strict=True)
+        ]
         if reader.arrays:
             streams.insert(0, [array.reshape(-1) for array in columns[0]])
         if reader.labels:
@@ -56,7 +59,7 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
                 kept.append(ids)
                 written[part] += 1
         sides = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
-        write_shard(folder, number, sides, tokenizer.vocab_size, reader.streams)
+        write_shard(folder, number, sides, max(tokenizer.vocab_size, tokenizer.target.vocab_size), reader.streams)
     return written
 
 

@@ -79,7 +79,10 @@ def prepare(
         lengths = " + ".join(f"{mean:.1f}" for mean in shards.mean_lengths)
         noun = shards.index.get("noun", "pair")
         size = f"{count_pairs(len(shards), noun)}, {lengths} tokens a {noun}"
-    log(f"data: {size}, a vocabulary of {shards.index['vocab_size']:,}")
+    vocabularies = f"a vocabulary of {shards.index['vocab_size']:,}"
+    if source_size := shards.index.get("source_vocab_size"):
+        vocabularies = f"vocabularies of {source_size:,} (source) and {shards.index['vocab_size']:,} (target)"
+    log(f"data: {size}, {vocabularies}")
     tokenizer = load_tokenizer(folder)
     return Prepared(tokenizer, shards, valid, valid_sizes, valid_targets, sources)
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,11 @@ from transduce.errors import DataError, TransduceError
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.trees import bracket_labels, respell
 
+T = TypeVar("T")
+U = TypeVar("U")
 _MOST_WORKERS = 12
 
 
@@ -78,18 +81,14 @@ class Variation:
         changes = choose(len(examples), self.augment, seed) if self.augment.enabled else {}
         rows = range(len(examples)) if self.bpe_dropout else list(changes)
         ids = [np.asarray(ids).tolist() for row in rows for ids in examples[row]]
-        texts = iter(self.tokenizer.decode_all(ids, marked=True))
+        texts = iter(self._by_side(lambda own, some: own.decode_all(some, marked=True), ids))
         pairs = [tuple(next(texts) for _ in examples[row]) for row in rows]
         pairs = [
             augment(pair, changes[row], seed + row) if row in changes else pair
             for row, pair in zip(rows, pairs, strict=True)
         ]
         flat = [text for pair in pairs for text in pair]
-        if self.bpe_dropout:
-            assert isinstance(self.tokenizer, Tokenizer)
-            encoded = iter(self.tokenizer.encode_with_dropout(flat, self.bpe_dropout, seed))
-        else:
-            encoded = iter(self.tokenizer.encode_all(flat, marked=True))
+        encoded = iter(self._by_side(lambda own, some: self._encoded(own, some, seed), flat))
         result = list(examples)
         for row in rows:
             result[row] = tuple(next(encoded) for _ in examples[row])
@@ -97,6 +96,20 @@ class Variation:
                 source, tree = result[row]
                 result[row] = (source, respell(source, tree, self._brackets, self._word_starts))
         return result
+
+    def _encoded(self, tokenizer: AnyTokenizer, texts: list[str], seed: int) -> list[list[int]]:
+        if not self.bpe_dropout:
+            return tokenizer.encode_all(texts, marked=True)
+        assert isinstance(tokenizer, Tokenizer)
+        return tokenizer.encode_with_dropout(texts, self.bpe_dropout, seed)
+
+    def _by_side(self, compute: Callable[[AnyTokenizer, list[T]], list[U]], items: list[T]) -> list[U]:
+        """The results of a function for items of sources and targets in turn, with the tokenizer of each side."""
+        if self.tokenizer.target is self.tokenizer:
+            return compute(self.tokenizer, items)
+        source = self.tokenizer.source if isinstance(self.tokenizer, TokenizerPair) else self.tokenizer
+        sides = [compute(own, items[n::2]) for n, own in enumerate((source, self.tokenizer.target))]
+        return [one for pair in zip(*sides, strict=True) for one in pair]
 
     @cached_property
     def _brackets(self) -> frozenset[int]:

@@ -21,6 +21,7 @@ from transduce.text.pairs import ReadReport, count_pairs
 from transduce.text.readers import READERS
 from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer_pair import TokenizerPair
 
 
 @dataclass
@@ -48,8 +49,13 @@ def write_pairs(
     else:
         if own.texts(own.streams):
             size = count_pairs(len(sample), report.noun)
-            log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {size}")
-            tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
+            kind = "two vocabularies" if vocabulary.separate else "a vocabulary"
+            log(f"data: learning {kind} of {vocabulary.vocab_size:,} tokens from {size}")
+            if vocabulary.separate:
+                sources, targets = zip(*map(own.texts, sample), strict=True)
+                tokenizer = TokenizerPair(*(Tokenizer.train(texts, vocabulary) for texts in (sources, targets)))
+            else:
+                tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
         else:  # a model folder has a vocabulary; this one writes the labels
             tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
     (work / tokenizer.file_name).write_bytes(tokenizer.model)
@@ -61,7 +67,8 @@ def write_pairs(
         lines.append(f"left out {count_pairs(too_long, report.noun)} above {data.max_length} tokens (data.max_length)")
     if too_long == report.pairs:
         raise DataError(f"every {report.noun} has more than {data.max_length} tokens; raise data.max_length")
-    facts: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "report": lines, "files": data.all_train}
+    facts: dict[str, Any] = {"vocab_size": tokenizer.target.vocab_size, "report": lines, "files": data.all_train}
+    facts |= {"source_vocab_size": tokenizer.vocab_size} if isinstance(tokenizer, TokenizerPair) else {}
     facts |= {} if own.arrays else {"max_length": data.max_length}
     facts |= {"shape": list(seen.shape)} if own.arrays else {}
     facts |= {"labels": labels} if own.labels else {}

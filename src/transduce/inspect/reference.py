@@ -28,8 +28,12 @@ class ReferenceToken:
 @torch.inference_mode()
 def score_reference(translator: Translator, text: str, reference: str, to: str | None = None) -> list[ReferenceToken]:
     """The probability and the rank of each token of a translation of a text, and of its end marker."""
-    part, model, tokenizer = inspected_part(translator, text, to), inspected_model(translator), translator.tokenizer
-    tokens = tokenizer.target.encode(reference.strip())
+    part, model, tokenizer = (
+        inspected_part(translator, text, to),
+        inspected_model(translator),
+        translator.tokenizer.target,
+    )
+    tokens = tokenizer.encode(reference.strip())
     if not tokens:
         raise DataError("the reference is empty")
     longest = MAX_TOKENS if model.longest is None else min(MAX_TOKENS, model.longest - 1)

@@ -3,7 +3,8 @@
 The length of the header (4 bytes, little-endian), the header (JSON), then tables of uint8. The header contains the
 offset and shape of each table. An attention weight w is stored as round(255 w). The upper triangle of the decoder's
 self-attention is always 0 and is left out. The header lists tokens by id; `tokens` contains the piece of each token and
-the bytes of those in the source, the target and the search tree. `kind` is "translation"; serialize_text.py has others.
+the bytes of those in the source, the target and the search tree. If the source has a vocabulary of its own, its ids
+follow those of the target. `kind` is "translation"; serialize_text.py has others.
 """
 
 import json
@@ -18,6 +19,8 @@ from transduce.inspect.predictions import TEMPERATURES, Predictions
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import EOS
+from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.translator import Translator
 from transduce.translator.repair import output_text
 
@@ -71,10 +74,10 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "off": inspection.request.off,
         "beam": inspection.config.beam,
         "alpha": inspection.config.length_penalty,
-        "translation": _text(inspection, inspection.best.tokens, tokenizer),
+        "translation": _text(inspection, inspection.best.tokens, tokenizer.target),
         "log_prob": inspection.best.log_prob,
         "score": inspection.best.score,
-        "source": inspection.source,
+        "source": [_source_id(token, tokenizer) for token in inspection.source],
         "target": inspection.target,
         "tokens": _tokens(inspection, [following, *lens], tokenizer),
         "tree": _tree(inspection.tree),
@@ -84,7 +87,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
             "log_sum": rounded(inspection.log_sum_TX),
         },
         "lens": lens,
-        "ablation": _ablation(inspection, inspection.ablation, tokenizer) if inspection.ablation else None,
+        "ablation": _ablation(inspection, inspection.ablation, tokenizer.target) if inspection.ablation else None,
         "model": {
             "d_model": model.config.d_model,
             "num_heads": inspection.attention["cross"].shape[1],
@@ -100,16 +103,27 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
 
 def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: AnyTokenizer) -> dict[int, list[str]]:
     """The piece of each token; with its bytes if the page needs them to decode text."""
-    decoded = {*inspection.source, *inspection.target, *(node.token for node in inspection.tree)}
+    target = tokenizer.target
+    decoded = {*inspection.target, *(node.token for node in inspection.tree)}
     decoded.update(inspection.ablation.full.tokens if inspection.ablation else [])
     predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
-    entries = {token: tokenizer.pieces([token]) for token in sorted(decoded | predicted)}
+    entries = {token: target.pieces([token]) for token in decoded | predicted}
     for token in decoded:
-        entries[token].append(tokenizer.raw_bytes(token).hex())
+        entries[token].append(target.raw_bytes(token).hex())
+    for token in inspection.source:
+        entries[_source_id(token, tokenizer)] = [*tokenizer.pieces([token]), tokenizer.raw_bytes(token).hex()]
     for required in inspection.part.required:
         if required.is_slot:  # it stands for the text of the source
-            entries[tokenizer.symbol_ids[required.marked]] = [required.text, f" {required.text}".encode().hex()]
-    return entries
+            slots = target.symbol_ids[required.marked], tokenizer.symbol_ids[required.marked]
+            for slot in (slots[0], _source_id(slots[1], tokenizer)):
+                entries[slot] = [required.text, f" {required.text}".encode().hex()]
+    return dict(sorted(entries.items()))
+
+
+def _source_id(token: int, tokenizer: AnyTokenizer) -> int:
+    """The id of a source token in the header."""
+    has_own = isinstance(tokenizer, TokenizerPair) and token > EOS
+    return token + tokenizer.target.vocab_size if has_own else token
 
 
 def _text(inspection: Inspection, tokens: list[int], tokenizer: AnyTokenizer) -> str:

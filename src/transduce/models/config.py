@@ -173,6 +173,9 @@ class EncoderDecoderConfig(TransformerConfig):
     """N, the number of encoder layers."""
     decoder_layers: int = 6
     """N, the number of decoder layers."""
+    source_vocab_size: int | None = None
+    """Number of tokens of the source, if it has a vocabulary and an embedding matrix of its own; it follows from the
+    vocabularies (tokenizer.separate). By default, source and target share both, as in the paper."""
     share_positions: bool = True
     """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
     zero_start: bool = False
@@ -191,6 +194,9 @@ class EncoderDecoderConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.share_positions or self.positions in ("learned", "relative"), "share_positions must be true")
+        size = self.source_vocab_size
+        require(size is None or size >= 4, "source_vocab_size must be at least 4")
+        require(size is None or self.source == "text", 'source_vocab_size needs source = "text"')
         recurrent = self.decoder_cell == "ssru"
         require(not recurrent or self.positions in ADDED, "a decoder_cell of ssru needs positions that are added")
         require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")
@@ -217,7 +223,8 @@ class EncoderDecoderConfig(TransformerConfig):
         cell = attention if self.decoder_cell == "attention" else 2 * self.d_model**2
         decoder = self.decoder_layers * (cell + attention + feed_forward)
         layers = self.encoder_layers * (attention + feed_forward) + decoder
-        return super().min_parameters(vocab_size) + layers
+        source = (self.source_vocab_size or 0) * self.d_model
+        return super().min_parameters(vocab_size) + source + layers
 
 
 @dataclass(frozen=True, kw_only=True)

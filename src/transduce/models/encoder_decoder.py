@@ -19,7 +19,7 @@ from transduce.models.transformer import (
     make_rotary,
 )
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
-from transduce.nn.embedding import Embedding
+from transduce.nn.embedding import Embedding, token_vectors
 from transduce.nn.frames import Frames
 from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
@@ -55,6 +55,10 @@ class EncoderDecoder(Transformer):
             self.source_embedding = Frames(config.mel_bins, config.d_model, config.max_frames, config.dropout)
         elif not config.share_positions:
             self.source_embedding = make_embedding(config, None)
+        self.source_weight_VD: nn.Parameter | None = None
+        """The token vectors of the source, if it has a vocabulary of its own."""
+        if config.source_vocab_size is not None:
+            self.source_weight_VD = token_vectors(config.source_vocab_size, config.d_model, config.embedding)
         self.rotary = make_rotary(config)
         layer = replace(layer_config(config, self.rotary), cell=config.decoder_cell)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
@@ -92,7 +96,8 @@ class EncoderDecoder(Transformer):
             return self.source_embedding(src.ids_N, src.segments)
         self.reserve(src.segments.longest)
         embedding = self.source_embedding or self.embedding
-        return embedding.embed(src.ids_N, src.segments.position_N, self.embedding.weight_VD), src.segments
+        weight_VD = self.embedding.weight_VD if self.source_weight_VD is None else self.source_weight_VD
+        return embedding.embed(src.ids_N, src.segments.position_N, weight_VD), src.segments
 
     def start(self, src: Stream) -> DecoderState:
         """Encode the sources; the state has one row for each."""

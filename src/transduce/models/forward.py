@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from transduce.models.arrays import Arrays, Floats, Int8Matrix, fixed_positions
+from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, fixed_positions
 from transduce.models.config import EncoderDecoderConfig
 from transduce.text.tokenizer import BOS, EOS, PAD
 
@@ -27,6 +27,8 @@ class ForwardPass:
         self._config, self._weights = config, weights
         self._floats: dict[str, Floats] = {}
         self._embedding_VD = weights["embedding.weight_VD"]
+        own = config.source_vocab_size is not None
+        self._source_embedding_VD = weights["source_weight_VD"] if own else self._embedding_VD
 
     def hidden(self, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
         """The hidden vectors (B, T, D) that predict each output and its end marker, and the attention (B, T, S).
@@ -36,7 +38,7 @@ class ForwardPass:
         source_BS, real_BS = _padded([[*source, EOS] for source in sources])
         output_BT, _ = _padded([[BOS, *output] for output in outputs])
         memory_BSD = self._encode(source_BS, real_BS)
-        x_BTD = self._embed(output_BT)
+        x_BTD = self._embed(output_BT, self._embedding_VD)
         causal_1TT = np.tri(output_BT.shape[1], dtype=np.bool_)[None]
         attention_BTS = np.empty(0, np.float32)
         for number in range(self._config.decoder_layers):
@@ -70,7 +72,7 @@ class ForwardPass:
         return np.concatenate(log_probs), np.concatenate(entropies)
 
     def _encode(self, source_BS: Ids, real_BS: Mask) -> Floats:
-        x_BSD = self._embed(source_BS)
+        x_BSD = self._embed(source_BS, self._source_embedding_VD)
         for number in range(self._config.encoder_layers):
             layer = f"encoder.{number}"
             normed_BSD = self._norm_before(x_BSD, f"{layer}.residuals.0")
@@ -79,8 +81,8 @@ class ForwardPass:
             x_BSD = self._feed_forward(layer, x_BSD, f"{layer}.residuals.1")
         return self._final_norm("encoder_norm", x_BSD)
 
-    def _embed(self, token_BT: Ids) -> Floats:
-        embedding, (B, T), D = self._embedding_VD, token_BT.shape, self._config.d_model
+    def _embed(self, token_BT: Ids, embedding: Array) -> Floats:
+        (B, T), D = token_BT.shape, self._config.d_model
         ids_N = token_BT.reshape(-1)
         x_ND = embedding.rows(ids_N) if isinstance(embedding, Int8Matrix) else embedding[ids_N]
         kind = self._config.positions

@@ -98,9 +98,12 @@ def _tensors(weights: StoredWeights, expected: Mapping[str, torch.Tensor]) -> di
 
 
 def require_same_vocabulary(folder: Path, saved: SavedModel, other_folder: Path, other: SavedModel) -> None:
-    """Raise an error unless both models have the same tokens with the same ids."""
-    ours, theirs = (one.tokenizer.pieces(range(one.tokenizer.vocab_size)) for one in (saved, other))
-    if ours != theirs:
+    """Raise an error unless both models have the same tokens with the same ids, on both sides."""
+    vocabularies = [
+        [side.pieces(range(side.vocab_size)) for side in (one.tokenizer, one.tokenizer.target)]
+        for one in (saved, other)
+    ]
+    if vocabularies[0] != vocabularies[1]:
         raise ModelError(
             f"{folder} and {other_folder} have different vocabularies; name models that were trained with the same one"
         )

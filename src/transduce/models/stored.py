@@ -19,11 +19,12 @@ from transduce.config import build
 from transduce.disk import MANIFEST, damaged_file
 from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.models.arrays import Array, Floats, Int8Matrix
-from transduce.models.card import CARD, IMPORTED_TOKENIZER, TOKENIZER, WEIGHTS, read_card
+from transduce.models.card import CARD, WEIGHTS, read_card
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.models.forward import ForwardPass
 from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, stored_shapes, weight_shapes
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file
+from transduce.text.tokenizer_pair import TokenizerPair
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -108,8 +109,8 @@ class StoredModel:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens."""
-        return self.tokenizer.vocab_size
+        """Number of tokens of outputs."""
+        return self.tokenizer.target.vocab_size
 
     @property
     def longest(self) -> int | None:
@@ -138,17 +139,18 @@ AnyModel: TypeAlias = "Model | StoredModel"
 def read_model(folder: Path) -> StoredModel:
     """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
-    vocabulary = IMPORTED_TOKENIZER if (folder / IMPORTED_TOKENIZER).exists() else TOKENIZER
+    vocabulary = tokenizer_file(folder).name
     if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, vocabulary), others=False)):
         raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
     card = read_card(folder)
     weights = StoredWeights(folder / WEIGHTS, card["precision"])
     tokenizer = load_tokenizer(folder)
-    if card["vocab_size"] != tokenizer.vocab_size:
-        stated, actual = _count(card["vocab_size"]), _count(tokenizer.vocab_size)
+    if card["vocab_size"] != tokenizer.target.vocab_size:
+        stated, actual = _count(card["vocab_size"]), _count(tokenizer.target.vocab_size)
         raise ModelError(f"{folder / CARD}: vocab_size is {stated}, but {vocabulary} has {actual} tokens")
     config = _build_config(card["architecture"], card["model"], str(folder / CARD))
-    required = config.min_parameters(tokenizer.vocab_size)
+    _require_source_vocabulary(folder, config, tokenizer)
+    required = config.min_parameters(tokenizer.target.vocab_size)
     stored = sum(map(math.prod, weights.stored_shapes.values()))
     if required > stored:
         raise ModelError(
@@ -156,6 +158,18 @@ def read_model(folder: Path) -> StoredModel:
             "are expected"
         )
     return StoredModel(config, tokenizer, card["facts"], weights)
+
+
+def _require_source_vocabulary(folder: Path, config: ModelConfig, tokenizer: AnyTokenizer) -> None:
+    """Raise an error unless a vocabulary of the source's own has the size that the card states."""
+    stated = getattr(config, "source_vocab_size", None)
+    actual = tokenizer.vocab_size if isinstance(tokenizer, TokenizerPair) else None
+    if stated != actual:
+        sizes = ["none" if size is None else f"one of {_count(size)} tokens" for size in (actual, stated)]
+        file = tokenizer_file(folder).name
+        raise ModelError(
+            f"{folder / CARD}: the source's own vocabulary (source_vocab_size) is {sizes[1]}, but {file} has {sizes[0]}"
+        )
 
 
 def _build_config(architecture: str, table: Mapping[str, Any], where: str) -> ModelConfig:

@@ -16,6 +16,13 @@ PLAIN_DEVIATION = 0.02
 """Standard deviation of initial weights if embeddings are not scaled (GPT-2, BERT)."""
 
 
+def token_vectors(vocab_size: int, d_model: int, kind: EmbeddingKind) -> nn.Parameter:
+    """The initial vectors (V, D) of all tokens."""
+    # After scaling by sqrt(d_model), token vectors start with unit variance, like the sinusoids added to them.
+    deviation = d_model**-0.5 if kind == "scaled" else PLAIN_DEVIATION
+    return nn.Parameter(torch.randn(vocab_size, d_model) * deviation)
+
+
 class Embedding(nn.Module):
     """Token and position vectors, summed, with dropout on the sum (section 5.4).
 
@@ -37,10 +44,8 @@ class Embedding(nn.Module):
         norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        # After scaling by sqrt(d_model), token vectors start with unit variance, like the sinusoids added to them.
-        deviation = d_model**-0.5 if kind == "scaled" else PLAIN_DEVIATION
         if vocab_size is not None:
-            self.weight_VD = nn.Parameter(torch.randn(vocab_size, d_model) * deviation)
+            self.weight_VD = token_vectors(vocab_size, d_model, kind)
         self.register_buffer("trained_V1", None, persistent=False)
         self.positions = positions
         self.dropout = Dropout(dropout)

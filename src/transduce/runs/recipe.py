@@ -164,6 +164,13 @@ class Recipe:
             names = [f"data.{name}" for name in own if getattr(self.data, name)]
             names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
             require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")
+        if self.tokenizer.has_two:
+            require(self.task == "translate", f"tokenizer.separate is for the task translate, not for {self.task}")
+            require(
+                self.model.architecture == "encoder_decoder",
+                f"tokenizer.separate: the architecture {self.model.architecture} has one embedding matrix for source, "
+                "target and output; use model.architecture=encoder_decoder, or one vocabulary",
+            )
         refusal = task.refusal(self.model)
         require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
@@ -183,6 +190,8 @@ FREE_TO_CHANGE = {
     *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
     *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),
 }
+_BESIDE_PATH = {"path", "target_path", "separate", "type"}
+"""Settings of the vocabulary that have an effect beside tokenizer.path."""
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
@@ -222,7 +231,7 @@ def load_recipe(
     # Errors in the file name the file, others the settings.
     build(Recipe, merge(base, {**table, **of_task}), str(path or preset or "settings"))
     recipe = build(Recipe, merge(base, given), "settings")
-    without_effect = given.get("tokenizer", {}).keys() - {"path", "type"} if recipe.tokenizer.path else set()
+    without_effect = given.get("tokenizer", {}).keys() - _BESIDE_PATH if recipe.tokenizer.path else set()
     if without_effect:
         raise ConfigError(f"tokenizer.{min(without_effect)} has no effect beside tokenizer.path; leave it out")
     if inherited and out and recipe.train.start_from:
@@ -259,7 +268,9 @@ def _read_included(kind: str, name: str) -> Table:
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
     before, now = _flat(to_table(old)), _flat(to_table(new))
-    moved = {"train.start_from", "tokenizer.path"} & before.keys() & now.keys()  # files that were read at the start
+    moved = (
+        {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
+    )  # files that were read at the start
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
     free = FREE_TO_CHANGE | moved
     return [

@@ -122,5 +122,6 @@ def _with_measured(recipe: Recipe, before: Recipe) -> Recipe:
     """The recipe with the settings of the model that followed from the training data when the run was started."""
     if type(recipe.model) is not type(before.model) or recipe.task != before.task:
         return recipe
-    measured = {name: getattr(before.model, name) for name in TASKS[recipe.task].measured}
+    names = [name for name in TASKS[recipe.task].measured if hasattr(before.model, name)]
+    measured = {name: getattr(before.model, name) for name in names}
     return replace(recipe, model=replace(recipe.model, **measured)) if measured else recipe

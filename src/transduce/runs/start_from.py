@@ -40,10 +40,13 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     folder = find_start(start_from)
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
-    vocabulary = {}  # an imported vocabulary was not made by these settings
+    vocabulary: Table = {}  # an imported vocabulary was not made by these settings
     if "imported" not in card["facts"]:
         vocabulary = {"vocab_size": card["vocab_size"], **card["facts"].get("tokenizer", {})}
-    vocabulary.pop("path", None)  # the file that its vocabulary came from
+    if getattr(config, "source_vocab_size", None) is not None:
+        vocabulary["separate"] = True
+    for name in ("path", "target_path"):  # the files that its vocabularies came from
+        vocabulary.pop(name, None)
     return {
         "model": to_table(config),
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),

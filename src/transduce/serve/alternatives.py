@@ -114,7 +114,7 @@ def _tokens_before(translator: Translator, part: Part, output: str, position: in
             marked = marked.replace(escape(one.text), one.marked, 1)
     tokens = translator.tokenizer.target.encode_all([marked], marked=True)[0]
     for count in range(len(tokens)):
-        (text,) = translator.tokenizer.decode_all([tokens[: count + 1]], marked=True)
+        (text,) = translator.tokenizer.target.decode_all([tokens[: count + 1]], marked=True)
         if len(output_text(text, part)) > position:
             return tokens[:count]
     return tokens
@@ -124,7 +124,7 @@ def _prefix_length(translator: Translator, part: Part) -> int:
     """The number of characters of an output before the last forced token."""
     if len(part.prefix) == 1:
         return 0
-    (text,) = translator.tokenizer.decode_all([part.prefix[:-1]], marked=True)
+    (text,) = translator.tokenizer.target.decode_all([part.prefix[:-1]], marked=True)
     return len(output_text(text, part))
 
 
@@ -136,7 +136,7 @@ def _alternative(translator: Translator, part: Part, output: Translation, start:
         return Alternative(word="", probability=0.0, text=output.text, word_confidences=[], prefix=part.prefix)
     word = output.text[max(start, words[index].start()) : words[index].end()]
     if not has_spaces(word[0]):  # the whole sentence would be one word: show the token
-        word = translator.tokenizer.decode([part.prefix[-1]]).strip() or word
+        word = translator.tokenizer.target.decode([part.prefix[-1]]).strip() or word
     return Alternative(
         word=word,
         probability=probabilities[index],

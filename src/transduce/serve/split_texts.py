@@ -104,4 +104,4 @@ class SplitTexts:
     def source_tokens(self, lines: Sequence[Sentence]) -> list[str]:
         """The source tokens that alignments index."""
         parts = [self.jobs[job] for line in lines for job in line.jobs]
-        return [token for part in parts for token in self._translator.pieces(part, part.tokens)]
+        return [token for part in parts for token in self._translator.source_pieces(part)]

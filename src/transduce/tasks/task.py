@@ -16,8 +16,9 @@ from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import smoothed_cross_entropy, with_bias
 from transduce.search.options import SearchConfig
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.any_tokenizer import AnyTokenizer, tokenizer_of_stream
 from transduce.text.languages import mark
+from transduce.text.readers import READERS
 from transduce.text.symbols import escape
 
 if TYPE_CHECKING:
@@ -138,7 +139,10 @@ class Task(ABC):
             (mark(first, target), *map(escape, others))
             for (first, *others), target in zip(validation.texts, validation.targets, strict=True)
         ]
-        streams = [tokenizer.encode_all(texts, marked=True) for texts in zip(*marked, strict=True)]
+        streams = [
+            tokenizer_of_stream(tokenizer, stream).encode_all(texts, marked=True)
+            for stream, texts in zip(READERS[self.reader].streams, zip(*marked, strict=True), strict=False)
+        ]
         examples: list[Example] = [ids for ids in zip(*streams, strict=True) if max(map(len, ids)) <= longest]
         examples.sort(key=lambda ids: [len(stream) for stream in reversed(ids)])
         if validation.texts and not examples:

@@ -1,6 +1,6 @@
 """Translation: pairs of source and target, scored by BLEU and, if it is the criterion, by chrF."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,6 +29,11 @@ class Translate(Task):
     """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
+    measured = ("source_vocab_size",)
+
+    def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Task`: the size of the source's vocabulary, if it has one of its own."""
+        return {name: index[name] for name in self.measured if name in index}
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`: other models read a single text."""
@@ -109,18 +114,21 @@ class Translate(Task):
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""
-        if model.alignment_attention is None:
+        if model.alignment_attention is None or not samples:
             return None
         tokenizer = validation.tokenizer
         texts = [(mark(sample["source"], sample.get("to")), escape(sample["output"])) for sample in samples]
-        encoded = [tokenizer.encode_all(sides, marked=True) for sides in texts]
+        sources, outputs = zip(*texts, strict=True)
+        encoded = zip(
+            tokenizer.encode_all(sources, marked=True), tokenizer.target.encode_all(outputs, marked=True), strict=True
+        )
         src, out = next((sides for sides in encoded if max(map(len, sides)) <= _PICTURE_TOKENS), ([], []))
         if not src:
             return None
         weights_TS = cross_attention(model, [src], [out])[0]
         return {
             "source": tokenizer.pieces([*src, EOS]),
-            "output": tokenizer.pieces([*out, EOS]),
+            "output": tokenizer.target.pieces([*out, EOS]),
             "weights": [[round(weight, 3) for weight in row] for row in weights_TS.tolist()],
         }
 

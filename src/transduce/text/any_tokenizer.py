@@ -6,10 +6,14 @@ from typing import ClassVar, Protocol
 
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer_pair import TokenizerPair
 
 
 class AnyTokenizer(Protocol):
-    """A vocabulary with the ids PAD, UNK, BOS and EOS: our own `Tokenizer`, or that of an imported model."""
+    """A vocabulary with the ids PAD, UNK, BOS and EOS: our own `Tokenizer`, or that of an imported model.
+
+    A `TokenizerPair` has two: it encodes and decodes sources, and its `target` has ids of its own for outputs.
+    """
 
     file_name: ClassVar[str]
     """Name of its file in a folder."""
@@ -28,7 +32,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def target(self) -> "AnyTokenizer":
-        """The tokenizer of outputs, which may encode differently; the ids are the same."""
+        """The tokenizer of outputs, which may encode differently; the ids are the same unless it is one of a pair."""
 
     def encode(self, text: str) -> list[int]:
         """Encode a text, without markers."""
@@ -56,7 +60,20 @@ class AnyTokenizer(Protocol):
         """The UTF-8 bytes that an id adds to a text; none for markers."""
 
 
+def tokenizer_file(folder: Path) -> Path:
+    """The file of the tokenizer of a folder, whichever of the three it has."""
+    files = [folder / kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer)]
+    return next((file for file in files if file.exists()), files[-1])
+
+
 def load_tokenizer(folder: Path) -> AnyTokenizer:
-    """Read the tokenizer of a folder, whichever of the two files it has."""
-    imported = folder / ImportedTokenizer.file_name
-    return ImportedTokenizer.load(imported) if imported.exists() else Tokenizer.load(folder / Tokenizer.file_name)
+    """Read the tokenizer of a folder."""
+    file = tokenizer_file(folder)
+    if file.name == TokenizerPair.file_name:
+        return TokenizerPair.load(file)
+    return ImportedTokenizer.load(file) if file.name == ImportedTokenizer.file_name else Tokenizer.load(file)
+
+
+def tokenizer_of_stream(tokenizer: AnyTokenizer, stream: str) -> AnyTokenizer:
+    """The tokenizer of the texts of a stream of examples (`Reader.streams`)."""
+    return tokenizer.target if stream == "tgt" else tokenizer

@@ -48,7 +48,15 @@ class ImportedTokenizer(ABC):
         """Read a saved vocabulary."""
         require_file(path, _MAX_BYTES, "a vocabulary can have")
         try:
-            content = json.loads(path.read_bytes())
+            return ImportedTokenizer.parse(path.read_bytes())
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
+
+    @staticmethod
+    def parse(model: bytes) -> "ImportedTokenizer":
+        """The vocabulary of a saved file with this content."""
+        try:
+            content = json.loads(model)
             order = TokenOrder(tuple(map(_integer, content["markers"])), _integer(content["size"]))  # type: ignore[arg-type]
             before = [_integer(token) for token in content.get("before", [])]
             if len(order.markers) != len(_MARKERS) or not all(0 <= token < len(order.originals) for token in before):
@@ -58,11 +66,9 @@ class ImportedTokenizer(ABC):
             spm = [base64.b64decode(content[side], validate=True) for side in ("source", "target")]
             return SentencePiecePair(spm[0], spm[1], content["pieces"], order, before)
         except RecursionError:
-            raise ModelError(f"{path}: nested too deeply") from None
+            raise ModelError("nested too deeply") from None
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-            raise ModelError(f"{path}: not the vocabulary of an imported model: {error}") from None
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from None
+            raise ModelError(f"not the vocabulary of an imported model: {error}") from None
 
     @property
     @abstractmethod

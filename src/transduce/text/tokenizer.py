@@ -1,4 +1,4 @@
-"""The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1), or for the text of documents."""
+"""The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1), or for one side or documents."""
 
 import io
 import unicodedata
@@ -38,7 +38,11 @@ class TokenizerConfig:
     """Settings of the vocabulary."""
 
     vocab_size: int = 8000
-    """Size of the joint vocabulary; smaller if the text does not have enough pieces. The paper has 37,000 tokens."""
+    """Size of the joint vocabulary, or of each of two; smaller if the text does not have enough pieces. The paper has
+    37,000 tokens."""
+    separate: bool = False
+    """Train a vocabulary for the source and another one for the target, with an embedding matrix each, instead of one
+    that both share, as in the paper: for languages with different scripts."""
     type: Literal["bpe", "unigram", "char"] = "bpe"
     """Algorithm: byte-pair encoding as in the paper, SentencePiece's unigram model, or single characters."""
     sample_pairs: int = 200_000
@@ -51,6 +55,8 @@ class TokenizerConfig:
     train.start_from, they are added to the vocabulary of that model."""
     path: str | None = None
     """An existing SentencePiece model to use instead of training one; its special tokens need the ids 0 to 3."""
+    target_path: str | None = None
+    """Likewise for the target, if it has a vocabulary of its own; tokenizer.path is then that of the source."""
 
     def __post_init__(self) -> None:
         if self.type == "char":
@@ -62,6 +68,14 @@ class TokenizerConfig:
         coverage = self.character_coverage
         require(coverage == "auto" or 0.9 <= coverage <= 1, "character_coverage must be between 0.9 and 1, or auto")
         require(all(self.symbols), "symbols must not be empty strings")
+        require(self.path is not None or self.target_path is None, "target_path needs path, the model of the source")
+        alone = self.separate and self.path is not None and self.target_path is None
+        require(not alone, "separate vocabularies need target_path, the model of the target, beside path")
+
+    @property
+    def has_two(self) -> bool:
+        """Whether source and target have vocabularies of their own."""
+        return self.separate or self.target_path is not None
 
 
 class Tokenizer:
@@ -81,7 +95,7 @@ class Tokenizer:
 
     @classmethod
     def train(cls, sentences: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
-        """Train a vocabulary on sentences of both languages."""
+        """Train a vocabulary on sentences: of both languages, or of one side."""
         escaped = [escape(sentence) for sentence in sentences]
         return cls._train(escaped, config, [*RESERVED, *config.symbols])
 

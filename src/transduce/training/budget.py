@@ -75,9 +75,9 @@ def _trial_batch(recipe: Recipe, task: Task, model: Model, tokens: int) -> Batch
     """A batch of random tokens in sentences of the maximum length."""
     length = recipe.data.max_length + task.markers
     random = np.random.default_rng(0)
+    smallest = min(model.vocab_size, getattr(model.config, "source_vocab_size", None) or model.vocab_size)
     sentences = [
-        random.integers(4, model.vocab_size, recipe.data.max_length + 1 - task.markers)
-        for _ in range(max(1, tokens // length))
+        random.integers(4, smallest, recipe.data.max_length + 1 - task.markers) for _ in range(max(1, tokens // length))
     ]
     packed = task.pack([(sentence,) * len(READERS[task.reader].streams) for sentence in sentences], seed=0)
     if not model.captures:

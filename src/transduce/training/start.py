@@ -27,6 +27,7 @@ from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.languages import direction_of_entry
 from transduce.text.readers import READERS
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
 from transduce.training.precision import use_bfloat16
@@ -74,14 +75,15 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     if run.has_checkpoint:
         return load_tokenizer(run.path)
     if path:
-        return Tokenizer.load_foreign(Path(path))
+        own, target = Tokenizer.load_foreign(Path(path)), recipe.tokenizer.target_path
+        return TokenizerPair(own, Tokenizer.load_foreign(Path(target))) if target else own
     assert start
     folder = find_start(start)
     log(f"starting from {folder}, with its sizes and vocabulary")
     tokenizer = load_tokenizer(folder)
     known = read_card(folder)["facts"].get("tokenizer", {}).get("symbols", [])
     new = [symbol for symbol in recipe.tokenizer.symbols if symbol not in known]
-    if isinstance(tokenizer, Tokenizer):
+    if isinstance(tokenizer, Tokenizer) or (isinstance(tokenizer, TokenizerPair) and tokenizer.is_trained):
         return tokenizer.with_symbols(new) if new else tokenizer
     require(not new, f"tokenizer.symbols: the vocabulary of {folder} was imported; symbols cannot be added to it")
     require(not recipe.train.bpe_dropout, f"train.bpe_dropout: the vocabulary of {folder} was imported")
@@ -90,7 +92,13 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
 
 def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
     """The recipe with the settings of the model that follow from the training data."""
-    settings = task.model_settings(prepared.train.index)
+    index = prepared.train.index
+    given = getattr(recipe.model, "source_vocab_size", None)
+    require(
+        given is None or "source_vocab_size" in index,
+        "model.source_vocab_size follows from the vocabularies: leave it out, and set tokenizer.separate=true",
+    )
+    settings = task.model_settings(index)
     recipe = replace(recipe, model=replace(recipe.model, **settings)) if settings else recipe
     refusal = task.refusal(recipe.model)
     require(refusal is None, refusal or "")
@@ -102,7 +110,7 @@ def new_model(
 ) -> Model:
     """The model with its initial weights, the same in every process."""
     torch.manual_seed(recipe.train.seed)
-    model = create_model(recipe.model, prepared.tokenizer.vocab_size).to(device)
+    model = create_model(recipe.model, prepared.tokenizer.target.vocab_size).to(device)
     model.reserve(recipe.data.max_length + task.markers)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)

@@ -107,7 +107,9 @@ def observe(
 
 def _evidence(tokenizer: AnyTokenizer, part: Part, tokens: list[int], statistics: TokenStatistics) -> Evidence:
     prefixes = [tokens[:end] for end in range(1, len(tokens) + 1)]
-    texts = [output_text(marked, part) for marked in tokenizer.decode_all(prefixes, marked=True)] if tokens else []
+    texts = (
+        [output_text(marked, part) for marked in tokenizer.target.decode_all(prefixes, marked=True)] if tokens else []
+    )
     text, ends = texts[-1] if texts else "", [len(text) for text in texts]
     return Evidence(
         output_features(statistics, ends, text), word_probabilities(statistics.log_prob_T.tolist(), ends, text)

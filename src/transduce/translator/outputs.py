@@ -32,14 +32,14 @@ def decode_outputs(
     if align:
         alignments = _alignments(model, [(part.tokens, one.tokens) for part, one in hypotheses])
     outputs = [one.tokens for _, one in hypotheses]
-    texts = iter(tokenizer.decode_all(outputs, threads=-1, marked=True) if outputs else [])
+    texts = iter(tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
     confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
     if calibrations is not None:
         confidences = _confidences(model, tokenizer, parts, results, calibrations)
     for part, best in zip(parts, results, strict=True):
         translations = []
         for one in best:
-            text, tokens = output_text(next(texts), part), pieces(tokenizer, part, one.tokens)
+            text, tokens = output_text(next(texts), part), pieces(tokenizer.target, part, one.tokens)
             more = next(alignments), *next(confidences)
             translations.append(Translation(text, one.score, one.log_prob, tokens, *more))
         yield translations

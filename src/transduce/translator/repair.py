@@ -22,6 +22,7 @@ from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
 from transduce.text.symbols import ESCAPE, SLOTS, SPACE_MARK, unescape
+from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals
 from transduce.translator.parts import Part, Required
 
@@ -70,8 +71,8 @@ class Repairer:
     """Repairs outputs of one model."""
 
     def __init__(self, model: AnyModel, tokenizer: AnyTokenizer) -> None:
-        self._model, self._tokenizer = model, tokenizer
-        self._slots = {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
+        self._model, self._source, self._target = model, tokenizer, tokenizer.target
+        self._slots = _slots(self._target)
 
     def repair(
         self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
@@ -109,17 +110,21 @@ class Repairer:
 
     def _with_own_slots(self, part: Part, one: Hypothesis) -> Hypothesis:
         """Without the slots of other parts."""
-        own = {self._tokenizer.symbol_ids[required.marked] for required in part.required if required.is_slot}
+        own = {self._target.symbol_ids[required.marked] for required in part.required if required.is_slot}
         stray = {index for index, token in enumerate(one.tokens) if token in self._slots and token not in own}
-        return replace(one, tokens=self._without(one.tokens, stray)) if stray else one
+        return replace(one, tokens=_without(self._target, one.tokens, stray)) if stray else one
 
     def _copy(self, part: Part) -> list[int]:
         """The source as an output: without the tag of a language."""
-        tags = {*self._tokenizer.symbol_ids.values()} - self._slots
-        return self._without(part.tokens, {index for index, token in enumerate(part.tokens) if token in tags})
+        tags = {*self._source.symbol_ids.values()} - _slots(self._source)
+        tagged = {index for index, token in enumerate(part.tokens) if token in tags}
+        tokens = _without(self._source, part.tokens, tagged)
+        if not isinstance(self._source, TokenizerPair):
+            return tokens
+        return self._target.encode_all(self._source.decode_all([tokens], marked=True), marked=True)[0]
 
     def _missing(self, outputs: _Outputs) -> list[list[Required]]:
-        texts = self._tokenizer.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
+        texts = self._target.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
         return [missing(part, text) for (part, _), text in zip(outputs, texts, strict=True)]
 
     def _retried(self, outputs: _Outputs, config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
@@ -182,22 +187,16 @@ class Repairer:
         removed: set[int] = set()
         for one in lacks:
             if one.is_slot:
-                slot = self._tokenizer.symbol_ids[one.marked]
+                slot = self._target.symbol_ids[one.marked]
                 indices = [index for index, token in enumerate(tokens) if token == slot]
                 if weights_TS is not None:
                     weight_T = self._attention(one, weights_TS)
                     indices.sort(key=lambda index: -float(weight_T[index]))
                 removed |= {*indices[1:]}
-        return self._without(tokens, removed)
-
-    def _without(self, tokens: Sequence[int], removed: set[int]) -> list[int]:
-        """Without the tokens with these indices, and without the space before each."""
-        pieces = self._tokenizer.pieces(tokens) if removed else []
-        spaces = {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
-        return [token for index, token in enumerate(tokens) if index not in removed | spaces]
+        return _without(self._target, tokens, removed)
 
     def _encoded(self, one: Required) -> list[int]:
-        return self._tokenizer.target.encode_all([one.marked], marked=True)[0]
+        return self._target.encode_all([one.marked], marked=True)[0]
 
     def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
@@ -206,7 +205,7 @@ class Repairer:
         else:
             place = int(self._attention(one, weights_TS)[: len(tokens) + 1].argmax())
         first = len(part.prefix)
-        pieces = self._tokenizer.pieces(tokens)
+        pieces = self._target.pieces(tokens)
         while first < place < len(tokens) and _inside_word(pieces[place - 1], pieces[place]):
             place -= 1
         place = max(place, first)
@@ -215,7 +214,7 @@ class Repairer:
         return min(place, len(tokens))
 
     def _source_index(self, one: Required) -> int:
-        return len(self._tokenizer.encode_all([one.before], marked=True)[0])
+        return len(self._source.encode_all([one.before], marked=True)[0])
 
     def _attention(self, one: Required, weights_TS: _Weights) -> _Weights:
         """The attention of each output token to the first two source tokens of the text, a slot and its space."""
@@ -238,6 +237,17 @@ class Repairer:
             Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1.0, config.length_penalty))
             for tokens, log_prob in zip(outputs.values(), log_probs, strict=True)
         ]
+
+
+def _slots(tokenizer: AnyTokenizer) -> set[int]:
+    return {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
+
+
+def _without(tokenizer: AnyTokenizer, tokens: Sequence[int], removed: set[int]) -> list[int]:
+    """Without the tokens with these indices, and without the space before each."""
+    pieces = tokenizer.pieces(tokens) if removed else []
+    spaces = {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
+    return [token for index, token in enumerate(tokens) if index not in removed | spaces]
 
 
 def _per_token(one: Hypothesis) -> float:

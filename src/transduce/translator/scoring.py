@@ -31,6 +31,6 @@ def score_pairs(
                     "shorten it"
                 )
     return [
-        PairScore(sum(log_probs), tokenizer.pieces([*target, EOS]), log_probs)
+        PairScore(sum(log_probs), tokenizer.target.pieces([*target, EOS]), log_probs)
         for (_, target), log_probs in zip(pairs, token_log_probs(model, pairs), strict=True)
     ]

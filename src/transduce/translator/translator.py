@@ -90,7 +90,8 @@ class Translator:
         """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
-        uses_slots = uses_slots and all(slot in tokenizer.symbol_ids for slot in SLOTS)
+        sides = (tokenizer, tokenizer.target)
+        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
         self.splitter = Splitter(
             tokenizer,
             max_source_length,
@@ -284,9 +285,7 @@ class Translator:
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
-        return [
-            token for part in self.parts(text, to=to, glossary=glossary) for token in self.pieces(part, part.tokens)
-        ]
+        return [token for part in self.parts(text, to=to, glossary=glossary) for token in self.source_pieces(part)]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request; None if it is not known.
@@ -352,9 +351,9 @@ class Translator:
             )
         return self.calibrations[key]
 
-    def pieces(self, part: Part, tokens: Sequence[int]) -> list[str]:
-        """The pieces of source or output tokens of a part; a slot is the text that it stands for."""
-        return pieces(self.tokenizer, part, tokens)
+    def source_pieces(self, part: Part) -> list[str]:
+        """The pieces of the source tokens of a part; a slot is the text that it stands for."""
+        return pieces(self.tokenizer, part, part.tokens)
 
     def join_by_rank(self, parts: Sequence[Part], outputs: Sequence[list[Translation]]) -> list[Translation]:
         """Join the translations of a text's parts by rank: best with best, second with second."""

@@ -21,7 +21,7 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
     split_work(worker, count, &first, &last);
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
-            embed(model, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
+            embed(model, &model->source_embedding, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
     for (int l = 0; l < model->encoder_layers; l++) {
@@ -133,7 +133,7 @@ static void run_step(Worker worker, void *arguments) {
     for (int r = first; r < last; r++) {
         const Job *job = row[r].job;
         int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : BOS;
-        embed(model, token, job->position, batch->x + (size_t)r * D);
+        embed(model, &model->projection, token, job->position, batch->x + (size_t)r * D);
     }
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);

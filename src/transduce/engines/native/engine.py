@@ -204,7 +204,7 @@ class NativeSession:
         rows = sum(job.struct.beam for job in [*self._active, *new])
         self._reserve(max(ENCODER_TOKENS, *lengths, rows), longest)
         tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
-        assert 0 <= tokens.min() <= tokens.max() < model.vocabulary
+        assert 0 <= tokens.min() <= tokens.max() < engine.weights.source_vocabulary
         offsets = np.array([0, *accumulate(lengths)], np.int32)
         engine.library.encode(
             byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),

@@ -92,10 +92,10 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
     barrier(worker);
 }
 
-static void embed(const Model *model, int token, int position, float *x) {
-    float scale = model->projection.scale[token] * sqrtf(model->width);
+static void embed(const Model *model, const Linear *embedding, int token, int position, float *x) {
+    float scale = embedding->scale[token] * sqrtf(model->width);
     const float *encoding = model->positions + (size_t)position * model->width;
-    for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->projection, token, d) * scale + encoding[d];
+    for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
 }
 
 /* Replace n scores by their exponentials; returns the factor that makes these a softmax. */

@@ -47,7 +47,8 @@ typedef struct {
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
-    Linear projection; /* also the embedding: they share one matrix (section 3.4) */
+    Linear source_embedding; /* the projection, unless the source has a vocabulary of its own */
+    Linear projection; /* also the embedding of the target: they share one matrix (section 3.4) */
 } Model;
 
 /* One sentence and its hypotheses. */
@@ -128,7 +129,7 @@ static const Entry entries[] = {
 #undef T
 #define T Model
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
-    F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(projection),
+    F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),

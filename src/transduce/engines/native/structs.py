@@ -42,7 +42,7 @@ class Model(ctypes.Structure):
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
-        ("encoder_norm", Norm), ("decoder_norm", Norm), ("projection", Linear),
+        ("encoder_norm", Norm), ("decoder_norm", Norm), ("source_embedding", Linear), ("projection", Linear),
     )  # fmt: skip
 
 

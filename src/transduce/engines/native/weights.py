@@ -67,6 +67,11 @@ class Weights(Memory):
         )  # fmt: skip
         bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         self.model.projection = self.linear(projection, bias)
+        self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
+        if config.source_vocab_size is not None:
+            self.source_vocabulary = config.source_vocab_size
+            zeros = np.zeros(self.source_vocabulary, np.float32)
+            self.model.source_embedding = self.linear(arrays["source_weight_VD"], zeros)
         self.model.encoder = self._stack("encoder", config.encoder_layers, norms=2)
         self.model.decoder = self._stack("decoder", config.decoder_layers, norms=3)
         if config.norm == "pre":
@@ -152,6 +157,8 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
             norm(f"{stack}_norm")
     if config.positions == "learned":
         shapes["embedding.positions.table_TD"] = (config.max_positions, d_model)
+    if config.source_vocab_size is not None:
+        shapes["source_weight_VD"] = (config.source_vocab_size, d_model)
     if config.output_bias:
         shapes["output.bias_V"] = (vocab_size,)
     return shapes
