@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,23 @@ def serve_in_thread(
 class ServerProcess:
     """`transduce serve` on a free port; its stderr is written to `log`."""
 
-    def __init__(self, *arguments: str | Path, log: Path, environment: dict[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: str | Path,
+        log: Path,
+        start: Callable[..., Any] | None = None,
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`start` is `CommandLine.background`; without it, a new interpreter is started."""
         self._log = log
-        command = [sys.executable, "-m", "transduce", "serve", "--port", "0", *map(str, arguments)]
+        words = ["serve", "--port", "0", *map(str, arguments)]
         with log.open("w") as stderr:
-            self.process = subprocess.Popen(command, stderr=stderr, env=environment, **options)
+            if start:
+                self.process = start(*words, stderr=stderr, **options)
+            else:
+                command = [sys.executable, "-m", "transduce", *words]
+                self.process = subprocess.Popen(command, stderr=stderr, env=environment, **options)
         self.address = self._wait_for_address()
 
     def _wait_for_address(self) -> str:

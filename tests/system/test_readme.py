@@ -102,7 +102,7 @@ def test_the_pages_show_every_command() -> None:
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
     (command,) = {command for command in COMMANDS if command.startswith("transduce serve ")}
     words = shlex.split(command)[2:]
-    with ServerProcess(*words, log=tmp_path / "log", environment=transduce.environment, cwd=desk) as server:
+    with ServerProcess(*words, log=tmp_path / "log", start=transduce.background, cwd=desk) as server:
         (request,) = re.findall(r"^curl (.*)", TEXT, re.MULTILINE)
         path, *data = shlex.split(request.replace("localhost:5000", ""))
         fields = dict(word.split("=", 1) for word in data if word != "-d")

@@ -652,7 +652,7 @@ def test_an_ipv6_address_is_printed_as_a_valid_url(transduce: Any, trained: Any,
     except OSError as error:
         pytest.skip(f"no IPv6 here: {error}")
     arguments = ["--host", "::1", "-m", trained.run]
-    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         assert server.address.startswith("http://[::1]:")
         assert httpx.get(f"{server.address}/health").status_code == 200
         assert httpx.get(f"{server.address}/health", headers={"host": "evil.example"}).status_code == 421
@@ -660,7 +660,7 @@ def test_an_ipv6_address_is_printed_as_a_valid_url(transduce: Any, trained: Any,
 
 def test_several_models_are_served_by_name(transduce: Any, trained: Any, tmp_path: Path) -> None:
     arguments = ["-m", f"de={trained.run}", "-m", f"fr={trained.run}"]
-    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         assert server.address.startswith("http://127.0.0.1:")
         for name in ("de", "fr"):
             response = httpx.post(

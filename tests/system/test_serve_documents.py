@@ -142,7 +142,7 @@ def test_a_key_is_required_if_there_are_keys(translator: Translator) -> None:
 def test_suggestions_become_training_data(transduce: Any, trained: Any, tmp_path: Path) -> None:
     file = tmp_path / "suggestions.jsonl"
     arguments = ["-m", f"en-de={trained.run}", "--suggestions", file, "--limit", "suggestion_bytes=100"]
-    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         body = {"q": "babo", "s": "gü", "source": "en", "target": "de"}
         assert httpx.post(f"{server.address}/suggest", json=body).json() == {"success": True}
         assert httpx.post(f"{server.address}/suggest", data={**body, "s": "x" * 50}).json() == {"success": True}
