@@ -21,7 +21,7 @@ from fork_server import RUNNING
 if not Path("/dev/nvidiactl").exists():  # without a GPU, Triton's kernels are interpreted
     os.environ["TRITON_INTERPRET"] = "1"
 
-PATIENCE = 120
+PATIENCE = 600
 """Seconds after which a command is considered to hang."""
 
 
@@ -188,11 +188,11 @@ class CommandLine:
         stdin: str | bytes = "",
         before: str = "",
         processes: int = 1,
-        script: str | Path = "transduce",
+        program: str | Path = "transduce",
     ) -> None:
         """Start a command as this many processes; each first runs the Python code `before`, which can read `rank`.
 
-        `script` is a Python file that runs instead of transduce.
+        `program` is a module or a Python file that runs instead of transduce.
         """
         for file, content in zip(
             self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
@@ -201,7 +201,7 @@ class CommandLine:
         request = {
             "cwd": str(cwd),
             "files": list(map(str, self._files)),
-            "words": list(map(str, [script, *words])),
+            "words": list(map(str, [program, *words])),
             "before": before,
             "processes": processes,
             "port": free_port() if processes > 1 else 0,

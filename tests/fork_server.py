@@ -92,17 +92,17 @@ def start_child(request: dict[str, Any], rank: int, fds: Sequence[int]) -> int:
 
 
 def become_program() -> int:
-    """Run transduce, or the script that is named, in this process; returns the exit code.
+    """Run the module or script that is named in this process; returns its exit code.
 
     An orderly shutdown of torch would take a second.
     """
     code = 1
     try:
-        if sys.argv[0] == "transduce":
-            runpy.run_module("transduce", run_name="__main__", alter_sys=True)
-        else:
+        if sys.argv[0].endswith(".py"):
             sys.path.insert(0, str(Path(sys.argv[0]).parent))
             runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)

@@ -22,7 +22,7 @@ from transduce.serve.served_models import ServedModels
 from transduce.serve.server import allowed_hosts, listen, serve_on
 from transduce.translator import Translator
 
-TIMEOUT = 120
+TIMEOUT = 300
 """Seconds after which a test gives up waiting for a server."""
 
 

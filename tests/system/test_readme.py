@@ -19,7 +19,7 @@ from serving import ServerProcess
 ROOT = Path(__file__).parents[2]
 ANY_MODEL = ("model.d_model", "model.d_ff", "model.num_heads", "train.warmup")
 """The settings of TINY that every architecture has."""
-NOT_RUN = "train |serve|data get|transduce import|models/whisper|paper all|transduce (init|inspect)$"
+NOT_RUN = "train |serve|data get|--ray|transduce import|models/whisper|paper all|transduce (init|inspect)$"
 """Commands that are run elsewhere, or need public weights."""
 PAGES = ("README.md", "docs/getting-started.md", "docs/features.md")
 TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)

@@ -27,7 +27,7 @@ from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 from transduce.translator import Translator
 
 FULL = os.environ.get("FAULTS") == "full"
-CASES = 10_000 if FULL else 120
+CASES = 10_000 if FULL else 60
 DISCONNECTS = 200 if FULL else 20
 OVERLOAD_SECONDS = 60 if FULL else 3
 LINES = 1000 if FULL else 40
