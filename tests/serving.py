@@ -24,6 +24,8 @@ from transduce.translator import Translator
 
 TIMEOUT = 300
 """Seconds after which a test gives up waiting for a server."""
+for _phase in ("connect", "read", "write", "pool"):  # by default 5 s, which a busy machine may need
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, TIMEOUT)
 
 
 @contextmanager
