@@ -1,5 +1,6 @@
 """Servers for tests, in a thread of this process or in a process of their own."""
 
+import json
 import os
 import re
 import subprocess
@@ -27,6 +28,11 @@ TIMEOUT = 300
 for _phase in ("connect", "read", "write", "pool"):  # by default 5 s, which a busy machine may need
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, TIMEOUT)
 
+INSPECT = "/inspect/look"
+"""The path of an inspection."""
+TEXTS = ["babo dego", "gibo", "", "dedu gigo babo"]
+"""Texts to translate."""
+
 
 @contextmanager
 def serve_in_thread(
@@ -48,6 +54,23 @@ def serve_in_thread(
             app.state.draining = True
             thread.join(TIMEOUT)
             assert not thread.is_alive()
+
+
+def error_message(response: httpx.Response, status: int) -> str:
+    """The message of an error response with this status."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.json().keys() == {"error"}
+    return response.json()["error"]
+
+
+def events(stream: str) -> list[tuple[str, Any]]:
+    """Parse server-sent events."""
+    parsed = []
+    for block in stream.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        parsed.append((fields["event"], json.loads(fields["data"])))
+    return parsed
 
 
 class ServerProcess:
