@@ -1,18 +1,14 @@
-"""Shared by the tests: a toy language, a tiny tokenizer and model, and the command line as processes.
+"""Shared by the tests: a toy language, a tiny tokenizer and model, and the command line as processes."""
 
-Run as a script, this file is the server behind `CommandLine`.
-"""
-
-import gc
 import json
 import os
 import random
-import runpy
 import select
+import signal
 import socket
 import subprocess
 import sys
-import traceback
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,64 +16,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from fork_server import RUNNING
 
 if not Path("/dev/nvidiactl").exists():  # without a GPU, Triton's kernels are interpreted
     os.environ["TRITON_INTERPRET"] = "1"
 
-PATIENCE = 120
+PATIENCE = 600
 """Seconds after which a command is considered to hang."""
-
-
-def serve() -> None:
-    """Import torch once; then fork for each request, and run `python -m transduce` in the child."""
-    import torch._dynamo  # noqa: F401  # an optimizer would import it
-
-    import transduce.evaluation.scores
-    import transduce.training.api  # noqa: F401
-
-    gc.collect()
-    gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
-
-    def answer(number: int) -> None:
-        os.write(1, f"{number}\n".encode())
-
-    answer(0)
-    while line := sys.stdin.readline():
-        request = json.loads(line)
-        children = [start_child(request, rank) for rank in range(request["processes"])]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        answer(next((code for code in codes if code), 0))
-
-
-def start_child(request: dict[str, Any], rank: int) -> int:
-    """Fork; the child becomes one of the requested processes."""
-    if child := os.fork():
-        return child
-    os.chdir(request["cwd"])
-    for fd, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND), (2, os.O_WRONLY | os.O_APPEND)):
-        os.dup2(os.open(request["files"][fd], mode), fd)
-    sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, range(3), "rww")
-    sys.argv = ["transduce", *request["words"]]
-    if request["processes"] > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(request["processes"])}
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(request["port"])}
-    exec(request["before"], {"rank": rank})
-    os._exit(become_transduce())
-
-
-def become_transduce() -> int:
-    """Run the program in this process; returns its exit code. An orderly shutdown of torch would take a second."""
-    code = 1
-    try:
-        runpy.run_module("transduce", run_name="__main__", alter_sys=True)
-        code = 0
-    except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
 
 
 with suppress(ModuleNotFoundError):  # a machine for `make gpu` need not have it
@@ -175,6 +120,48 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class BackgroundProcess:
+    """A process that the fork server started; a part of the interface of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, poll: Callable[[int], int], stdout: IO[str] | None, stderr: IO[str] | None) -> None:
+        self.pid, self.stdout, self.stderr = pid, stdout, stderr
+        self.returncode: int | None = None
+        self._poll = poll
+
+    def poll(self) -> int | None:
+        """The exit code, or None if the process is running."""
+        if self.returncode is None:
+            code = self._poll(self.pid)
+            self.returncode = None if code == RUNNING else code
+        return self.returncode
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Wait for the end of the process; returns the exit code."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < deadline, f"process {self.pid} took more than {timeout} s"
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the process."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> "BackgroundProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream:
+                stream.close()
+        self.wait()
+
+
 class CommandLine:
     """Runs `python -m transduce WORDS`, each time in a process of its own.
 
@@ -187,6 +174,7 @@ class CommandLine:
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._files = [folder / name for name in ("stdin", "stdout", "stderr")]
         self._server: subprocess.Popen[bytes] | None = None
+        self._streams, self._their_streams = socket.socketpair()
 
     def __call__(self, *words: str | Path, cwd: Path, **options: Any) -> Finished:
         """Run a command and wait for it; options as for `begin`."""
@@ -194,30 +182,64 @@ class CommandLine:
         return self.end()
 
     def begin(
-        self, *words: str | Path, cwd: Path, stdin: str | bytes = "", before: str = "", processes: int = 1
+        self,
+        *words: str | Path,
+        cwd: Path,
+        stdin: str | bytes = "",
+        before: str = "",
+        processes: int = 1,
+        program: str | Path = "transduce",
     ) -> None:
-        """Start a command as this many processes; each first runs the Python code `before`, which can read `rank`."""
+        """Start a command as this many processes; each first runs the Python code `before`, which can read `rank`.
+
+        `program` is a module or a Python file that runs instead of transduce.
+        """
         for file, content in zip(
             self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
         ):
             file.write_bytes(content)
-        server = self._start()
         request = {
             "cwd": str(cwd),
             "files": list(map(str, self._files)),
-            "words": list(map(str, words)),
+            "words": list(map(str, [program, *words])),
             "before": before,
             "processes": processes,
             "port": free_port() if processes > 1 else 0,
         }
-        assert server.stdin
-        server.stdin.write(json.dumps(request).encode() + b"\n")
-        server.stdin.flush()
+        self._send(request)
 
     def end(self) -> Finished:
         """Wait for the command that was started."""
         code = self._answer(self._start())
         return Finished(code, *(file.read_bytes().decode("utf-8", "replace") for file in self._files[1:]))
+
+    def background(
+        self,
+        *words: str | Path,
+        cwd: Path | None = None,
+        stdin: int | None = None,
+        stdout: int | IO[str] | None = None,
+        stderr: int | IO[str] | None = None,
+        before: str = "",
+    ) -> BackgroundProcess:
+        """Start a command that runs beside the test; streams as for `subprocess.Popen`, but None is /dev/null."""
+        null = os.open(os.devnull, os.O_RDWR)
+        pipes, theirs = [], [null if stdin is None else stdin]
+        for stream in (stdout, stderr):
+            if stream == subprocess.PIPE:
+                ours, write = os.pipe()
+                pipes.append(os.fdopen(ours, encoding="utf-8"))
+                theirs.append(write)
+            else:
+                pipes.append(None)
+                theirs.append(null if stream is None else stream if isinstance(stream, int) else stream.fileno())
+        words = tuple(map(str, ["transduce", *words]))
+        self._send({"cwd": str(cwd or Path.cwd()), "words": words, "before": before, "processes": 1})
+        socket.send_fds(self._streams, [b"."], theirs)
+        pid = self._answer(self._start())
+        for fd in {null, *(fd for fd, pipe in zip(theirs[1:], pipes, strict=True) if pipe)}:
+            os.close(fd)
+        return BackgroundProcess(pid, self._poll, *pipes)
 
     def fresh(self, *words: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
         """Start a command in a new interpreter."""
@@ -226,17 +248,30 @@ class CommandLine:
 
     def close(self) -> None:
         """End the server."""
+        self._streams.close()
+        self._their_streams.close()
         if self._server and self._server.stdin:
             self._server.stdin.close()
             self._server.wait(PATIENCE)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._server is None:
-            command = [sys.executable, __file__]
-            pipe = subprocess.PIPE
-            self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=self.environment, bufsize=0)
+            streams = self._their_streams.fileno()
+            command = [sys.executable, str(Path(__file__).with_name("fork_server.py")), str(streams)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+            self._server = subprocess.Popen(command, env=self.environment, pass_fds=[streams], **pipes)
             assert self._answer(self._server) == 0
         return self._server
+
+    def _send(self, request: dict[str, Any]) -> None:
+        stdin: IO[bytes] | None = self._start().stdin
+        assert stdin
+        stdin.write(json.dumps(request).encode() + b"\n")
+        stdin.flush()
+
+    def _poll(self, pid: int) -> int:
+        self._send({"poll": pid})
+        return self._answer(self._start())
 
     def _answer(self, server: "subprocess.Popen[bytes]") -> int:
         stdout: IO[bytes] | None = server.stdout
@@ -314,7 +349,3 @@ def trained(transduce: CommandLine, toy_pairs: Pairs, tmp_path_factory: pytest.T
     outcome = transduce(*words, "--out", "run", cwd=folder)
     assert outcome.code == 0, outcome.err
     return TrainedRun(folder, outcome, words)
-
-
-if __name__ == "__main__":
-    serve()

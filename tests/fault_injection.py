@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from conftest import PATIENCE, TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.runs.checkpoint import find_damage, list_checkpoints
 
@@ -91,7 +91,7 @@ setattr(owner, {name!r}, slow)
 """
 
 
-def wait_for(path: Path, timeout: float = 60) -> str:
+def wait_for(path: Path, timeout: float = PATIENCE) -> str:
     """Wait until a file exists; returns its content."""
     limit = time.monotonic() + timeout
     while not path.exists():

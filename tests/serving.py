@@ -1,12 +1,13 @@
 """Servers for tests, in a thread of this process or in a process of their own."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,15 @@ from transduce.serve.served_models import ServedModels
 from transduce.serve.server import allowed_hosts, listen, serve_on
 from transduce.translator import Translator
 
-TIMEOUT = 120
+TIMEOUT = 300
 """Seconds after which a test gives up waiting for a server."""
+for _phase in ("connect", "read", "write", "pool"):  # by default 5 s, which a busy machine may need
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, TIMEOUT)
+
+INSPECT = "/inspect/look"
+"""The path of an inspection."""
+TEXTS = ["babo dego", "gibo", "", "dedu gigo babo"]
+"""Texts to translate."""
 
 
 @contextmanager
@@ -48,14 +56,43 @@ def serve_in_thread(
             assert not thread.is_alive()
 
 
+def error_message(response: httpx.Response, status: int) -> str:
+    """The message of an error response with this status."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.json().keys() == {"error"}
+    return response.json()["error"]
+
+
+def events(stream: str) -> list[tuple[str, Any]]:
+    """Parse server-sent events."""
+    parsed = []
+    for block in stream.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        parsed.append((fields["event"], json.loads(fields["data"])))
+    return parsed
+
+
 class ServerProcess:
     """`transduce serve` on a free port; its stderr is written to `log`."""
 
-    def __init__(self, *arguments: str | Path, log: Path, environment: dict[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: str | Path,
+        log: Path,
+        start: Callable[..., Any] | None = None,
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`start` is `CommandLine.background`; without it, a new interpreter is started."""
         self._log = log
-        command = [sys.executable, "-m", "transduce", "serve", "--port", "0", *map(str, arguments)]
+        words = ["serve", "--port", "0", *map(str, arguments)]
         with log.open("w") as stderr:
-            self.process = subprocess.Popen(command, stderr=stderr, env=environment, **options)
+            if start:
+                self.process = start(*words, stderr=stderr, **options)
+            else:
+                command = [sys.executable, "-m", "transduce", *words]
+                self.process = subprocess.Popen(command, stderr=stderr, env=environment, **options)
         self.address = self._wait_for_address()
 
     def _wait_for_address(self) -> str:

@@ -259,7 +259,7 @@ def test_a_signal_to_torchrun_saves_and_ends_the_run(small: SmallRun, tmp_path: 
     with torchrun(small, run, 2) as agent:
         until_step(4, run, agent)
         agent.send_signal(number)
-        _, err = agent.communicate(timeout=40)
+        _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode != 0
     stopped = re.search(r"stopped at step (\d+) ", err)
     assert stopped, err

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PATIENCE
 from fault_injection import (
     FULL,
     SmallRun,
@@ -54,7 +55,8 @@ def test_a_signal_saves_and_ends_the_run(
     sent = time.monotonic()
     os.kill(process, number)
     outcome = transduce.end()
-    assert time.monotonic() - sent < STEP + 10
+    if FULL:  # on an idle machine
+        assert time.monotonic() - sent < STEP + 10
     # A run that is about to finish may finish.
     assert outcome.code in ((0, 128 + number) if phase == "ending" else (128 + number,)), outcome.err
     assert "Traceback" not in outcome.err
@@ -78,7 +80,7 @@ def test_a_signal_at_any_moment_of_a_new_interpreter_is_harmless(
         process = transduce.fresh(*command, cwd=small.folder, stderr=subprocess.PIPE)
         time.sleep(rng.uniform(0, 6))
         process.send_signal(number)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)
         # While Python itself starts, a signal ends the process without our handler.
         assert process.returncode in (0, 128 + number, -number), process.returncode
         assert_intact(run)

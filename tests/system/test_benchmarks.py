@@ -1,10 +1,8 @@
 """Every benchmark still works: each runs with --smoke, as a user would run it."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,31 +25,19 @@ SETTING = {
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU
 are parts of gpu_suite."""
 NEEDS = {"generate": "triton", "gpu_suite": "triton", "imported": "transformers", "serve": "fastapi"}
-PATIENCE = 300
-"""Seconds after which a benchmark counts as hanging."""
 
 
 @pytest.mark.parametrize("name", SETTING)
-def test_a_benchmark_runs_and_prints_its_setting(name: str, tmp_path: Path) -> None:
+def test_a_benchmark_runs_and_prints_its_setting(name: str, transduce: Any, tmp_path: Path) -> None:
     if name in NEEDS and find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed")
     script, *where = name.split()
-    command = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *where, "--smoke"]
-    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     recorded = {path: path.read_bytes() for path in (ROOT / "benchmarks").glob("*.json")}
-    result = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    lines = result.stdout.splitlines()
+    result = transduce(*where, "--smoke", program=ROOT / "benchmarks" / f"{script}.py", cwd=tmp_path)
+    assert result.code == 0, result.out + result.err
+    lines = result.out.splitlines()
     for fact in ("machine", "python", "torch", "numpy", "seed", *SETTING[name]):
-        assert any(line.startswith(f"{fact}: ") for line in lines), f"no {fact} in\n{result.stdout}"
+        assert any(line.startswith(f"{fact}: ") for line in lines), f"no {fact} in\n{result.out}"
     assert recorded == {path: path.read_bytes() for path in (ROOT / "benchmarks").glob("*.json")}
 
 

@@ -76,7 +76,7 @@ def test_a_prompt_is_continued(client: httpx.Client, generator: Generator) -> No
     }
     assert (answer["object"], answer["model"]) == ("text_completion", "lm")
     assert answer["id"].startswith("cmpl-")
-    assert abs(answer["created"] - time.time()) < 60
+    assert abs(answer["created"] - time.time()) < 3600
 
 
 def test_options_are_those_of_the_generator(client: httpx.Client, generator: Generator) -> None:
@@ -256,7 +256,7 @@ def test_both_kinds_of_models_are_served_by_the_command(
     transduce: Any, trained: Any, folder: Path, tmp_path: Path
 ) -> None:
     arguments = ("-m", folder, "-m", f"de={trained.run}", "--device", "cpu")
-    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         assert "serving de, lm on http" in server.stderr
         with httpx.Client(base_url=server.address, timeout=TIMEOUT) as client:
             assert complete(client, prompt="the", max_tokens=2, temperature=0)["model"] == "lm"

@@ -4,8 +4,6 @@ import inspect
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,16 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.re
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built with the options of `make docs`."""
     for package in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(package)
-    recipe = re.search(r"\$\(BIN\)/python (-m sphinx .*) build/docs", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    recipe = re.search(r"\$\(BIN\)/python -m sphinx (.*) build/docs", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert recipe
     assert "--fail-on-warning" in recipe[1]
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, *shlex.split(recipe[1]), str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = transduce(*shlex.split(recipe[1]), folder, program="sphinx", cwd=ROOT)
+    assert (done.code, done.err) == (0, "")
     return folder
 
 

@@ -78,19 +78,20 @@ def test_fast_engines_refuse_it_in_one_line(run: Path, transduce: CommandLine, c
 
 @pytest.mark.parametrize("name", ["gru", "convolutional"])
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(name: str, transduce: CommandLine, corpus: Path) -> None:
-    for out, steps in (("whole", 40), ("resumed", 20), ("resumed", 40)):
-        outcome = transduce(*words_of(name, steps=steps, save_every=20), "--out", f"{name}-{out}", cwd=corpus)
+    for out, steps in (("whole", 12), ("resumed", 6), ("resumed", 12)):
+        words = words_of(name, steps=steps, save_every=6, valid_sentences=2)
+        outcome = transduce(*words, "--out", f"{name}-{out}", cwd=corpus)
         assert outcome.code == 0, outcome.err
     for file in ("model", "optimizer"):
         first, second = (
-            corpus / f"{name}-{out}/checkpoints/step-40/{file}.safetensors" for out in ("whole", "resumed")
+            corpus / f"{name}-{out}/checkpoints/step-12/{file}.safetensors" for out in ("whole", "resumed")
         )
         assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["lstm", "convolutional"])
 def test_it_trains_in_bfloat16(name: str, transduce: CommandLine, corpus: Path) -> None:
-    words = words_of(name, steps=4, save_every=4, precision="bfloat16")
+    words = words_of(name, steps=4, save_every=4, batch_tokens=128, valid_sentences=2, precision="bfloat16")
     outcome = transduce(*words, "--out", f"{name}-bfloat16", cwd=corpus)
     assert outcome.code == 0, outcome.err
 

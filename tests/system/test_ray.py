@@ -70,7 +70,7 @@ def test_files_are_translated_as_by_one_process_while_workers_are_killed(
     plain = write_lines(tmp_path / "plain.txt", [source for source, _ in pairs])
     expected = transduce("translate", "-m", trained.run, plain, cwd=tmp_path).out.splitlines()
 
-    kills, killed, done = repetitions(2, 10), list[int](), threading.Event()
+    kills, killed, done = repetitions(1, 10), list[int](), threading.Event()
     killer = threading.Thread(target=kill_workers, args=(token, kills, done, killed))
     killer.start()
     words = ["translate", "-m", trained.run, "--ray", "--workers", "2", *sorted(inputs.iterdir()), "--output", "out"]

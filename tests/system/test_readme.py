@@ -19,7 +19,7 @@ from serving import ServerProcess
 ROOT = Path(__file__).parents[2]
 ANY_MODEL = ("model.d_model", "model.d_ff", "model.num_heads", "train.warmup")
 """The settings of TINY that every architecture has."""
-NOT_RUN = "train |serve|data get|transduce import|models/whisper|paper all|transduce (init|inspect)$"
+NOT_RUN = "train |serve|data get|--ray|transduce import|models/whisper|paper all|transduce (init|inspect)$"
 """Commands that are run elsewhere, or need public weights."""
 PAGES = ("README.md", "docs/getting-started.md", "docs/features.md")
 TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
@@ -102,7 +102,7 @@ def test_the_pages_show_every_command() -> None:
 def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Path) -> None:
     (command,) = {command for command in COMMANDS if command.startswith("transduce serve ")}
     words = shlex.split(command)[2:]
-    with ServerProcess(*words, log=tmp_path / "log", environment=transduce.environment, cwd=desk) as server:
+    with ServerProcess(*words, log=tmp_path / "log", start=transduce.background, cwd=desk) as server:
         (request,) = re.findall(r"^curl (.*)", TEXT, re.MULTILINE)
         path, *data = shlex.split(request.replace("localhost:5000", ""))
         fields = dict(word.split("=", 1) for word in data if word != "-d")

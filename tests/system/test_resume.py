@@ -21,10 +21,11 @@ def stopped(
 ) -> dict[str, Any]:
     """The trained run again: stopped by a signal, used while it is unfinished, and resumed."""
     folder = tmp_path_factory.mktemp("stopped")
-    process = transduce.fresh(*trained.words, "--out", "run", cwd=folder, stderr=subprocess.PIPE, bufsize=0)
-    pipe = process.stderr.fileno()
+    pipe, stderr = os.pipe()
     # A small pipe holds fewer lines than training writes, so that training cannot finish before we read more.
     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+    process = transduce.background(*trained.words, "--out", "run", cwd=folder, stderr=stderr)
+    os.close(stderr)
     output = b""
     while b"step 1/" not in output:
         part = os.read(pipe, 64)
@@ -33,7 +34,8 @@ def stopped(
     process.send_signal(request.param)
     while part := os.read(pipe, 4096):
         output += part
-    code = process.wait(120)
+    os.close(pipe)
+    code = process.wait()
     run = folder / "run"
     result = {
         "signal": request.param,
@@ -106,12 +108,12 @@ def test_a_second_process_in_the_same_folder_fails_and_names_the_first(
 
 def test_translate_in_a_terminal_answers_each_line_at_once(transduce: Any, trained: Any) -> None:
     pipe = subprocess.PIPE
-    with transduce.fresh(
+    with transduce.background(
         "translate", "-m", trained.run, cwd=trained.folder, stdin=(ends := os.openpty())[1], stdout=pipe
     ) as process:
         os.write(ends[0], b"babo\n")
         assert process.stdout.readline()
         os.write(ends[0], b"\x04")
-        process.wait(60)
+        process.wait()
         os.close(ends[0])
         os.close(ends[1])

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from document_samples import docx_of, paragraph, run
-from serving import ServerProcess, serve_in_thread
+from serving import TIMEOUT, ServerProcess, serve_in_thread
 
 from transduce.serve.middleware import AdmissionMiddleware
 from transduce.translator import Translator
@@ -34,11 +34,11 @@ def server(translator: Translator) -> Iterator[Server]:
 
 
 def upload(server: Server, name: str, data: bytes, path: str = "/translate_file", **fields: str) -> httpx.Response:
-    return httpx.post(f"{server[0]}{path}", files={"file": (name, data)}, data={**FIELDS, **fields}, timeout=60)
+    return httpx.post(f"{server[0]}{path}", files={"file": (name, data)}, data={**FIELDS, **fields}, timeout=TIMEOUT)
 
 
 def wait(server: Server, status: dict[str, Any]) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + TIMEOUT
     while status["state"] == "running" and time.monotonic() < deadline:
         time.sleep(0.02)
         status = httpx.get(f"{server[0]}/v1/documents/{status['id']}").json()
@@ -110,12 +110,13 @@ def test_too_many_files_and_a_client_that_leaves(
     go_on, original = threading.Event(), Translator.translations
 
     def slow(self: Translator, *arguments: Any, **options: Any) -> Any:
-        go_on.wait(30)
+        go_on.wait(TIMEOUT)
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(Translator, "translations", slow)
+    left = httpx.Timeout(TIMEOUT, read=0.5)
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{server[0]}/translate_file", files={"file": ("a.txt", b"babo")}, data=FIELDS, timeout=0.5)
+        httpx.post(f"{server[0]}/translate_file", files={"file": ("a.txt", b"babo")}, data=FIELDS, timeout=left)
     first = upload(server, "a.txt", b"babo", "/v1/documents").json()  # the client that left does not count
     second = upload(server, "b.txt", b"gigo", "/v1/documents").json()
     refused = upload(server, "c.txt", b"dedu", "/v1/documents")
@@ -127,7 +128,7 @@ def test_too_many_files_and_a_client_that_leaves(
 def test_files_are_deleted_after_a_time(translator: Translator) -> None:
     with serve_in_thread([("en-de", translator)], kept_minutes=0.001) as server:
         url = upload(server, "a.txt", b"babo").json()["translatedFileUrl"]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + TIMEOUT
         while httpx.get(url).status_code == 200 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert httpx.get(url).status_code == 404
@@ -142,7 +143,7 @@ def test_a_key_is_required_if_there_are_keys(translator: Translator) -> None:
 def test_suggestions_become_training_data(transduce: Any, trained: Any, tmp_path: Path) -> None:
     file = tmp_path / "suggestions.jsonl"
     arguments = ["-m", f"en-de={trained.run}", "--suggestions", file, "--limit", "suggestion_bytes=100"]
-    with ServerProcess(*arguments, log=tmp_path / "log", environment=transduce.environment) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         body = {"q": "babo", "s": "gü", "source": "en", "target": "de"}
         assert httpx.post(f"{server.address}/suggest", json=body).json() == {"success": True}
         assert httpx.post(f"{server.address}/suggest", data={**body, "s": "x" * 50}).json() == {"success": True}

@@ -1,38 +1,20 @@
 """Commands in a terminal: they say what they do, ask for text, and end with a summary."""
 
-import os
-import pty
 import re
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from terminals import in_a_terminal
 
 from transduce.cli import messages
 from transduce.training.display import Display, sparkline
 
 
-def dialogue(transduce: Any, *words: str | Path, cwd: Path, typed: bytes = b"") -> str:
-    """What a command prints to a terminal in which a person types."""
-    ours, theirs = pty.openpty()
-    process = transduce.fresh(*words, cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    os.write(ours, typed)
-    parts = []
-    try:
-        while part := os.read(ours, 1 << 16):
-            parts.append(part)
-    except OSError:  # the command has ended
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return b"".join(parts).decode().replace("\r\n", "\n")
-
-
 def test_text_is_typed_after_a_prompt(transduce: Any, trained: Any, tmp_path: Path) -> None:
     output = transduce("translate", "-m", trained.run, "babo gigo", cwd=tmp_path).out.strip()
     words = ("translate", "-m", trained.run)
-    text = dialogue(transduce, *words, cwd=tmp_path, typed=b"babo gigo\n\x04")
+    text = in_a_terminal(transduce, *words, cwd=tmp_path, typed=b"babo gigo\n\x04")
     assert "loading the model ...\r\x1b[K" in text  # said at once, and removed when it is loaded
     assert "Type a text and press Enter; Ctrl-D ends.\n> " in text
     assert text.endswith(f"> {output}\n> \n")
@@ -40,7 +22,7 @@ def test_text_is_typed_after_a_prompt(transduce: Any, trained: Any, tmp_path: Pa
 
 def test_a_file_ends_with_its_number_of_lines(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("babo\ngigo\n")
-    text = dialogue(transduce, "translate", "-m", trained.run, "a.txt", "-o", "b.txt", cwd=tmp_path)
+    text = in_a_terminal(transduce, "translate", "-m", trained.run, "a.txt", "-o", "b.txt", cwd=tmp_path)
     assert re.search(r"transduce: 2 lines in \d+\.\d s\n", text)
 
 

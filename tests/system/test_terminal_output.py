@@ -39,10 +39,10 @@ def test_a_full_device_as_output_is_one_line(transduce: Any, trained: Any, tmp_p
 
 def test_a_closed_pipe_is_no_error(transduce: Any, trained: Any) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = transduce.fresh("info", "-m", trained.run, cwd=trained.folder, **pipes)
+    process = transduce.background("info", "-m", trained.run, cwd=trained.folder, **pipes)
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(60) == 141
+    assert process.wait() == 141
 
 
 @pytest.mark.parametrize("name", [b"\xff.txt", b"a\x1b]0;title\x07b.txt", "\u202e.txt".encode()])

@@ -178,7 +178,7 @@ def test_the_thread_has_ended_when_the_batches_are_closed(
     before = set(threading.enumerate())
     with closing(Loader(Translate(), plan, Variation(toy_tokenizer), CPU).ahead(0)) as batches:
         next(batches)
-        assert working.wait(10)
+        assert working.wait(120)
     left = set(threading.enumerate()) - before
     resume.set()
     assert left == set()

@@ -1,0 +1,117 @@
+"""A process that imports torch and all commands once, and forks for each command that `conftest.CommandLine` requests.
+
+It reads requests from stdin, one line of JSON each, and answers each with a number on stdout. Its argument is the file
+descriptor of a socket, over which the streams of a command that runs in the background are received.
+"""
+
+import gc
+import json
+import os
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+RUNNING = 1000
+"""The answer instead of an exit code while a process is running."""
+PRELOADED = (
+    "torch._dynamo",  # an optimizer would import it
+    "numpy.ctypeslib",
+    "sacrebleu.tokenizers.tokenizer_13a",
+    "pydantic.type_adapter",
+    "transduce.engines.native.engine",
+    "transduce.evaluation.scores",
+    "transduce.serve.app",
+    "transduce.training.api",
+)
+"""What commands import when they need it. Importing it once for all of them halves the time of a short command."""
+
+
+def serve(streams: socket.socket) -> None:
+    """Answer requests: with the exit code of a command, or with the id of a process in the background or its state."""
+    for name in PRELOADED:
+        with suppress(ModuleNotFoundError):  # a package that only some commands need
+            import_module(name)
+    for module in iter_modules(import_module("transduce.cli").__path__):
+        import_module(f"transduce.cli.{module.name}")
+    gc.collect()
+    gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
+    answer(0)
+    while line := sys.stdin.readline():
+        request = json.loads(line)
+        if "poll" in request:
+            ended, status = os.waitpid(request["poll"], os.WNOHANG)
+            answer(os.waitstatus_to_exitcode(status) if ended else RUNNING)
+        elif "files" in request:
+            modes = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
+            fds = [os.open(path, mode) for path, mode in zip(request["files"], modes, strict=True)]
+            children = [start_child(request, rank, fds) for rank in range(request["processes"])]
+            close(fds)
+            codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+            answer(next((code for code in codes if code), 0))
+        else:
+            _, fds, _, _ = socket.recv_fds(streams, 1, 3)
+            child = start_child(request, 0, fds)
+            close(fds)
+            answer(child)
+
+
+def answer(number: int) -> None:
+    """Answer a request."""
+    os.write(1, f"{number}\n".encode())
+
+
+def close(fds: Sequence[int]) -> None:
+    """Close file descriptors."""
+    for fd in fds:
+        os.close(fd)
+
+
+def start_child(request: dict[str, Any], rank: int, fds: Sequence[int]) -> int:
+    """Fork; the child becomes one of the requested processes."""
+    if child := os.fork():
+        return child
+    os.chdir(request["cwd"])
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    close(fds)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    sys.argv = list(request["words"])
+    if request["processes"] > 1:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(request["processes"])}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(request["port"])}
+    exec(request["before"], {"rank": rank})
+    os._exit(become_program())
+
+
+def become_program() -> int:
+    """Run the module or script that is named in this process; returns its exit code.
+
+    An orderly shutdown of torch would take a second.
+    """
+    code = 1
+    try:
+        if sys.argv[0].endswith(".py"):
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
