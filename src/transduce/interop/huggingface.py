@@ -17,6 +17,7 @@ from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.model import ModelConfig
+from transduce.nn.positions import marian_sinusoids
 
 Settings = Mapping[str, Any]
 Weights = Mapping[str, Tensor]
@@ -116,7 +117,13 @@ def _bert(settings: Settings, weights: Weights) -> Converted:
     classifier = "classifier.weight" in weights or "classifier.out_proj.weight" in weights
     masked = "cls.predictions.bias" in weights or "lm_head.bias" in weights
     offset = 2 if kind == "roberta" else 0  # its first positions are for padding
-    table_TD = source["embeddings.position_embeddings.weight"][offset:]
+    table_TD, segment_D = (
+        source["embeddings.position_embeddings.weight"],
+        source["embeddings.token_type_embeddings.weight"][0],
+    )
+    if table_TD.shape[1:] != segment_D.shape:
+        raise ModelError("the embeddings of positions and segments have different widths")
+    table_TD = table_TD[offset:]
     config = EncoderOnlyConfig(
         layers=settings["num_hidden_layers"],
         d_model=settings["hidden_size"],
@@ -135,7 +142,7 @@ def _bert(settings: Settings, weights: Weights) -> Converted:
     )
     ours = {
         "embedding.weight_VD": source["embeddings.word_embeddings.weight"],
-        "embedding.positions.table_TD": table_TD + source["embeddings.token_type_embeddings.weight"][0],
+        "embedding.positions.table_TD": table_TD + segment_D,
         **source.modules({"embedding.norm": "embeddings.LayerNorm"}),
     }
     for n in range(config.layers):
@@ -283,11 +290,12 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
     config = EncoderDecoderConfig(
         **_fairseq_settings(settings), max_positions=length, output_bias=True, tie_output=tied
     )
+    _require_weights(config, weights)
     if not settings.get("share_encoder_decoder_embeddings", True):
         raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": opus_sinusoids(length, source["shared.weight"].shape[1]),
+        "embedding.positions.table_TD": opus_sinusoids(length, config.d_model),
         "output.bias_V": weights["final_logits_bias"][0],
     }
     if not tied:
@@ -296,7 +304,7 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
 
 
 def _transformer(settings: Settings, weights: Weights) -> Converted:
-    """A translation model of CTranslate2 or Marian, with its own table of positions."""
+    """A translation model of CTranslate2, with its own table of positions, or of Marian."""
     source = _Source(weights, "model.")
     common = _fairseq_settings(settings)
     pre, tied = settings["normalize_before"], settings["tie_word_embeddings"]
@@ -307,9 +315,13 @@ def _transformer(settings: Settings, weights: Weights) -> Converted:
         tie_output=tied,
         decoder_cell=settings.get("decoder_cell", "attention"),
     )
+    table_TD = weights.get("model.decoder.embed_positions.weight")
+    if table_TD is None:
+        _require_weights(config, weights)
+        table_TD = marian_sinusoids(config.max_positions, config.d_model)
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": source["decoder.embed_positions.weight"],
+        "embedding.positions.table_TD": table_TD,
         "output.bias_V": weights["final_logits_bias"][0],
     }
     if not tied:
@@ -379,6 +391,14 @@ def _fairseq_layers(source: "_Source", config: EncoderDecoderConfig) -> dict[str
             modules |= {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2", last: "final_layer_norm"}
             ours |= layer.modules({f"{name}.{own}": theirs for own, theirs in modules.items()})
     return ours
+
+
+def _require_weights(config: EncoderDecoderConfig, weights: Weights) -> None:
+    """Raise an error if there are fewer weights than the settings need, before anything is computed from them."""
+    stored = sum(x.numel() for x in weights.values())
+    table = config.max_positions * config.d_model  # made here, not stored
+    if config.min_parameters(0) - table > stored:
+        raise ModelError("it has fewer weights than its settings require")
 
 
 def opus_sinusoids(length: int, d_model: int) -> Tensor:
