@@ -112,9 +112,10 @@ def actions() -> dict[str, Callable[[str], object]]:
 
     from transduce import Classifier, Generator, Parser, TextEncoder, Transcriber, Translator
     from transduce.interop.import_model import import_model
+    from transduce.media.sound import SILENCE
     from transduce.models.saved import load_model
 
-    tone, image = np.zeros(4000, np.int16), np.zeros((8, 8, 1), np.uint8)
+    tone, image = np.full(4000, SILENCE, np.uint16), np.zeros((8, 8, 1), np.uint8)
 
     def import_and_load(path: str) -> None:
         import_model(Path(path), Path(f"{path}-imported"))
