@@ -1,71 +1,159 @@
-"""Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
+"""Random and hostile cases for the C engine, for a build with sanitizers.
 
-Translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads and
-interleaved sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied and
-dropped.
+`python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
+writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
+translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite or stored in 8 bits, and
+interleaved sessions. Odd cases are language models: styles, sizes, prompts, interleaved generations whose texts are
+copied and dropped. One case in eight uses several threads of the engine. With `--concurrent` one in four does, and the
+sessions of the others run in several Python threads at the same time, each with one thread of the engine.
 """
 
+import os
 import random
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import CDLL
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import torch
-from helpers import FIRST_WORD, small_language_model, small_model
+from helpers import FIRST_WORD
 from random_language_models import draw_settings
-from torch import nn
 
 from transduce.data.batch import Stream
 from transduce.engines.engine import Job
 from transduce.engines.native.engine import NativeEngine, NativeSession
 from transduce.engines.native.language_model import NativeLanguageModel
 from transduce.engines.native.library import load_library
+from transduce.engines.native.weights import weight_shapes
 from transduce.errors import ConfigError
+from transduce.models.arrays import Array, Floats, Int8Matrix
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.header import Shapes
+from transduce.models.stored import StoredModel, StoredWeights
 from transduce.nn.segments import pack_tokens
 from transduce.search.options import SearchConfig
 
+VOCABULARIES = (5, 8, 17, 64, 200)
+CPU = torch.device("cpu")
 
-def random_model(draw: random.Random) -> EncoderDecoder:
+
+class DrawnWeights(dict[str, Array]):
+    """Weights in memory in the place of `StoredWeights`; making torch modules would take most of the time of a case."""
+
+    def require_shapes(self, expected: Shapes) -> None:
+        assert {name: weight.shape for name, weight in self.items()} == expected
+
+
+@dataclass
+class DrawnLanguageModel:
+    """What `NativeLanguageModel` uses of a `DecoderOnly`."""
+
+    config: DecoderOnlyConfig
+    weights: dict[str, Floats]
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {name: torch.from_numpy(weight) for name, weight in self.weights.items()}
+
+
+def draw_weights(draw: random.Random, shapes: Shapes) -> dict[str, Floats]:
+    """Random weights; in some models a few are not finite, or so large that products overflow."""
+    generator = np.random.default_rng(draw.getrandbits(32))
+    weights = {
+        name: 0.3 * generator.standard_normal(shape, np.float32) + np.float32(name.endswith("norm.weight"))
+        for name, shape in shapes.items()
+    }
+    if draw.random() < 0.2:
+        for name in draw.sample(list(weights), 2):
+            weights[name].reshape(-1)[draw.randrange(weights[name].size)] = draw.choice([np.nan, np.inf, -1e38])
+    return weights
+
+
+def in_8_bits(draw: random.Random, weights: dict[str, Floats]) -> dict[str, Array]:
+    """The matrices as integers, some of which `quantise_row` would not have made."""
+    generator = np.random.default_rng(draw.getrandbits(32))
+    return {
+        name: Int8Matrix(generator.integers(-128, 128, weight.shape, np.int8), abs(weight[:, 0]).copy())
+        if name.endswith((".weight", "weight_VD")) and weight.ndim == 2
+        else weight
+        for name, weight in weights.items()
+    }
+
+
+def language_model_shapes(config: DecoderOnlyConfig, vocab_size: int) -> Shapes:
+    """The shapes of all weights of a language model."""
+    width, heads = config.d_model, config.heads
+    inner = config.d_ff * (2 if config.activation in ("geglu", "swiglu") else 1)
+    qkv = heads.num_heads * heads.d_k + heads.kv_heads * (heads.d_k + heads.d_v)
+    shapes: Shapes = {"embedding.weight_VD": (vocab_size, width)}
+    norms = ["embedding.norm"] * (config.embedding == "normalized") + ["decoder_norm"] * (config.norm == "pre")
+    for number in range(config.layers):
+        attention, feed_forward = f"decoder.{number}.self_attention", f"decoder.{number}.feed_forward"
+        norms += [f"decoder.{number}.residuals.{index}.norm" for index in range(2)]
+        for name, shape in {
+            f"{attention}.qkv": (qkv, width),
+            f"{attention}.out": (width, heads.num_heads * heads.d_v),
+            f"{feed_forward}.inner": (inner, width),
+            f"{feed_forward}.outer": (width, config.d_ff),
+        }.items():
+            shapes[f"{name}.weight"] = shape
+            if config.bias:
+                shapes[f"{name}.bias"] = shape[:1]
+    for norm in norms:
+        shapes[f"{norm}.weight"] = (width,)
+        if config.norm_type == "layer":
+            shapes[f"{norm}.bias"] = (width,)
+    if config.positions == "learned":
+        shapes["embedding.positions.table_TD"] = (config.max_positions, width)
+    if not config.tie_output:
+        shapes["output.weight_VD"] = (vocab_size, width)
+    if config.output_bias:
+        shapes["output.bias_V"] = (vocab_size,)
+    return shapes
+
+
+def random_engine(draw: random.Random, library: CDLL, threads: int) -> NativeEngine:
     heads, width = draw.choice([1, 2, 3, 4]), draw.choice([1, 2, 4, 8, 12])
-    model = small_model(
-        seed=draw.randrange(1000),
-        vocab_size=draw.choice([5, 8, 17, 64, 200]),
+    config = EncoderDecoderConfig(
         encoder_layers=draw.randint(1, 2),
         decoder_layers=draw.randint(1, 2),
         d_model=2 * heads * width,
         d_ff=draw.choice([1, 3, 16, 50]),
         num_heads=heads,
         norm=draw.choice(["pre", "post"]),
-        positions=draw.choice(["learned", "sinusoidal"]),
+        activation=draw.choice(["relu", "swish"]),
+        positions=draw.choice(["learned", "sinusoidal", "marian"]),
         max_positions=draw.choice([1, 2, 5, 40]),
+        output_bias=draw.random() < 0.3,
     )
-    damage(draw, model)
-    return model
+    vocab_size = draw.choice(VOCABULARIES)
+    weights: dict[str, Any] = draw_weights(draw, weight_shapes(config, vocab_size))
+    if draw.random() < 0.3:
+        weights = in_8_bits(draw, weights)
+    tokenizer: Any = SimpleNamespace(vocab_size=vocab_size)
+    model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
+    return NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
 
 
-def damage(draw: random.Random, model: nn.Module) -> None:
-    """Make some weights of some models not finite, or so large that products overflow."""
-    if draw.random() < 0.2:
-        for parameter in draw.sample(list(model.parameters()), 2):
-            with torch.no_grad():
-                parameter.view(-1)[draw.randrange(parameter.numel())] = draw.choice([torch.nan, torch.inf, -1e38])
-
-
-def random_language_model(draw: random.Random) -> DecoderOnly:
-    model = small_language_model(draw.randrange(1000), draw.choice([5, 8, 17, 64, 200]), **draw_settings(draw))
-    damage(draw, model)
-    return model
+def random_language_model(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeLanguageModel, int]:
+    """A language model and the size of its vocabulary."""
+    config, vocab_size = DecoderOnlyConfig(dropout=0.0, **draw_settings(draw)), draw.choice(VOCABULARIES)
+    model = DrawnLanguageModel(config, draw_weights(draw, language_model_shapes(config, vocab_size)))
+    return NativeLanguageModel(cast(DecoderOnly, model), library, threads), vocab_size
 
 
 def run_generations(draw: random.Random, native: NativeLanguageModel, vocab_size: int) -> None:
     """Start, step and reorder generations in turns; texts that are too long for the model are refused."""
     states: list[Any] = []
-    for _ in range(60):
-        if not states or draw.random() < 0.1:
-            lengths = [draw.choice([0, 1, 2, 7, 30, 300]) for _ in range(draw.randint(1, 5))]
+    for _ in range(draw.choice([2, 5, 5, 15])):
+        if not states or draw.random() < 0.2:
+            lengths = [draw.choice([0, 1, 2, 2, 7, 7, 30, draw.choice([30, 300])]) for _ in range(draw.randint(1, 4))]
             prompts = [[draw.randrange(vocab_size) for _ in range(length)] for length in lengths]
-            states.append(native.start(Stream(*pack_tokens(prompts, torch.device("cpu")))))
+            states.append(native.start(Stream(*pack_tokens(prompts, CPU))))
         number = draw.randrange(len(states))
         rows = len(states[number])
         token_R = torch.tensor([draw.randrange(vocab_size) for _ in range(rows)])
@@ -88,48 +176,68 @@ def random_search(draw: random.Random) -> SearchConfig:
     )
 
 
-def run_session(draw: random.Random, sessions: list[NativeSession], vocab_size: int) -> None:
-    """Add, drop and step until all jobs are finished; jobs that are too long for the model are refused."""
-    key = 0
-    for _ in range(60):
+def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], vocab_size: int) -> None:
+    """Add, drop and step; one case in four runs until all jobs are finished. Jobs that are too long are refused."""
+    key, steps = 0, draw.choice([2, 5, 5, 15])
+    for _ in range(steps):
         session = draw.choice(sessions)
-        if draw.random() < 0.4:
+        if not session.busy or draw.random() < 0.4:
             jobs = []
-            for _ in range(draw.randint(1, 6)):
-                lengths = draw.choice([0, 1, 2, 7, 30]), draw.choice([0, 0, 0, 1, 4])
+            for _ in range(draw.randint(1, 4)):
+                lengths = draw.choice([0, 1, 2, 7, 7, draw.choice([30, 150])]), draw.choice([0, 0, 0, 1, 4])
                 tokens, prefix = ([draw.randrange(FIRST_WORD, vocab_size) for _ in range(n)] for n in lengths)
-                options = draw.choice([None, random_search(draw)])
+                options = random_search(draw) if draw.random() < 0.3 else None
                 jobs.append((key := key + 1, Job(tokens, prefix, options=options)))
             session.add(jobs)
         if draw.random() < 0.2:
-            session.drop([draw.randint(1, key + 1) for _ in range(3)])
+            session.drop([draw.randint(1, key + 1) for _ in range(2)])
         if session.busy:
             session.step()
-    for session in sessions:
-        while session.busy:
-            session.step()
+    while steps == 2 and any(session.busy for session in sessions):
+        for session in sessions:
+            if session.busy:
+                session.step()
+
+
+def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolExecutor | None) -> int:
+    """Run one case; returns the number of its parts that were refused."""
+    threads = draw.randint(2, 4) if draw.random() < (0.25 if pool else 0.125) else 1
+    parts: list[Callable[[random.Random], None]]
+    if number % 2:
+        try:
+            native, vocab_size = random_language_model(draw, library, threads)
+        except ConfigError:
+            return 1
+        parts = [lambda draw: run_generations(draw, native, vocab_size)] * 2
+    else:
+        engine = random_engine(draw, library, threads)
+        sessions = [engine.start_session(random_search(draw)) for _ in range(2)]
+        groups = [sessions] if pool is None else [[session] for session in sessions]
+        parts = [lambda draw, group=group: run_sessions(draw, group, engine.weights.model.vocabulary) for group in groups]
+
+    def run(part: Callable[[random.Random], None], draw: random.Random) -> int:
+        try:
+            part(draw)
+        except ConfigError:
+            return 1
+        return 0
+
+    if pool is None:
+        return run(parts[0], draw)
+    return sum(pool.map(run, parts, [random.Random(draw.random()) for _ in parts]))
 
 
 def main() -> None:
     """Run cases; a sanitizer ends the process with its report."""
-    seed, count = map(int, sys.argv[1:])
+    seed, first, count = map(int, sys.argv[1:4])
     library = load_library()
     assert library, "the library could not be compiled"
-    refused = 0
-    for case in range(count):
-        draw = random.Random(f"{seed} {case}")
-        model = random_model(draw)
-        engine = NativeEngine(model, library, draw.randint(1, 4), batch_tokens=draw.choice([1, 64, 8192]))
-        language_model = random_language_model(draw)
-        try:
-            native = NativeLanguageModel(language_model, library, draw.randint(1, 4))
-            run_generations(draw, native, language_model.vocab_size)
-        except ConfigError:
-            refused += 1
-        try:
-            run_session(draw, [engine.start_session(random_search(draw)) for _ in range(2)], model.vocab_size)
-        except ConfigError:
-            refused += 1
+    with ThreadPoolExecutor(2) as pool:
+        refused = 0
+        for number in range(first, first + count):
+            os.write(2, f"case {number} of seed {seed}\n".encode())
+            draw = random.Random(f"{seed} {number}")
+            refused += run_case(draw, library, number, pool if "--concurrent" in sys.argv else None)
     print(f"{count} cases, {refused} refused")
 
 

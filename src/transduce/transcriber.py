@@ -201,12 +201,16 @@ def _reads_sound(model: Model) -> TypeGuard[EncoderDecoder]:
     return isinstance(model, EncoderDecoder) and model.config.source == "audio"
 
 
-def _read_options(table: dict[str, Any], model: Model, where: str) -> SpeechOptions:
+def _read_options(table: dict[str, Any], model: EncoderDecoder, where: str) -> SpeechOptions:
     """Check the field `transcribe` of a card, which is untrusted."""
     options = build(SpeechOptions, table, f"{where}: facts.transcribe")
     tokens = [*options.prefix, *options.suppressed, *options.language_tokens]
     if not all(0 <= token < model.vocab_size for token in tokens):
         raise ModelError(f"{where}: facts.transcribe has tokens that the vocabulary does not have")
+    if model.longest is None:
+        raise ModelError(f"{where}: a model that reads sound needs learned positions, not {model.config.positions}")
+    if len(options.prefix) >= model.longest:
+        raise ModelError(f"{where}: facts.transcribe.prefix has {len(options.prefix):,} tokens; no output is that long")
     if len(options.languages) != len(options.language_tokens):
         raise ModelError(f"{where}: facts.transcribe needs one token for each language")
     most = getattr(model.config, "max_frames", 0) // 100

@@ -62,8 +62,10 @@ def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
         raise ModelError(f"{path}: damaged: {error}") from None
     scales = {key: variables.pop(key) for key in [*variables] if key.endswith("_scale")}
     for key, scale in scales.items():  # one for each row, or one for the matrix
-        weight = variables[key.removesuffix("_scale")].float()
-        variables[key.removesuffix("_scale")] = weight / scale.reshape(-1, *[1] * (weight.dim() - 1))
+        weight = variables.get(key.removesuffix("_scale"))
+        if weight is None or weight.dim() == 0 or scale.numel() not in (1, len(weight)):
+            raise ModelError(f"{path}: {key[:60]} does not fit the variable that it belongs to")
+        variables[key.removesuffix("_scale")] = weight.float() / scale.reshape(-1, *[1] * (weight.dim() - 1))
     return name, variables
 
 

@@ -1,6 +1,8 @@
 """GGUF files of llama.cpp: settings, weights (dequantized) and metadata, in the form of a Hugging Face folder."""
 
 import math
+import mmap
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,11 @@ _WHOLE_MODEL = {
     "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
     "gpt2": {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f"},
 }
+_SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = 8, 9
+"""Types of values in the metadata."""
+_MAX_FIELDS, _MAX_TENSORS, _MAX_ELEMENTS = 1 << 12, 1 << 16, 1 << 21
+"""Limits for the metadata: several times those of any model; the package gguf keeps an object for each element."""
 
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Any]]:
@@ -34,6 +41,8 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, 
         raise ModelError("GGUF files need the package gguf: pip install 'transduce[import]'") from None
     require_file(path, physical_memory(), "this machine has memory for")
     try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _check_metadata(content)
         reader = gguf.GGUFReader(path)
         fields = {name: field.contents() for name, field in reader.fields.items()}
         numbers = sum(math.prod(map(int, tensor.shape)) for tensor in reader.tensors)
@@ -52,6 +61,44 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, 
     except Exception as error:  # the package raises whatever a damaged file leads to
         raise ModelError(f"{path}: not a GGUF file of a llama or gpt2 model, or damaged: {error!r:.200}") from None
     return settings, weights, fields
+
+
+def _check_metadata(content: mmap.mmap) -> None:
+    """Raise a ValueError for counts and lengths that do not fit the file, which the package gguf would believe."""
+    (version,) = struct.unpack_from("<I", content, 4)
+    order, at = "<" if version & 0xFFFF else ">", 24
+
+    def number(code: str) -> int:
+        nonlocal at
+        (value,) = struct.unpack_from(order + code, content, at)
+        at += struct.calcsize(code)
+        return int(value)
+
+    def skip(size: int) -> None:
+        nonlocal at
+        at += size
+        if at > len(content):
+            raise ValueError("it ends too early")
+
+    tensors, fields = struct.unpack_from(order + "QQ", content, 8)
+    if tensors > _MAX_TENSORS or fields > _MAX_FIELDS:
+        raise ValueError(f"{tensors:,} tensors and {fields:,} fields")
+    elements = 0
+    for _ in range(fields):
+        skip(number("Q"))
+        kind, count = number("I"), 1
+        if kind == _ARRAY:
+            kind, count = number("I"), number("Q")
+        elements += count
+        if elements > _MAX_ELEMENTS:
+            raise ValueError(f"{elements:,} values in the metadata")
+        if kind == _STRING:
+            for _ in range(count):
+                skip(number("Q"))
+        elif kind in _SCALAR_BYTES:
+            skip(count * _SCALAR_BYTES[kind])
+        else:
+            raise ValueError(f"a value of the type {kind}")
 
 
 def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:

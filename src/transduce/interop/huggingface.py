@@ -20,6 +20,7 @@ from transduce.interop.huggingface_decoders import gpt2, llama
 from transduce.interop.huggingface_encoders import bert, vit
 from transduce.interop.huggingface_weights import Converted, Settings, Source, Weights, activation_of
 from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.nn.positions import marian_sinusoids
 
 
 def convert(settings: Settings, weights: Weights) -> Converted:
@@ -108,11 +109,12 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
     config = EncoderDecoderConfig(
         **_fairseq_settings(settings), max_positions=length, output_bias=True, tie_output=tied
     )
+    _require_weights(config, weights)
     if not settings.get("share_encoder_decoder_embeddings", True):
         raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": opus_sinusoids(length, source["shared.weight"].shape[1]),
+        "embedding.positions.table_TD": opus_sinusoids(length, config.d_model),
         "output.bias_V": weights["final_logits_bias"][0],
     }
     if not tied:
@@ -121,7 +123,7 @@ def _marian(settings: Settings, weights: Weights) -> Converted:
 
 
 def _transformer(settings: Settings, weights: Weights) -> Converted:
-    """A translation model of CTranslate2 or Marian, with its own table of positions."""
+    """A translation model of CTranslate2, with its own table of positions, or of Marian."""
     source = Source(weights, "model.")
     common = _fairseq_settings(settings)
     pre, tied = settings["normalize_before"], settings["tie_word_embeddings"]
@@ -132,9 +134,13 @@ def _transformer(settings: Settings, weights: Weights) -> Converted:
         tie_output=tied,
         decoder_cell=settings.get("decoder_cell", "attention"),
     )
+    table_TD = weights.get("model.decoder.embed_positions.weight")
+    if table_TD is None:
+        _require_weights(config, weights)
+        table_TD = marian_sinusoids(config.max_positions, config.d_model)
     ours = {
         "embedding.weight_VD": source["shared.weight"],
-        "embedding.positions.table_TD": source["decoder.embed_positions.weight"],
+        "embedding.positions.table_TD": table_TD,
         "output.bias_V": weights["final_logits_bias"][0],
     }
     if not tied:
@@ -204,6 +210,14 @@ def _fairseq_layers(source: Source, config: EncoderDecoderConfig) -> dict[str, T
             modules |= {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2", last: "final_layer_norm"}
             ours |= layer.modules({f"{name}.{own}": theirs for own, theirs in modules.items()})
     return ours
+
+
+def _require_weights(config: EncoderDecoderConfig, weights: Weights) -> None:
+    """Raise an error if there are fewer weights than the settings need, before anything is computed from them."""
+    stored = sum(x.numel() for x in weights.values())
+    table = config.max_positions * config.d_model  # made here, not stored
+    if config.min_parameters(0) - table > stored:
+        raise ModelError("it has fewer weights than its settings require")
 
 
 def opus_sinusoids(length: int, d_model: int) -> Tensor:

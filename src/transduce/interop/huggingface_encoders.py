@@ -1,5 +1,6 @@
 """Converters of Hugging Face's encoder-only models: BERT, RoBERTa and ViT."""
 
+from transduce.errors import ModelError
 from transduce.interop.huggingface_weights import Converted, Settings, Source, Weights, activation_of, classes_of
 from transduce.models.encoder_only import EncoderOnlyConfig
 
@@ -12,6 +13,9 @@ def bert(settings: Settings, weights: Weights) -> Converted:
     masked = "cls.predictions.bias" in weights or "lm_head.bias" in weights
     offset = 2 if kind == "roberta" else 0  # its first positions are for padding
     table_TD = source["embeddings.position_embeddings.weight"][offset:]
+    segment_D = source["embeddings.token_type_embeddings.weight"][0]
+    if table_TD.shape[1:] != segment_D.shape:
+        raise ModelError("the embeddings of positions and segments have different widths")
     config = EncoderOnlyConfig(
         layers=settings["num_hidden_layers"],
         d_model=settings["hidden_size"],
@@ -30,7 +34,7 @@ def bert(settings: Settings, weights: Weights) -> Converted:
     )
     ours = {
         "embedding.weight_VD": source["embeddings.word_embeddings.weight"],
-        "embedding.positions.table_TD": table_TD + source["embeddings.token_type_embeddings.weight"][0],
+        "embedding.positions.table_TD": table_TD + segment_D,
         **source.modules({"embedding.norm": "embeddings.LayerNorm"}),
     }
     for n in range(config.layers):

@@ -20,7 +20,6 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.models.header import physical_memory
-from transduce.nn.positions import marian_sinusoids
 
 MODEL, VOCABULARY, SETTINGS = "model.npz", "vocab.spm", "special:model.yml"
 EPSILON = 1e-6
@@ -31,7 +30,7 @@ FEED_FORWARD = {"fc1": "1", "fc2": "2"}
 """The names of modules in transformers, and what Marian calls them."""
 _LENGTH = 1024
 """Number of positions: sinusoids have no limit of their own."""
-_MAX_ARRAYS = 100_000
+_MAX_ARRAYS, _MAX_RANK = 100_000, 8
 _FLOATS, _INTEGERS, _INT8_MATRIX = 0x404, 0x101, 0x4101
 """Types of arrays in a binary file."""
 _REQUIRED = {
@@ -71,28 +70,31 @@ def _read_binary(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     at = 0
 
-    def numbers(code: str, count: int) -> tuple[int, ...]:
+    def take(size: int) -> bytes:
         nonlocal at
+        if len(content) - at < size:
+            raise ValueError("it ends too early")
+        at += size
+        return content[at - size : at]
+
+    def numbers(code: str, count: int) -> tuple[int, ...]:
         layout = f"<{count}{code}"
-        values = struct.unpack_from(layout, content, at)
-        at += struct.calcsize(layout)
-        return values
+        return struct.unpack(layout, take(struct.calcsize(layout)))
 
     try:
         version, count = numbers("Q", 2)
         if version != 1 or count > _MAX_ARRAYS:
             raise ValueError(f"version {version} with {count:,} arrays")
         headers = [numbers("Q", 4) for _ in range(count)]
-        names = [bytes(numbers("B", length)[:-1]).decode() for length, *_ in headers]
+        if deep := [rank for _, _, rank, _ in headers if rank > _MAX_RANK]:
+            raise ValueError(f"an array has {deep[0]:,} dimensions")
+        names = [take(length)[:-1].decode() for length, *_ in headers]
         shapes = [numbers("i", rank) for _, _, rank, _ in headers]
-        (gap,) = numbers("Q", 1)
-        at += gap
-        arrays = {}
-        for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
-            if len(content) - at < size:
-                raise ValueError("it ends too early")
-            arrays[name] = _stored_array(name, kind, shape, content[at : at + size])
-            at += size
+        take(*numbers("Q", 1))  # a gap
+        arrays = {
+            name: _stored_array(name, kind, shape, take(size))
+            for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True)
+        }
     except (ValueError, struct.error, KeyError, UnicodeDecodeError, MemoryError) as error:
         raise ModelError(f"{path}: not a binary model of Marian, or damaged: {error}") from None
     return arrays
@@ -110,6 +112,8 @@ def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes) 
         raise ValueError(f"{name:.60} is of the type {kind:#x}")
     integers = np.frombuffer(content, np.int8, size)
     one = np.frombuffer(content, np.float32, 1, size)[0]
+    if not 0 < one < np.inf:
+        raise ValueError(f"{name:.60} has the scale {one}")
     rows = integers.reshape(shape) if name.endswith("Wemb") else integers.reshape(shape[::-1]).T
     return rows.astype(np.float32) / one
 
@@ -122,8 +126,10 @@ def _read_npz(path: Path) -> dict[str, Any]:
                 raise ModelError(f"{path}: its arrays do not fit in the memory of this machine")
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise ModelError(f"{path}: not an .npz file, or damaged: {error}") from None
+    except ModelError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise whatever a damaged file leads to
+        raise ModelError(f"{path}: not an .npz file, or damaged: {error!s:.200}") from None
 
 
 def parse_settings(text: str) -> dict[str, str]:
@@ -191,7 +197,6 @@ def _weights(settings: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tens
         "model.shared.weight": embedding,
         "lm_head.weight": embedding if output is None else _tensor(output).T,
         "final_logits_bias": _tensor(bias).reshape(1, -1),
-        "model.decoder.embed_positions.weight": marian_sinusoids(_LENGTH, embedding.shape[1]),
     }
 
     def put_norm(name: str, theirs: str) -> None:

@@ -156,8 +156,9 @@ class TransformerConfig(ModelConfig):
         return attention, self.d_model * self.d_ff * (3 if self.activation in ("geglu", "swiglu") else 2)
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`: the elements of the embeddings and, if it is separate, of the output projection."""
-        return vocab_size * self.d_model * (1 if self.tie_output else 2)
+        """See `ModelConfig`: the elements of the embeddings, learned positions and a separate output projection."""
+        positions = self.max_positions if self.positions == "learned" else 0
+        return (vocab_size * (1 if self.tie_output else 2) + positions) * self.d_model
 
     def sizes(self) -> dict[str, Any]:
         """See `ModelConfig`; dropout is not included."""
@@ -218,7 +219,7 @@ class EncoderDecoderConfig(TransformerConfig):
         return self.decoder_layers - (2 if self.decoder_layers >= _DEEP else 1)
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`: the elements of all matrices, without biases, norms and learned positions."""
+        """See `ModelConfig`: the elements of all matrices, without biases and norms."""
         attention, feed_forward = self.sublayer_parameters
         cell = attention if self.decoder_cell == "attention" else 2 * self.d_model**2
         decoder = self.decoder_layers * (cell + attention + feed_forward)

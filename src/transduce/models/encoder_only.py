@@ -78,8 +78,11 @@ class EncoderOnlyConfig(TransformerConfig):
 
     def min_parameters(self, vocab_size: int) -> int:
         """See `ModelConfig`."""
-        tokens = 0 if self.source == "image" else super().min_parameters(vocab_size)
-        return tokens + self.layers * sum(self.sublayer_parameters)
+        inputs = super().min_parameters(vocab_size)
+        if self.source == "image":
+            area = self.patch_size**2
+            inputs = (self.image_height * self.image_width // area + self.channels * area) * self.d_model
+        return inputs + self.classes * self.d_model + self.layers * sum(self.sublayer_parameters)
 
 
 class MaskedHead(nn.Module):

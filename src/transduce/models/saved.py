@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from transduce.config import to_table
 from transduce.disk import atomic_folder
-from transduce.errors import ModelError
+from transduce.errors import ConfigError, ModelError
 from transduce.models.arrays import Int8Matrix
 from transduce.models.card import (
     CARD,
@@ -79,8 +79,11 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
 
 def build_module(stored: StoredModel, device: torch.device | str = "cpu") -> Model:
     """The torch module of a model folder."""
-    with SkipInitialization():
-        model = create_model(stored.config, stored.vocab_size)
+    try:
+        with SkipInitialization():
+            model = create_model(stored.config, stored.vocab_size)
+    except ConfigError as error:
+        raise ModelError(f"{stored.weights.path.with_name(CARD)}: {error}") from None
     model.load_state_dict(_tensors(stored.weights, model.state_dict()))
     return model.to(device).eval()
 

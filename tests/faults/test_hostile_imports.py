@@ -1,0 +1,402 @@
+"""Models of other toolkits, damaged at random and on purpose: each is imported, or refused at low cost in one line."""
+
+import io
+import json
+import os
+import random
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fault_injection import repetitions
+from hostile import change_one_file, problems, try_all
+from safetensors.numpy import load_file, save_file
+
+from transduce.interop.export.export_model import EXPORTERS
+from transduce.interop.export.exporter import Exported
+from transduce.interop.export.vocabulary import export_vocabulary
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.search.options import SearchConfig
+
+EACH = repetitions(6, 250)
+"""Random changes of each format."""
+FORMATS = ("hf", "ctranslate2", "ctranslate2-int8", "marian", "firefox", "gpt2", "bert", "gguf")
+WIDTH = 16
+Arrays = dict[str, Any]
+
+
+def random_arrays(shapes: dict[str, tuple[int, ...]]) -> Arrays:
+    generator = np.random.default_rng(1)
+    return {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def write_exported(format_name: str, tokenizer: Any, folder: Path) -> None:
+    """A translation model as `transduce export` writes it, without the card of the original."""
+    name, _, quantization = format_name.partition("-")
+    marian: Any = {"positions": "marian", "zero_start": True, "norm_epsilon": 1e-6} if name == "marian" else {}
+    config = EncoderDecoderConfig(
+        encoder_layers=1, decoder_layers=1, d_model=WIDTH, d_ff=24, num_heads=2, output_bias=True, **marian
+    )
+    model = EncoderDecoder(config, tokenizer.vocab_size).eval()
+    folder.mkdir()
+    precision: Any = quantization or "float32"
+    exported = Exported(
+        model, tokenizer, export_vocabulary(tokenizer, []), {}, SearchConfig(), None, 80, quantization=precision
+    )
+    EXPORTERS[name].write(exported, folder)
+
+
+def binary_file(arrays: Arrays) -> bytes:
+    """Arrays in the format of Firefox Translations; the embeddings are 8-bit integers."""
+    items = []
+    for name, array in arrays.items():
+        if name == "Wemb":
+            one = np.float32(127 / np.abs(array).max())
+            items.append((name, 0x4101, array.shape, np.rint(array * one).astype(np.int8).tobytes() + one.tobytes()))
+        else:
+            items.append((name, 0x101 if array.dtype == np.int8 else 0x404, array.shape, array.tobytes()))
+    content = struct.pack("<QQ", 1, len(items))
+    content += b"".join(struct.pack("<QQQQ", len(n) + 1, k, len(s), len(c)) for n, k, s, c in items)
+    content += b"".join(name.encode() + b"\0" for name, *_ in items)
+    content += b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in items)
+    return content + struct.pack("<Q", 0) + b"".join(stored for *_, stored in items)
+
+
+def byte_level() -> Any:
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {piece: number for number, piece in enumerate([*alphabet, "ab", "<|endoftext|>", "[MASK]"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("a", "b")]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def gpt2_shapes(size: int) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (size, WIDTH), "wpe.weight": (12, WIDTH)}
+    layers = {"attn.c_attn": 3 * WIDTH, "attn.c_proj": WIDTH, "mlp.c_fc": 24, "mlp.c_proj": WIDTH}
+    for name, width in layers.items():
+        shapes[f"h.0.{name}.weight"] = (24 if name == "mlp.c_proj" else WIDTH, width)
+        shapes[f"h.0.{name}.bias"] = (width,)
+    for name in ("h.0.ln_1", "h.0.ln_2", "ln_f"):
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (WIDTH,)
+    return shapes
+
+
+def write_gpt2(folder: Path) -> None:
+    folder.mkdir()
+    tokenizer = byte_level()
+    size = tokenizer.get_vocab_size()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "model_type": "gpt2", "vocab_size": size, "n_layer": 1, "n_embd": WIDTH, "n_inner": 24, "n_head": 2,
+        "n_positions": 12, "bos_token_id": size - 2, "eos_token_id": size - 2,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(settings))
+    save_file(random_arrays(gpt2_shapes(size)), folder / "model.safetensors")
+
+
+def write_bert(folder: Path) -> None:
+    folder.mkdir()
+    tokenizer = byte_level()
+    size = tokenizer.get_vocab_size()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "model_type": "bert", "vocab_size": size, "num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": 24,
+        "num_attention_heads": 2, "cls_token_id": 5, "sep_token_id": 6,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(settings))
+    names, head = "bert.embeddings.", "cls.predictions."
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{names}word_embeddings.weight": (size, WIDTH),
+        f"{names}position_embeddings.weight": (12, WIDTH),
+        f"{names}token_type_embeddings.weight": (2, WIDTH),
+        f"{head}bias": (size,),
+    }
+    layer = "bert.encoder.layer.0."
+    linear = {f"{layer}attention.self.{name}": (WIDTH, WIDTH) for name in ("query", "key", "value")} | {
+        f"{layer}attention.output.dense": (WIDTH, WIDTH),
+        f"{layer}intermediate.dense": (24, WIDTH),
+        f"{layer}output.dense": (WIDTH, 24),
+        f"{head}transform.dense": (WIDTH, WIDTH),
+    }
+    for name, shape in linear.items():
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
+    norms = [f"{names}LayerNorm", f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"]
+    for name in [*norms, f"{head}transform.LayerNorm"]:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (WIDTH,)
+    save_file(random_arrays(shapes), folder / "model.safetensors")
+
+
+def write_gguf(path: Path) -> None:
+    gguf: Any = pytest.importorskip("gguf")
+    content = json.loads(byte_level().to_str())
+    tokens = list(content["model"]["vocab"])
+    names = {
+        "wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "h.0.attn.c_attn": "blk.0.attn_qkv",
+        "h.0.attn.c_proj": "blk.0.attn_output", "h.0.mlp.c_fc": "blk.0.ffn_up", "h.0.mlp.c_proj": "blk.0.ffn_down",
+        "h.0.ln_1": "blk.0.attn_norm", "h.0.ln_2": "blk.0.ffn_norm",
+    }  # fmt: skip
+    writer = gguf.GGUFWriter(str(path), "gpt2")
+    for name, array in random_arrays(gpt2_shapes(len(tokens))).items():
+        module, _, parameter = name.rpartition(".")
+        stored = array.T.copy() if array.ndim == 2 and name.startswith("h.") else array
+        writer.add_tensor(f"{names[module]}.{parameter}", stored)
+    writer.add_block_count(1)
+    writer.add_context_length(12)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(24)
+    writer.add_head_count(2)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(len(tokens) - 2)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def originals(toy_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model in each format."""
+    folder = tmp_path_factory.mktemp("originals")
+    for name in ("hf", "ctranslate2", "ctranslate2-int8", "marian"):
+        write_exported(name, toy_tokenizer, folder / name)
+    shutil.copytree(folder / "marian", folder / "firefox")
+    arrays = dict(np.load(folder / "marian" / "model.npz"))
+    (folder / "firefox" / "model.npz").unlink()
+    (folder / "firefox" / "model.bin").write_bytes(binary_file(arrays))
+    write_gpt2(folder / "gpt2")
+    write_bert(folder / "bert")
+    write_gguf(folder / "gguf.gguf")
+    return {name: folder / (f"{name}.gguf" if name == "gguf" else name) for name in FORMATS}
+
+
+def copy(original: Path, name: Path) -> Path:
+    if original.is_dir():
+        return Path(shutil.copytree(original, name))
+    return Path(shutil.copy(original, name.with_suffix(original.suffix)))
+
+
+def test_randomly_damaged_models_are_imported_or_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+    cases: dict[str, Path] = {}
+    for name, original in originals.items():
+        cases[name] = copy(original, tmp_path / name)
+        for number in range(EACH):
+            path = copy(original, tmp_path / f"{name}-{number}")
+            change_one_file(path, random.Random(f"{name} {number}"))
+            cases[f"{name} {number}"] = path
+    outcomes = dict(zip(cases, try_all([("import", path) for path in cases.values()], tmp_path), strict=True))
+    assert {name: outcomes[name][0] for name in originals} == dict.fromkeys(originals)
+    found = {name: problems(outcomes[name], path, must_fail=False) for name, path in cases.items()}
+    assert {name: one for name, one in found.items() if one} == {}
+
+
+def edit_json(name: str, **values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(settings | values))
+
+    return change
+
+
+def edit_weights(**changes: Any) -> Callable[[Path], None]:
+    """Replace arrays of model.safetensors; in names, __ is a dot."""
+
+    def change(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights |= {name.replace("__", "."): array for name, array in changes.items()}
+        save_file(weights, folder / "model.safetensors")
+
+    return change
+
+
+def edit_npz(change_arrays: Callable[[Arrays], object]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        arrays = dict(np.load(folder / "model.npz"))
+        change_arrays(arrays)
+        np.savez(folder / "model.npz", **arrays)
+
+    return change
+
+
+def edit_bin(change_arrays: Callable[[Arrays], object]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        arrays = dict(np.load(folder.parent / "arrays.npz"))
+        change_arrays(arrays)
+        (folder / "model.bin").write_bytes(binary_file(arrays))
+
+    return change
+
+
+def replace_bytes(name: str, old: bytes, new: bytes) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        file = path / name if name else path
+        content = file.read_bytes()
+        assert old in content
+        file.write_bytes(content.replace(old, new, 1))
+
+    return change
+
+
+def false_npy_header(folder: Path) -> None:
+    """An array of a terabyte, of which the file has a few bytes."""
+    with zipfile.ZipFile(folder / "model.npz", "w") as archive:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
+        archive.writestr("Wemb.npy", header.getvalue() + bytes(64))
+
+
+def zip_bomb(folder: Path) -> None:
+    """A gigabyte of zeros in an archive of a megabyte, with a size that the directory does not tell."""
+    with zipfile.ZipFile(folder / "model.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Wemb.npy", bytes(1 << 27))
+    content = (folder / "model.npz").read_bytes()
+    (folder / "model.npz").write_bytes(content.replace((1 << 27).to_bytes(4, "little"), (99).to_bytes(4, "little")))
+
+
+def row_of_scales(folder: Path) -> None:
+    """A matrix of one row and thousands of scales, whose quotient would have gigabytes."""
+    name = b"encoder/layer_0/ffn/linear_0/weight"
+    variables = [(name, (1, 60_000), 1, bytes(60_000)), (name + b"_scale", (60_000,), 0, bytes(240_000))]
+    content = struct.pack("<I", 6) + string(b"TransformerSpec") + struct.pack("<II", 7, len(variables))
+    for key, shape, kind, data in variables:
+        content += string(key) + struct.pack(f"<B{len(shape)}I", len(shape), *shape)
+        content += struct.pack("<BI", kind, len(data)) + data
+    (folder / "model.bin").write_bytes(content + struct.pack("<I", 0))
+
+
+def string(text: bytes) -> bytes:
+    return struct.pack("<H", len(text) + 1) + text + b"\0"
+
+
+def gguf_array(count: int, kind: int = 0) -> Callable[[Path], None]:
+    """Metadata that begin with an array of this many numbers, none of which is there."""
+
+    def change(path: Path) -> None:
+        field = struct.pack("<Q", 1) + b"x" + struct.pack("<IIQ", 9, kind, count)
+        path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + field)
+
+    return change
+
+
+WIDE = np.ones((450, 60_000), np.float32)
+CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "hf: a billion layers": ("hf", edit_json("config.json", encoder_layers=10**9)),
+    "hf: absurd width": ("hf", edit_json("config.json", d_model=10**12)),
+    "hf: a table of positions of gigabytes": (
+        "hf",
+        lambda folder: (
+            edit_json("config.json", d_model=60_000, max_position_embeddings=65_536)(folder),
+            edit_weights(model__shared__weight=np.ones((4, 60_000), np.float32))(folder),
+        ),
+    ),
+    "hf: a billion positions": ("hf", edit_json("config.json", max_position_embeddings=10**9)),
+    "hf: a trillion tokens": ("hf", edit_json("config.json", vocab_size=10**12)),
+    "hf: negative heads": ("hf", edit_json("config.json", encoder_attention_heads=-4)),
+    "hf: a name that controls the terminal": ("hf", edit_json("config.json", model_type="\x1b[2J\n\ud800")),
+    "hf: a list for settings": ("hf", lambda folder: (folder / "config.json").write_text("[" * 100_000)),
+    "hf: NaN weights": ("hf", edit_weights(model__shared__weight=np.full((450, WIDTH), np.nan, np.float32))),
+    "hf: a FIFO for weights": (
+        "hf", lambda folder: ((folder / "model.safetensors").unlink(), os.mkfifo(folder / "model.safetensors")),
+    ),
+    "hf: an endless vocabulary": (
+        "hf", lambda folder: ((folder / "source.spm").unlink(), (folder / "source.spm").symlink_to("/dev/zero")),
+    ),
+    "gpt2: a billion positions": ("gpt2", edit_json("config.json", n_positions=10**9)),
+    "gpt2: an inner width of a trillion": ("gpt2", edit_json("config.json", n_inner=10**12)),
+    "bert: positions of one column": (
+        "bert",
+        edit_weights(
+            bert__embeddings__position_embeddings__weight=np.ones((60_000, 1), np.float32),
+            bert__embeddings__token_type_embeddings__weight=np.ones((2, 60_000), np.float32),
+        ),
+    ),
+    "bert: no segments": (
+        "bert", edit_weights(bert__embeddings__token_type_embeddings__weight=np.ones((0, WIDTH), np.float32))
+    ),
+    "ctranslate2: more scales than rows": ("ctranslate2", row_of_scales),
+    "ctranslate2: 2^32 variables": (
+        "ctranslate2", lambda folder: (folder / "model.bin").write_bytes(
+            struct.pack("<I", 6) + string(b"TransformerSpec") + struct.pack("<II", 7, 2**32 - 1)
+        ),
+    ),
+    "ctranslate2: absurd shape": (
+        "ctranslate2", lambda folder: (folder / "model.bin").write_bytes(
+            struct.pack("<I", 6) + string(b"TransformerSpec") + struct.pack("<II", 7, 1) + string(b"a")
+            + struct.pack("<B4I", 4, *[2**31] * 4) + struct.pack("<BI", 0, 4) + bytes(4) + bytes(4)
+        ),
+    ),
+    "marian: a terabyte in the header of an array": ("marian", false_npy_header),
+    "marian: a false size in the directory": ("marian", zip_bomb),
+    "marian: a pickle": (
+        "marian", lambda folder: np.savez(folder / "model.npz", Wemb=np.array([{}], object))
+    ),
+    "marian: wide embeddings": ("marian", edit_npz(lambda arrays: arrays.update(Wemb=WIDE))),
+    "marian: settings of other bytes": (
+        "marian", edit_npz(lambda arrays: arrays.update({"special:model.yml": np.full(9, -3, np.int8)}))
+    ),
+    "marian: no settings": ("marian", edit_npz(lambda arrays: arrays.pop("special:model.yml"))),
+    "marian: numbers of depth": (
+        "marian", edit_npz(lambda arrays: arrays.update({
+            "special:model.yml": np.frombuffer(
+                bytes(arrays["special:model.yml"]).replace(b"enc-depth: 1", b"enc-depth: 99999999999"), np.int8
+            )
+        })),
+    ),
+    "firefox: 2^60 arrays": (
+        "firefox", lambda folder: (folder / "model.bin").write_bytes(struct.pack("<QQ", 1, 2**60))
+    ),
+    "firefox: a name of 2^60 bytes": (
+        "firefox",
+        lambda folder: (folder / "model.bin").write_bytes(struct.pack("<QQ4Q", 1, 1, 2**60, 0x404, 1, 4) + bytes(90)),
+    ),
+    "firefox: 2^60 dimensions": (
+        "firefox",
+        lambda folder: (folder / "model.bin").write_bytes(struct.pack("<QQ4Q", 1, 1, 2, 0x404, 2**60, 4) + bytes(90)),
+    ),
+    "firefox: a gap of 2^63 bytes": (
+        "firefox",
+        lambda folder: (folder / "model.bin").write_bytes(
+            struct.pack("<QQ4Q", 1, 1, 2, 0x404, 1, 4) + b"a\0" + struct.pack("<iQ", 1, 2**63) + bytes(9)
+        ),
+    ),
+    "firefox: a scale of zero": (
+        "firefox",
+        lambda folder: (folder / "model.bin").write_bytes(
+            struct.pack("<QQ4Q", 1, 1, 5, 0x4101, 2, 5) + b"Wemb\0" + struct.pack("<iiQ", 1, 1, 0) + bytes(5)
+        ),
+    ),
+    "gguf: an array of 2^60 numbers": ("gguf", gguf_array(2**60)),
+    "gguf: an array of 2^60 texts": ("gguf", gguf_array(2**60, kind=8)),
+    "gguf: an array of arrays": ("gguf", gguf_array(2**20, kind=9)),
+    "gguf: 2^60 fields": (
+        "gguf", lambda path: path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60) + bytes(64))
+    ),
+    "gguf: 2^60 tensors": (
+        "gguf", lambda path: path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 2**60, 0) + bytes(64))
+    ),
+    "gguf: empty": ("gguf", lambda path: path.write_bytes(b"")),
+    "gguf: a width of 2^31": (
+        "gguf", replace_bytes("", b"gpt2.embedding_length" + struct.pack("<II", 4, WIDTH),
+                              b"gpt2.embedding_length" + struct.pack("<II", 4, 2**31)),
+    ),
+}  # fmt: skip
+
+
+def test_hostile_models_are_refused_with_one_line_at_low_cost(originals: dict[str, Path], tmp_path: Path) -> None:
+    paths = {}
+    for number, (name, (format_name, change)) in enumerate(CHANGES.items()):
+        paths[name] = copy(originals[format_name], tmp_path / f"{format_name}-{number}")
+        change(paths[name])
+    outcomes = try_all([("import", path) for path in paths.values()], tmp_path)
+    found = {name: problems(one, path) for (name, path), one in zip(paths.items(), outcomes, strict=True)}
+    assert {name: one for name, one in found.items() if one} == {}
+    assert [path for path in tmp_path.iterdir() if path.name.endswith("-imported")] == []
