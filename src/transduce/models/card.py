@@ -1,8 +1,8 @@
 """The metadata of a model folder, readable without torch.
 
 A folder holds `model.json` (the card), `model.safetensors` (weights), the tokenizer (`tokenizer.model`, or
-`tokenizer.json` of an imported model) and optionally `README.md`, a description of its data, licence, scores and
-limitations.
+`tokenizer.json` of an imported model) and optionally `shortlist.safetensors` (`shortlist.py`) and `README.md`, a
+description of its data, licence, scores and limitations.
 """
 
 import json
@@ -15,8 +15,8 @@ from transduce.models.header import PRECISIONS
 from transduce.text.languages import is_language_code
 
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
-IMPORTED_TOKENIZER = "tokenizer.json"
-MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, IMPORTED_TOKENIZER, NOTES)
+IMPORTED_TOKENIZER, SHORTLIST = "tokenizer.json", "shortlist.safetensors"
+MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, IMPORTED_TOKENIZER, SHORTLIST, NOTES)
 FORMAT = 1
 BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de-fr"
 """The model that ships with the package."""
