@@ -1,14 +1,16 @@
 """Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
 
-Translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite, several threads and
+Translation: sizes, ids, limits, prefixes, shortlists, options, dropped jobs, weights that are not finite, several threads and
 interleaved sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied and
 dropped.
 """
 
 import random
 import sys
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from helpers import FIRST_WORD, small_language_model, small_model
 from random_language_models import draw_settings
@@ -22,8 +24,10 @@ from transduce.engines.native.library import load_library
 from transduce.errors import ConfigError
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.shortlist import Shortlist
 from transduce.nn.segments import pack_tokens
 from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import EOS
 
 
 def random_model(draw: random.Random) -> EncoderDecoder:
@@ -85,7 +89,15 @@ def random_search(draw: random.Random) -> SearchConfig:
         max_extra=draw.choice([0, 1, 5, 20]),
         max_length=draw.choice([None, 1, 3]),
         min_length=draw.choice([0, 1, 7]),
+        shortlist=draw.random() < 0.5,
     )
+
+
+def random_shortlist(draw: random.Random, vocab_size: int) -> Shortlist:
+    """Lists of different lengths, some of them empty."""
+    sizes = [draw.choice([0, 1, 3, min(20, vocab_size - EOS)]) for _ in range(vocab_size)]
+    candidates = [token for size in sizes for token in sorted(draw.sample(range(EOS, vocab_size), size))]
+    return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32))
 
 
 def run_session(draw: random.Random, sessions: list[NativeSession], vocab_size: int) -> None:
@@ -99,7 +111,8 @@ def run_session(draw: random.Random, sessions: list[NativeSession], vocab_size: 
                 lengths = draw.choice([0, 1, 2, 7, 30]), draw.choice([0, 0, 0, 1, 4])
                 tokens, prefix = ([draw.randrange(FIRST_WORD, vocab_size) for _ in range(n)] for n in lengths)
                 options = draw.choice([None, random_search(draw)])
-                jobs.append((key := key + 1, Job(tokens, prefix, options=options)))
+                terms = tuple(prefix) if draw.random() < 0.5 else ()
+                jobs.append((key := key + 1, Job(tokens, prefix, terms=terms, options=options)))
             session.add(jobs)
         if draw.random() < 0.2:
             session.drop([draw.randint(1, key + 1) for _ in range(3)])
@@ -120,6 +133,7 @@ def main() -> None:
         draw = random.Random(f"{seed} {case}")
         model = random_model(draw)
         engine = NativeEngine(model, library, draw.randint(1, 4), batch_tokens=draw.choice([1, 64, 8192]))
+        engine.shortlist = random_shortlist(draw, model.vocab_size)
         language_model = random_language_model(draw)
         try:
             native = NativeLanguageModel(language_model, library, draw.randint(1, 4))

@@ -15,6 +15,8 @@ from transduce.text.tokenizer import EOS
 FREQUENT, PER_TOKEN = 1000, 100
 _MOST_LINKS = 20_000_000
 """Links between the tokens of pairs to learn from; with more, every n-th pair is used. Takes about a gigabyte."""
+_COMMON = 0.05
+"""Share of the sentences above which a source token, such as an article, explains no target token."""
 _ROUNDS = 4
 """Rounds of expectation maximisation."""
 _MIN_PROBABILITY = 1e-3
@@ -48,15 +50,15 @@ def learn_shortlist(
 def _learn(direction: Direction, vocab_size: int, frequent: int, per_token: int) -> _Ids:
     """The candidates of one direction as numbers: source * vocab_size + target."""
     sources, targets = (_tokens_of(side, vocab_size) for side in direction[:2])
+    words = np.bincount(sources[1], minlength=vocab_size) <= max(_COMMON * len(direction.sources), 20)
+    words[direction.marker] = False
     target_count = np.bincount(targets[1], minlength=vocab_size)
     target_count[: EOS + 1] = 0
     common = np.argsort(-target_count, kind="stable")[:frequent]
     common = common[target_count[common] > 0]
     rare = np.ones(vocab_size, bool)
     rare[: EOS + 1] = rare[common] = False
-    keys, probability = _translations(
-        sources[:, sources[1] != direction.marker], targets[:, rare[targets[1]]], vocab_size
-    )
+    keys, probability = _translations(sources[:, words[sources[1]]], targets[:, rare[targets[1]]], vocab_size)
     source = keys // vocab_size
     order = np.lexsort((-probability, source))
     order = order[probability[order] >= _MIN_PROBABILITY]

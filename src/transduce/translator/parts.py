@@ -200,7 +200,9 @@ class _Draft:
 
     def part(self, tokens: list[int], prefix: Sequence[int], tokenizer: AnyTokenizer) -> Part:
         sentence, required = self.sentence, [one.marked for one in self.required]
-        terms = {token for one in tokenizer.target.encode_all(required, marked=True) for token in one} if required else ()
+        terms = (
+            {token for one in tokenizer.target.encode_all(required, marked=True) for token in one} if required else ()
+        )
         return Part(
             tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape,
             terms=tuple(terms),
