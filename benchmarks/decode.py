@@ -1,12 +1,13 @@
 """Decoding throughput: our engines, CTranslate2 and Hugging Face generate, the same weights, in turns in one process.
 
     python benchmarks/decode.py gpu [--rounds 5] [--out results.json]
-    python benchmarks/decode.py cpu [--rounds 5] [--threads 2] [--out results.json]
+    python benchmarks/decode.py cpu [--rounds 5] [--threads 2] [--vocab 58101] [--shortlist 1500] [--out results.json]
 
 Base size, random weights, sources of 30 tokens with their end marker, outputs of exactly 30 tokens, new sentences in
 every round. The time is that from token ids to the best hypothesis with its score: encoder, search, bookkeeping.
 On a CPU, the speed of `native` is also compared with the peak of 8-bit products and the bandwidth of the machine.
-Peers that are not installed are left out. With `--model` and `--text`, real sentences are translated as well, from text
+Peers that are not installed are left out. With `--shortlist`, `native` is also measured with a random shortlist that
+gives a sentence about this many tokens. With `--model` and `--text`, real sentences are translated as well, from text
 to text, by our engines.
 """
 
@@ -17,8 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from decode_peers import Decode, ctranslate2, hugging_face
 from int8_limits import describe, measure_limits
@@ -36,8 +38,11 @@ from setting import (
 from transduce.corpora.demo import demo_corpus
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, Job, search_all
+from transduce.engines.native.engine import NativeEngine
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.shortlist import Shortlist
 from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import EOS
 from transduce.translator import Translator
 
 CASES = {"gpu": [(64, 4), (256, 4), (1024, 4), (64, 1)], "cpu": [(1, 1), (1, 4), (32, 1), (32, 4)]}
@@ -52,6 +57,8 @@ def main() -> None:
     parser.add_argument("where", choices=CASES)
     parser.add_argument("--rounds", type=int, default=5, help="0: only real sentences")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="on a CPU")
+    parser.add_argument("--vocab", type=int, default=32_000, help="tokens of the vocabulary")
+    parser.add_argument("--shortlist", type=int, help="also measure native with this many tokens for a sentence")
     parser.add_argument("--engines", nargs="*", help="ours; all that run here unless given")
     parser.add_argument("--no-peers", action="store_true", help="leave out the peers")
     parser.add_argument("--model", type=Path, help="a trained model for real sentences")
@@ -65,7 +72,7 @@ def main() -> None:
         parser.error("there is no CUDA GPU; --smoke runs the kernels in Triton's interpreter")
     torch.set_num_threads(options.threads)
     names = options.engines or ENGINES[options.where]
-    config, vocabulary, length, cases = EncoderDecoderConfig(), 32_000, 30, CASES[options.where]
+    config, vocabulary, length, cases = EncoderDecoderConfig(), options.vocab, 30, CASES[options.where]
     if options.smoke:
         config, vocabulary, length, cases, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, 4, SMOKE_CASES, 1
 
@@ -78,6 +85,8 @@ def main() -> None:
         if options.rounds:
             model = random_model(config, vocabulary).to(device)
             systems = {f"transduce {name}": ours(make_engine(name, model)) for name in names}
+            if options.shortlist and "native" in names:
+                systems["transduce native, shortlist"] = shortlisted(model, options.shortlist, vocabulary, length)
             if not options.no_peers:
                 systems |= peers(model, Path(folder), device, options.threads)
             print("systems:", ", ".join(systems))
@@ -109,13 +118,26 @@ def make_engine(name: str, model: EncoderDecoder) -> Engine:
     return pick_engine(name, model)
 
 
-def ours(engine: Engine) -> Decode:
+def shortlisted(model: EncoderDecoder, size: int, vocabulary: int, length: int) -> Decode:
+    """Decode with `native` and a shortlist: two thirds of the tokens for all sentences, the others by source token."""
+    engine = cast(NativeEngine, pick_engine("native", model))
+    generator = np.random.default_rng(SEED)
+    lengths = np.full(vocabulary, size // 3 // length)
+    lengths[EOS] = size - size // 3
+    candidates = [np.sort(generator.choice(np.arange(4, vocabulary), n, replace=False)) for n in lengths]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    engine.shortlist = Shortlist(offsets, np.concatenate(candidates).astype(np.int32))
+    return ours(engine, shortlist=True)
+
+
+def ours(engine: Engine, *, shortlist: bool = False) -> Decode:
     """Decode with one of our engines."""
 
     def decode(sources: Sequence[list[int]], beam: int) -> list[list[int]]:
         jobs = [Job(tokens=source, prefix=[]) for source in sources]
         # One token more than the source, whose end marker does not count.
-        outputs = search_all(engine, jobs, SearchConfig(beam=beam, max_extra=1))
+        config = SearchConfig(beam=beam, max_extra=1, min_length=len(sources[0]) + 1, shortlist=shortlist)
+        outputs = search_all(engine, jobs, config)
         return [best[0].tokens for best in outputs]
 
     return decode

@@ -2,7 +2,7 @@
 
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
-translation: sizes, ids, limits, prefixes, options, dropped jobs, weights that are not finite or stored in 8 bits, and
+translation: sizes, ids, limits, prefixes, shortlists, options, dropped jobs, weights that are not finite or stored in 8 bits, and
 interleaved sessions. Odd cases are language models: styles, sizes, prompts, interleaved generations whose texts are
 copied and dropped. One case in eight uses several threads of the engine. With `--concurrent` one in four does, and the
 sessions of the others run in several Python threads at the same time, each with one thread of the engine.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
 from dataclasses import dataclass
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -34,9 +35,11 @@ from transduce.models.arrays import Array, Floats, Int8Matrix
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.header import Shapes
+from transduce.models.shortlist import Shortlist
 from transduce.models.stored import StoredModel, StoredWeights
 from transduce.nn.segments import pack_tokens
 from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import EOS
 
 VOCABULARIES = (5, 8, 17, 64, 200)
 CPU = torch.device("cpu")
@@ -136,7 +139,9 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> NativeEng
         weights = in_8_bits(draw, weights)
     tokenizer: Any = SimpleNamespace(vocab_size=vocab_size)
     model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
-    return NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
+    engine = NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
+    engine.shortlist = random_shortlist(draw, vocab_size)
+    return engine
 
 
 def random_language_model(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeLanguageModel, int]:
@@ -173,7 +178,15 @@ def random_search(draw: random.Random) -> SearchConfig:
         max_extra=draw.choice([0, 1, 5, 20]),
         max_length=draw.choice([None, 1, 3]),
         min_length=draw.choice([0, 1, 7]),
+        shortlist=draw.random() < 0.5,
     )
+
+
+def random_shortlist(draw: random.Random, vocab_size: int) -> Shortlist:
+    """Lists of different lengths, some of them empty."""
+    sizes = [draw.choice([0, 1, 3, min(20, vocab_size - EOS)]) for _ in range(vocab_size)]
+    candidates = [token for size in sizes for token in sorted(draw.sample(range(EOS, vocab_size), size))]
+    return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32))
 
 
 def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], vocab_size: int) -> None:
@@ -187,7 +200,8 @@ def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], vocab_s
                 lengths = draw.choice([0, 1, 2, 7, 7, draw.choice([30, 150])]), draw.choice([0, 0, 0, 1, 4])
                 tokens, prefix = ([draw.randrange(FIRST_WORD, vocab_size) for _ in range(n)] for n in lengths)
                 options = random_search(draw) if draw.random() < 0.3 else None
-                jobs.append((key := key + 1, Job(tokens, prefix, options=options)))
+                terms = tuple(prefix) if draw.random() < 0.5 else ()
+                jobs.append((key := key + 1, Job(tokens, prefix, terms=terms, options=options)))
             session.add(jobs)
         if draw.random() < 0.2:
             session.drop([draw.randint(1, key + 1) for _ in range(2)])
@@ -213,7 +227,9 @@ def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolEx
         engine = random_engine(draw, library, threads)
         sessions = [engine.start_session(random_search(draw)) for _ in range(2)]
         groups = [sessions] if pool is None else [[session] for session in sessions]
-        parts = [lambda draw, group=group: run_sessions(draw, group, engine.weights.model.vocabulary) for group in groups]
+        parts = [
+            lambda draw, group=group: run_sessions(draw, group, engine.weights.model.vocabulary) for group in groups
+        ]
 
     def run(part: Callable[[random.Random], None], draw: random.Random) -> int:
         try:

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import announce, log
-from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
+from transduce.search.options import SearchOptions
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
 
 
+@search_options("shortlist")
 def serve(
     model: Annotated[
         list[str] | None,
@@ -36,6 +38,8 @@ def serve(
         Path | None,
         typer.Option(help="File to add suggested translations to, as pairs (.jsonl).", show_default="none"),
     ] = None,
+    *,
+    options: SearchOptions,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
@@ -71,7 +75,10 @@ def serve(
 
                 generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
             else:
-                translators.append((name, Translator.load(folder, device=device, engine=engine, threads=threads)))
+                translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
+                if translator.config.shortlist:
+                    translator.engine_for(translator.config)  # an error if there is none
+                translators.append((name, translator))
     models = ServedModels(translators)
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]

@@ -12,6 +12,7 @@ from transduce.search.options import SearchConfig
 _MAX_BEAM = 16
 ANY, ANY_BUT_END = -1, -2
 """What the fast engines note at a position where no token is forced; the second before the minimum length."""
+NO_SHORTLIST = "no lexical shortlist for this model"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Job:
     """Source tokens, without markers."""
     prefix: list[int]
     """Forced prefix: the tokens the output must begin with."""
+    terms: tuple[int, ...] = field(default=(), kw_only=True)
+    """Tokens that the output may need, such as those of a glossary's terms; they are added to a lexical shortlist."""
     options: SearchConfig | None = field(default=None, kw_only=True)
     """Options of this job, if they differ from those of its session; only if the engine has `mixed_options`."""
 
@@ -114,6 +117,8 @@ def search_limits(model: AnyModel, options: SearchConfig, *, constrained: bool =
         return "no sampling"
     if options.no_repeat:
         return "no blocking of repeated n-grams"
+    if options.shortlist and not (isinstance(model, StoredModel) and model.shortlist):
+        return NO_SHORTLIST
     if options.beam > _MAX_BEAM:
         return f"no beam above {_MAX_BEAM}"
     return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from transduce.data.batch import Stream
-from transduce.engines.engine import Job, cannot_generate, output_limit
+from transduce.engines.engine import NO_SHORTLIST, Job, cannot_generate, output_limit
 from transduce.models.model import Model
 from transduce.models.stored import AnyModel
 from transduce.nn.segments import pack_tokens
@@ -38,8 +38,8 @@ class PlainEngine:
 
     @staticmethod
     def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
-        """See `Engine`: every option, for models that generate."""
-        return cannot_generate(model)
+        """See `Engine`: every option but a lexical shortlist, for models that generate."""
+        return NO_SHORTLIST if options.shortlist else cannot_generate(model)
 
     def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
         """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""

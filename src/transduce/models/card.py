@@ -2,7 +2,7 @@
 
 A folder holds `model.json` (the card), `model.safetensors` (weights), the tokenizer (`tokenizer.model`,
 `tokenizer.json` of an imported model, or `tokenizers.json` if source and target have one each) and optionally
-`README.md`, a description of its data, licence, scores and limitations.
+`shortlist.safetensors` (`shortlist.py`) and `README.md`, a description of its data, licence, scores and limitations.
 """
 
 import json
@@ -15,8 +15,8 @@ from transduce.models.header import PRECISIONS
 from transduce.text.languages import is_language_code
 
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
-IMPORTED_TOKENIZER, TOKENIZERS = "tokenizer.json", "tokenizers.json"
-MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, IMPORTED_TOKENIZER, TOKENIZERS, NOTES)
+IMPORTED_TOKENIZER, TOKENIZERS, SHORTLIST = "tokenizer.json", "tokenizers.json", "shortlist.safetensors"
+MODEL_FILES = (CARD, WEIGHTS, TOKENIZER, IMPORTED_TOKENIZER, TOKENIZERS, SHORTLIST, NOTES)
 FORMAT = 1
 BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de-fr"
 """The model that ships with the package."""

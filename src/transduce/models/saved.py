@@ -25,6 +25,7 @@ from transduce.models.header import Precision
 from transduce.models.int8 import to_int8
 from transduce.models.model import Model
 from transduce.models.registry import create_model
+from transduce.models.shortlist import load_shortlist
 from transduce.models.stored import StoredModel, StoredWeights, read_model
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -113,7 +114,7 @@ def require_same_vocabulary(folder: Path, saved: SavedModel, other_folder: Path,
 
 
 def shrink_model(folder: Path, out: Path) -> None:
-    """Write a model folder with 8-bit weights, and a copy of its README, atomically as a new folder."""
+    """Write a model folder with 8-bit weights, and its README and shortlist, atomically as a new folder."""
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     saved = load_model(folder)
@@ -121,3 +122,5 @@ def shrink_model(folder: Path, out: Path) -> None:
         save_model(work, saved.model, saved.tokenizer, saved.facts, precision="int8")
         if notes := read_notes(folder):
             (work / NOTES).write_text(notes, encoding="utf-8")
+        if shortlist := load_shortlist(folder, saved.tokenizer):
+            shortlist.save(work, saved.tokenizer)

@@ -19,10 +19,11 @@ from transduce.config import build
 from transduce.disk import MANIFEST, damaged_file
 from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.models.arrays import Array, Floats, Int8Matrix
-from transduce.models.card import CARD, WEIGHTS, read_card
+from transduce.models.card import CARD, SHORTLIST, WEIGHTS, read_card
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.models.forward import ForwardPass
 from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, stored_shapes, weight_shapes
+from transduce.models.shortlist import Shortlist, load_shortlist
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file
 from transduce.text.tokenizer_pair import TokenizerPair
 
@@ -124,6 +125,11 @@ class StoredModel:
         assert isinstance(self.config, EncoderDecoderConfig)
         return ForwardPass(self.config, self.weights)
 
+    @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """The lexical shortlist of the folder, if it has one."""
+        return load_shortlist(self.weights.path.parent, self.tokenizer)
+
     def module(self, device: str = "cpu") -> "Model":
         """A torch module of this model; an error in one line if torch is not installed."""
         with needs_torch():
@@ -140,7 +146,8 @@ def read_model(folder: Path) -> StoredModel:
     """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
     vocabulary = tokenizer_file(folder).name
-    if is_checkpoint and (damage := damaged_file(folder, (CARD, WEIGHTS, vocabulary), others=False)):
+    needed = (CARD, WEIGHTS, vocabulary, *([SHORTLIST] if (folder / SHORTLIST).exists() else []))
+    if is_checkpoint and (damage := damaged_file(folder, needed, others=False)):
         raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
     card = read_card(folder)
     weights = StoredWeights(folder / WEIGHTS, card["precision"])

@@ -47,6 +47,10 @@ class SearchConfig:
         at_least=0,
         at_most=2**16,
     )
+    shortlist: bool = _option(
+        False,
+        "Search only among the tokens that the model's lexical shortlist has for the input (engine native).",
+    )
     no_repeat: int = _option(0, "Block repeated n-grams of this size; 0 disables.", at_least=0)
     nbest: int = _option(1, "Number of outputs for each input.", at_least=1, at_most=1024)
     sample: bool = _option(False, "Sample outputs at random instead of searching for the best.")
@@ -93,6 +97,7 @@ class SearchOptions(TypedDict, total=False):
     max_extra: int
     max_length: int | None
     min_length: int
+    shortlist: bool
     no_repeat: int
     nbest: int
     sample: bool

@@ -111,7 +111,10 @@ class TranslationService:
             if options.get(name, 0) > most:
                 raise HttpError(400, f"{name} must be at most {most}")
         try:
-            return replace(model.translator.config, **options)
+            config = replace(model.translator.config, **options)
+            if config.shortlist:
+                model.translator.engine_for(config)  # an error if there is none
+            return config
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
 

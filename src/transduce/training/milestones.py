@@ -1,6 +1,6 @@
 """Milestones of a run: validation, checkpoints, and the finished model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,7 @@ class Milestones:
     def finish(self, model: Model, progress: Progress) -> dict[str, float]:
         """Average the last checkpoints, score the result with the recipe's search options, and write the model."""
         recipe, run, validation = self.recipe, self.run, self.validation
+        search = replace(recipe.search, shortlist=False)  # the model has none yet
         self.display.phase("averaging checkpoints and scoring the model")
         model.eval()
         last = self._average(model)
@@ -145,7 +146,7 @@ class Milestones:
         if validation.texts:
             measured = validation.measure(model, recipe.train.label_smoothing)
             scores |= {f"valid_{name}": value for name, value in measured.items()}
-            if scored := self.task.score(model, validation, recipe.search):
+            if scored := self.task.score(model, validation, search):
                 scores |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()}
                 kept = {"files": scored.files} if scored.files else {}
                 kept |= {"confusion": scored.confusion} if scored.confusion else {}
@@ -158,7 +159,7 @@ class Milestones:
             run.metrics.add("final", step=progress.step, **scores, **kept)
         seconds = round(progress.seconds, 1)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
-        if calibrations := self.task.calibrate(model, validation, recipe.search):
+        if calibrations := self.task.calibrate(model, validation, search):
             facts["confidence"] = calibrations
         try:
             run.write_model(model, validation.tokenizer, facts)

@@ -141,7 +141,7 @@ class Splitter:
         for index, (some, prefix) in enumerate(zip(drafts, prefixes, strict=True)):
             parts: list[Part] = []
             for draft in some:
-                part = draft.part(next(tokens), prefix)
+                part = draft.part(next(tokens), prefix, self.tokenizer)
                 if len(part.tokens) <= self.max_source_length:
                     parts.append(part)
                 elif refuse_long:
@@ -198,7 +198,7 @@ class Splitter:
         pieces[-1] = pieces[-1]._replace(separator=long.sentence.separator)
         drafts = [self._draft(piece, long.target, glossary) for piece in pieces]
         tokens = self.tokenizer.encode_all([draft.marked for draft in drafts], marked=True)
-        return [draft.part(tokens[n], () if n else prefix) for n, draft in enumerate(drafts)]
+        return [draft.part(tokens[n], () if n else prefix, self.tokenizer) for n, draft in enumerate(drafts)]
 
     def _draft(self, sentence: Sentence, target: str | None, glossary: Glossary | None) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
@@ -239,6 +239,12 @@ class _Draft:
     required: tuple[Required, ...]
     shape: Shape | None
 
-    def part(self, tokens: list[int], prefix: Sequence[int]) -> Part:
-        sentence = self.sentence
-        return Part(tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape)
+    def part(self, tokens: list[int], prefix: Sequence[int], tokenizer: AnyTokenizer) -> Part:
+        sentence, required = self.sentence, [one.marked for one in self.required]
+        terms = (
+            {token for one in tokenizer.target.encode_all(required, marked=True) for token in one} if required else ()
+        )
+        return Part(
+            tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape,
+            terms=tuple(terms),
+        )  # fmt: skip

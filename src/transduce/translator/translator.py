@@ -298,8 +298,17 @@ class Translator:
         return choose_target(self.directions, source, to)
 
     def engine_for(self, config: SearchConfig) -> Engine:
-        """The engine that runs this search: `engine` if it supports the options, otherwise `plain`."""
-        return self.engine if self.engine.supports(self.any_model, config) is None else self._plain
+        """The engine that runs this search: `engine` if it supports the options, otherwise `plain`.
+
+        A lexical shortlist is not replaced by a search without it: a ConfigError if `engine` does not support it.
+        """
+        reason = self.engine.supports(self.any_model, config)
+        if reason and config.shortlist:
+            raise ConfigError(
+                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model that "
+                "has one (make it with: transduce shortlist)"
+            )
+        return self._plain if reason else self.engine
 
     def parts(
         self,

@@ -9,6 +9,23 @@
 #include "search.h"
 #include "language_model.h"
 
+/* Copy the rows of the model's projection for a job's shortlist into panels of its own. */
+static void pack_shortlist(Worker worker, const Model *model, const Job *job) {
+    const Linear *from = &model->projection, *to = &job->projection;
+    int8_t *weight = (int8_t *)to->weight;
+    float *scale = (float *)to->scale, *bias = (float *)to->bias;
+    int32_t *start = (int32_t *)to->start;
+    int K = from->padded_in, first, last;
+    split_work(worker, to->panels, &first, &last);
+    for (int n = first * PANEL; n < last * PANEL; n++) {
+        int token = job->shortlist[n < to->width_out ? n : 0]; /* what fills the last panel is never used */
+        int8_t *channel = weight + (size_t)(n / PANEL) * PANEL * K + n % PANEL * 4;
+        const int8_t *row = from->weight + (size_t)(token / PANEL) * PANEL * K + token % PANEL * 4;
+        for (int k = 0; k < K * PANEL; k += 4 * PANEL) memcpy(channel + k, row + k, 4);
+        scale[n] = from->scale[token], bias[n] = from->bias[token], start[n] = from->start[token];
+    }
+}
+
 /* ---- encoder: packed sentences ---- */
 
 /* Encode `count` sources and fill the cross-attention caches of their jobs. */
@@ -65,6 +82,8 @@ typedef struct { const Model *model; Job **jobs; int count; const int32_t *token
 static void run_encode(Worker worker, void *arguments) {
     const EncodeCall *call = arguments;
     const int32_t *offsets = call->offsets;
+    for (int b = 0; b < call->count; b++)
+        if (call->jobs[b]->shortlist) pack_shortlist(worker, call->model, call->jobs[b]);
     for (int b = 0, end; b < call->count; b = end) { /* a few at a time, so that activations stay in the CPU's cache */
         end = b + 1;
         while (end < call->count && offsets[end + 1] - offsets[b] <= ENCODER_TOKENS) end++;

@@ -4,6 +4,7 @@ import ctypes
 from collections import deque
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_void_p, pointer, sizeof
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
 
@@ -21,12 +22,14 @@ from transduce.engines.native.structs import (
     TILE_ROWS,
     Batch,
     Candidate,
+    Linear,
     Model,
     Row,
 )
 from transduce.engines.native.weights import Weights, weight_shapes
 from transduce.models.arrays import module_arrays
 from transduce.models.config import EncoderDecoderConfig
+from transduce.models.shortlist import Shortlist
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -39,7 +42,9 @@ MOST_ROWS = 128
 class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
-    def __init__(self, key: int, job: Job, limit: int, config: SearchConfig, model: Model) -> None:
+    def __init__(
+        self, key: int, job: Job, limit: int, config: SearchConfig, model: Model, shortlist: Shortlist | None
+    ) -> None:
         assert config.beam <= MAX_BEAM
         self.key, self._nbest, beam = key, config.nbest, config.beam
         positions, source_length = limit + 1, len(job.tokens) + 1
@@ -66,6 +71,24 @@ class _ActiveJob:
             beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
             alpha=config.length_penalty, **addresses,
         )  # fmt: skip
+        if config.shortlist:
+            assert shortlist
+            self._set_shortlist(shortlist.tokens(job.tokens, [*job.prefix, *job.terms]), model.projection)
+
+    def _set_shortlist(self, tokens: npt.NDArray[np.int32], full: Linear) -> None:
+        """Search among these tokens only; `encode` copies their rows of the projection."""
+        panels = -(-len(tokens) // PANEL)
+        packed = {
+            "weight": np.empty(panels * PANEL * full.padded_in, np.int8),
+            "scale": np.empty(panels * PANEL, np.float32),
+            "bias": np.empty(panels * PANEL, np.float32),
+            "start": np.empty(panels * PANEL, np.int32),
+        }
+        self.arrays |= {"shortlist": tokens, **packed}
+        self.struct.shortlist = tokens.ctypes.data
+        self.struct.projection = Linear(
+            full.width_in, full.padded_in, len(tokens), panels, *(array.ctypes.data for array in packed.values())
+        )
 
     def hypotheses(self) -> list[Hypothesis]:
         """The finished hypotheses, best first."""
@@ -91,8 +114,14 @@ class NativeEngine:
         """Maximum number of source tokens times the beam that are in a batch."""
         if isinstance(model, StoredModel):
             model.weights.require_shapes(weight_shapes(self.sizes, model.vocab_size))
+        self._stored = model if isinstance(model, StoredModel) else None
         arrays = model.weights if isinstance(model, StoredModel) else module_arrays(model)
         self.weights = Weights(self.sizes, arrays, library)
+
+    @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """The model's lexical shortlist, read when it is first used."""
+        return self._stored.shortlist if self._stored else None
 
     @property
     def description(self) -> str:
@@ -198,7 +227,7 @@ class NativeSession:
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
         new = [
-            _ActiveJob(key, job, limit, config, model)
+            _ActiveJob(key, job, limit, config, model, engine.shortlist)
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])
@@ -213,7 +242,8 @@ class NativeSession:
         self._set_active(self._active + new)
 
     def _set_active(self, jobs: list[_ActiveJob]) -> None:
-        self._active = jobs
+        # Those without a shortlist are adjacent, so that their rows are projected together.
+        self._active = jobs = sorted(jobs, key=lambda job: bool(job.struct.shortlist))
         self._pointers = _pointers(jobs)
 
     def _reserve(self, rows: int, longest: int) -> None:
@@ -225,7 +255,8 @@ class NativeSession:
         width, wide = max(sizes.d_model, sizes.num_heads * d_v), max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "quantised": -(-rows // TILE_ROWS) * TILE_ROWS * (max(wide, width) + PADDING), "scale": rows * 4,
+            # The rows of a tile may begin at any row.
+            "quantised": (rows + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * 4,
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,

@@ -14,23 +14,35 @@ static void insert(Candidate *best, int count, float log_prob, int token) {
     best[i] = (Candidate){log_prob, token};
 }
 
-/* Project onto the vocabulary block by block. Of each row, keep the softmax's maximum and sum and the best `count`
- * tokens of this worker's part of the vocabulary, but never all logits.
+/* Index of the first of n ascending tokens that is not below this one. */
+static int index_of(const int32_t *tokens, int n, int token) {
+    int low = 0;
+    while (low < n) {
+        int middle = (low + n) / 2;
+        if (tokens[middle] < token) low = middle + 1;
+        else n = middle;
+    }
+    return low;
+}
+
+/* Project the rows `from` up to `to` onto the vocabulary, or onto the shortlist of the job that all of them belong to, block
+ * by block. Of each row, keep the softmax's maximum and sum and the best `count` tokens of this worker's part, but never
+ * all logits.
  */
-static void find_candidates(Worker worker, const Model *model, Batch *batch, int count) {
+static void project_rows(Worker worker, const Linear *projection, const int32_t *shortlist, int from, int to, Batch *batch,
+                         int count) {
     int first, last, R = batch->count;
     float *logits = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
     float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
     Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
-    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0;
-    for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
-    split_work(worker, model->projection.panels, &first, &last);
+    split_work(worker, projection->panels, &first, &last);
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
-        int tokens = (end * PANEL < model->vocabulary ? end * PANEL : model->vocabulary) - start;
-        multiply_panels(&model->projection, panel, end, batch->quantised, batch->scale, R, logits, LOGIT_PANELS * PANEL, 0);
-        for (int r = 0; r < R; r++) {
-            const float *row = logits + (size_t)r * LOGIT_PANELS * PANEL;
+        int tokens = (end * PANEL < projection->width_out ? end * PANEL : projection->width_out) - start;
+        multiply_panels(projection, panel, end, batch->quantised + (size_t)from * projection->padded_in, batch->scale + from,
+                        to - from, logits, LOGIT_PANELS * PANEL, 0);
+        for (int r = from; r < to; r++) {
+            const float *row = logits + (size_t)(r - from) * LOGIT_PANELS * PANEL;
             const Job *job = batch->row[r].job;
             Candidate *best = candidates + r * count;
             float max = largest_of(row, tokens, -INFINITY, 0), sum = 0;
@@ -40,16 +52,37 @@ static void find_candidates(Worker worker, const Model *model, Batch *batch, int
             }
             for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max_logit[r]);
             exp_sum[r] += sum;
-            int forced = job->forced[job->position], lowest = forced == ANY_BUT_END ? EOS + 1 : EOS;
-            if (forced >= start && forced < start + tokens) insert(best, count, row[forced - start], forced);
+            int forced = job->forced[job->position], lowest = forced >= 0 ? forced : forced == ANY_BUT_END ? EOS + 1 : EOS;
+            int i = shortlist ? index_of(shortlist + start, tokens, lowest) : lowest > start ? lowest - start : 0;
             float worst = best[count - 1].log_prob;
-            if (forced >= 0 || max <= worst) continue;
-            for (int i = start < lowest ? lowest - start : 0; i < tokens; i++)
+            if (forced >= 0) {
+                if (i < tokens && (shortlist ? shortlist[start + i] : start + i) == forced) insert(best, count, row[i], forced);
+                continue;
+            }
+            if (max <= worst) continue;
+            for (; i < tokens; i++)
                 if (row[i] > worst) {
-                    insert(best, count, row[i], start + i);
+                    insert(best, count, row[i], shortlist ? shortlist[start + i] : start + i);
                     worst = best[count - 1].log_prob;
                 }
         }
+    }
+}
+
+/* Find the best `count` next tokens of each row. Adjacent rows whose jobs have no shortlist are projected together. */
+static void find_candidates(Worker worker, const Model *model, Batch *batch, int count) {
+    int R = batch->count;
+    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
+    Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
+    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0;
+    for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
+    for (int from = 0, to; from < R; from = to) {
+        const Job *job = batch->row[from].job;
+        for (to = from + 1; to < R; to++) {
+            const Job *next = batch->row[to].job;
+            if (next != job && (job->shortlist || next->shortlist)) break;
+        }
+        project_rows(worker, job->shortlist ? &job->projection : &model->projection, job->shortlist, from, to, batch, count);
     }
     barrier(worker);
 }

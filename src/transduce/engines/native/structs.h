@@ -65,6 +65,8 @@ typedef struct {
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
+    const int32_t *shortlist;   /* [projection.width_out]: the tokens that outputs may have, ascending; NULL is all */
+    Linear projection;          /* with a shortlist, the rows of the model's projection for it; `encode` fills it */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -133,8 +135,8 @@ static const Entry entries[] = {
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(log_prob), F(finished_tokens), F(finished_length),
-    F(finished_log_prob), F(finished_score),
+    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(shortlist), F(projection), F(log_prob),
+    F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row
     STRUCT, F(job), F(hypothesis),

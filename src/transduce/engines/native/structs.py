@@ -54,8 +54,11 @@ class Job(ctypes.Structure):
         ("alpha", c_float),
         *((name, c_int32) for name in ("position", "finished_count", "done")),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "tokens", "forced", "log_prob",
-            "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
+            "self_kv", "cross_kv", "ancestor", "tokens", "forced", "shortlist",
+        )),
+        ("projection", Linear),
+        *((name, c_void_p) for name in (
+            "log_prob", "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
         )),
     )  # fmt: skip
 
