@@ -10,8 +10,8 @@ from torch.nn import functional as F
 def lookup(index: Tensor, table_VD: Tensor) -> Tensor:
     """F.embedding(index, table_VD), whose gradient is a sum over equal indices.
 
-    On a CPU, torch sums the gradients of a bfloat16 table in bfloat16, in which the sum of a frequent token stops growing;
-    here they are summed in float32.
+    On a CPU, torch sums the gradients of a bfloat16 table in bfloat16, in which the sum of a frequent token stops
+    growing; here they are summed in float32.
     """
     if table_VD.device.type == "cpu" and table_VD.dtype == torch.bfloat16 and table_VD.requires_grad:
         rows: Tensor = _Lookup.apply(index, table_VD)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """The faster precision on a CPU, for `train.precision = "auto"`: it is measured, because CPUs differ by factors.
 
-A CPU with AMX multiplies bfloat16 matrices several times as fast as float32; one without instructions for bfloat16 takes
-hundreds of times as long.
+A CPU with AMX multiplies bfloat16 matrices several times as fast as float32; one without instructions for bfloat16
+takes hundreds of times as long.
 """
 
 import math
@@ -33,7 +33,7 @@ _WARM_UP, _ROUNDS, _ENOUGH = 1.0, 3, 2.0
 """Seconds that the first step in bfloat16 may take longer than in float32, and limits of the rounds after it."""
 
 
-class _TooSlow(Exception):
+class _TooSlowError(Exception):
     """A forward pass exceeded its limit."""
 
 
@@ -108,7 +108,7 @@ def _seconds(compute: Compute, batch: Batch, model: Model, limit: float = math.i
     precision = compute.precision
     precision.worker.train()
     start = time.perf_counter()
-    with suppress(_TooSlow):
+    with suppress(_TooSlowError):
         with _aborted_after(limit):
             compute(batch)
         with torch.no_grad():
@@ -125,7 +125,7 @@ def _aborted_after(limit: float) -> Iterator[None]:
 
     def check(*_: object) -> None:
         if time.perf_counter() > deadline:
-            raise _TooSlow
+            raise _TooSlowError
 
     with register_module_forward_pre_hook(check):
         yield
