@@ -50,7 +50,7 @@ class Times:
         return self.bfloat16 / self.float32
 
     def __str__(self) -> str:
-        return f"{1000 * self.float32:.2g} ms in float32 and {1000 * self.bfloat16:.2g} ms in bfloat16"
+        return f"{_milliseconds(self.float32)} in float32 and {_milliseconds(self.bfloat16)} in bfloat16"
 
 
 def product_times() -> Times:
@@ -117,6 +117,10 @@ def _seconds(compute: Compute, batch: Batch, model: Model, limit: float = math.i
     seconds = time.perf_counter() - start
     model.zero_grad()
     return seconds
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
 
 
 @contextmanager
