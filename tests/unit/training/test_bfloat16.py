@@ -104,7 +104,7 @@ TASKS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "parse": lambda folder: {"task": "parse", "train": trees(folder), "settings": LAYERS},
     "transcribe": lambda folder: {
         "task": "transcribe", "train": sounds(folder), "style": "whisper",
-        "settings": LAYERS | {"model.mel_bins": 8, "model.max_frames": 50, "train.batch_tokens": 3000},
+        "settings": LAYERS | {"model.mel_bins": 8, "model.max_frames": 100, "train.batch_tokens": 3000},
     },
 }  # fmt: skip
 
