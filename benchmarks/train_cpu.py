@@ -6,12 +6,17 @@ All systems take turns, one batch each, in one process, so that other load on th
 Only real target tokens count. All have dropout, label smoothing and fused Adam; batches hold sentences of similar
 lengths, the best case for padding, and then the same sentences in random order. Peers that are not installed are left
 out.
+
+Ours takes the steps of `transduce train`, in float32 and, unless products in bfloat16 are slow on this CPU, with
+bfloat16 products too; the peers then run under bfloat16 autocast.
 """
 
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +37,16 @@ from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.runs.recipe import Recipe, load_recipe
 from transduce.tasks.translate import Translate
+from transduce.training.faster_precision import bfloat16_is_hopeless, product_times
+from transduce.training.learner import Learner
+from transduce.training.optimizer import make_optimizer
 
 Sentences = tuple[Batch, PaddedBatch]
 """The same sentences for us and for the peers."""
 Step = Callable[[Sentences], None]
+Row = tuple[str, str]
+"""A precision and a system."""
+OURS = "transduce"
 SMOKE = ["tokenizer.vocab_size=450", "train.batch_tokens=256", "model.d_model=16", "model.d_ff=32"]
 
 
@@ -66,64 +77,80 @@ def main() -> None:
         name: [(to_device(Translate().pack(batch), torch.device("cpu")), padded(batch)) for batch in batches]
         for name, batches in (("similar lengths", similar), ("mixed lengths", mixed))
     }
-    steps = training_steps(recipe)
+    product = product_times()
+    slow = bfloat16_is_hopeless(product)
+    if slow:
+        print(f"bfloat16: slow on this CPU; a small product takes {product.slowdown:,.0f} times as long as in float32")
+    precisions = ["float32", "bfloat16"] if options.smoke or not slow else ["float32"]
+    steps = {(precision, name): step for precision in precisions for name, step in systems(recipe, precision).items()}
     results = {name: measure(steps, batches) for name, batches in orders.items()}
     for name, rows in results.items():
-        print(f"\n{'batches of ' + name:<28}{'real target tokens/s':>22}{'ours is faster by':>20}")
-        for system, row in rows.items():
-            print(f"{system:<28}{row['tokens_per_second']:>22,.0f}{row['ours_is_faster_by']:>19.2f}x")
-    write_results(options.out, setting, results)
+        print(f"\n{'batches of ' + name:<28}{'precision':>10}{'real target tokens/s':>22}{'ours is faster by':>20}")
+        for (precision, system), row in rows.items():
+            speeds = f"{row['tokens_per_second']:>22,.0f}{row['ours_is_faster_by']:>19.2f}x"
+            print(f"{system:<28}{precision:>10}{speeds}")
+    named = {
+        name: {f"{system}, {precision}": row for (precision, system), row in rows.items()}
+        for name, rows in results.items()
+    }
+    write_results(options.out, setting, named)
 
 
-def training_steps(recipe: Recipe) -> dict[str, Step]:
-    """For each system, a function that takes one training step."""
-    vocabulary, smoothing = recipe.tokenizer.vocab_size, recipe.train.label_smoothing
+def systems(recipe: Recipe, precision: str) -> dict[str, Step]:
+    """For each system, a function that takes one training step in this precision."""
     torch.manual_seed(SEED)
-    ours, task = EncoderDecoder(recipe.model, vocabulary), Translate()
-
-    def our_loss(batch: Sentences) -> torch.Tensor:
-        packed = batch[0]
-        loss, _ = task.loss(ours, ours(packed), packed, smoothing)
-        return loss / packed.count
-
-    steps = {"transduce": training_step(ours, our_loss)}
+    vocabulary, smoothing = recipe.tokenizer.vocab_size, recipe.train.label_smoothing
+    steps = {OURS: our_step(replace(recipe, train=replace(recipe.train, precision=precision)))}
     peers = {"torch.nn.Transformer": TorchTransformer}
     if find_spec("transformers"):
         peers["Hugging Face Marian"] = HuggingFaceMarian
     for name, peer_class in peers.items():
-        peer = peer_class(recipe.model, vocabulary).train()
-        steps[name] = training_step(
-            peer, lambda batch, peer=peer: peer_loss(peer(batch[1]), batch[1].labels_BT, smoothing)
-        )
+        steps[name] = peer_step(peer_class(recipe.model, vocabulary).train(), smoothing, half=precision == "bfloat16")
     return steps
 
 
-def measure(steps: dict[str, Step], batches: list[Sentences]) -> dict[str, dict[str, float]]:
+def measure(steps: dict[Row, Step], batches: list[Sentences]) -> dict[Row, dict[str, float]]:
     """Throughput of each system and our speed-up over it, batch by batch; the first batch is a warm-up."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    seconds: dict[Row, list[float]] = {row: [] for row in steps}
     for batch in batches:
-        for name, step in steps.items():
+        for row, step in steps.items():
             start = time.perf_counter()
             step(batch)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[row].append(time.perf_counter() - start)
     tokens = sum(padded_batch.target_tokens for _, padded_batch in batches[1:])
     return {
-        name: {
+        (precision, system): {
             "tokens_per_second": tokens / sum(times[1:]),
             "ours_is_faster_by": statistics.median(
-                theirs / ours for theirs, ours in zip(times[1:], seconds["transduce"][1:], strict=True)
+                theirs / ours for theirs, ours in zip(times[1:], seconds[precision, OURS][1:], strict=True)
             ),
         }
-        for name, times in seconds.items()
+        for (precision, system), times in seconds.items()
     }
 
 
-def training_step(model: nn.Module, loss: Callable[[Sentences], torch.Tensor]) -> Step:
-    """A function that updates the weights once."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+def our_step(recipe: Recipe) -> Step:
+    """A function that takes a step as `transduce train` does."""
+    model = EncoderDecoder(recipe.model, recipe.tokenizer.vocab_size)
+    learner = Learner(model, make_optimizer(model, recipe.train), Translate(), recipe.train)
+    numbers = count(1)
 
     def step(batch: Sentences) -> None:
-        loss(batch).backward()
+        packed = batch[0]
+        learner.compute(packed)
+        learner.update(next(numbers), 1e-4, packed.count)
+
+    return step
+
+
+def peer_step(peer: nn.Module, smoothing: float, *, half: bool) -> Step:
+    """A function that updates the weights of a peer once."""
+    optimizer = torch.optim.Adam(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def step(batch: Sentences) -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = peer_loss(peer(batch[1]), batch[1].labels_BT, smoothing)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 

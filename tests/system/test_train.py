@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from commands import complaint, content, copied, metrics, sets
 from conftest import TINY, as_sets
 from safetensors.numpy import load_file
@@ -57,6 +59,18 @@ def test_the_resolved_settings_are_written(trained: Any) -> None:
     config = tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))
     assert config["data"]["train"] == [[str(trained.folder / "train.src"), str(trained.folder / "train.tgt")]]
     assert (config["model"]["d_model"], config["model"]["dropout"], config["train"]["steps"]) == (32, 0.1, 60)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the precision is measured on CPUs only")
+def test_the_precision_is_measured_told_and_written(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    told = re.search(
+        r"train\.precision: (\w+) \(a .* takes .* ms in float32 and .* ms in bfloat16\)", trained.outcome.err
+    )
+    assert told
+    assert tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))["train"]["precision"] == told[1]
+    other = {"float32": "bfloat16", "bfloat16": "float32"}[told[1]]
+    outcome = transduce(*trained.words, *sets(precision=other), "--out", copied(trained, tmp_path), cwd=trained.folder)
+    assert f"train.precision (there {told[1]}, here {other})" in complaint(outcome)
 
 
 def test_every_measurement_is_written(trained: Any) -> None:

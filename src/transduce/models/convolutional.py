@@ -13,6 +13,7 @@ from transduce.data.batch import Batch, Stream
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.convolution import SCALE, ConvolutionalAttention, GatedConvolution
 from transduce.nn.dropout import Dropout
+from transduce.nn.lookup import lookup
 from transduce.nn.segments import Segments
 
 
@@ -197,4 +198,4 @@ class ConvolutionalModel(Model):
         return cast(DecoderBlock, self.decoder[-1]).attention
 
     def _embed(self, token_N: Tensor, position_N: Tensor, positions_TD: Tensor) -> Tensor:
-        return self.dropout(F.embedding(token_N, self.embedding_VD) + F.embedding(position_N, positions_TD))
+        return self.dropout(lookup(token_N, self.embedding_VD) + lookup(position_N, positions_TD))

@@ -12,6 +12,7 @@ from transduce.data.batch import Batch, Stream
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.additive_attention import Scoring
 from transduce.nn.dropout import Dropout
+from transduce.nn.lookup import lookup
 from transduce.nn.recurrent_layers import (
     AttentiveLayer,
     BidirectionalLayer,
@@ -150,7 +151,7 @@ class RecurrentModel(Model):
         return self.attentive
 
     def _embed(self, token_N: Tensor) -> Tensor:
-        return self.dropout(F.embedding(token_N, self.embedding_VD) * self.config.d_model**0.5)
+        return self.dropout(lookup(token_N, self.embedding_VD) * self.config.d_model**0.5)
 
     def _initial_states(self, memory_ND: Tensor, src: Stream) -> list[State]:
         """The state of each decoder layer before the first token, with one row per source."""

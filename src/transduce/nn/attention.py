@@ -43,6 +43,8 @@ def attend(
     segment has no keys gets zeros. If there are fewer heads of keys and values than of queries, each serves a group
     of adjacent heads of queries. `score_bias_BHTS` can be broadcast to segments, heads, positions of queries and keys.
     """
+    if engine == "auto" and score_bias_BHTS is not None and q_NHK.dtype == torch.bfloat16 and not q_NHK.is_cuda:
+        engine = "reference"  # if a bias is trained, torch's attention on a CPU computes in float32
     if engine == "auto":
         narrow = max(q_NHK.shape[-1], v_MHK.shape[-1]) <= MAX_PACKED_WIDTH
         can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and narrow and score_bias_BHTS is None

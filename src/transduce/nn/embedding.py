@@ -4,12 +4,12 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.nn import kernels
 from transduce.nn.dropout import Dropout
 from transduce.nn.kinds import EmbeddingKind as EmbeddingKind
 from transduce.nn.layers import Branches
+from transduce.nn.lookup import lookup
 from transduce.nn.positions import Positions
 
 PLAIN_DEVIATION = 0.02
@@ -79,7 +79,7 @@ class Embedding(nn.Module):
 
             p = self.dropout.p if self.training else 0.0
             return Embed.apply(token_N, position_N, weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]
-        x_ND = F.embedding(token_N, weight_VD)
+        x_ND = lookup(token_N, weight_VD)
         if self.scale != 1.0:
             x_ND = x_ND * self.scale
         if self.positions is not None:

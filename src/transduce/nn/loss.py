@@ -74,11 +74,14 @@ def chunked(
         sums = sums + chunk_sums
         for hidden_LD, grad_LD, grad in zip(hiddens_LD, grads_LD, grads if wants_grad else (), strict=wants_grad):
             torch.mm(grad, weight_VD, out=grad_LD[part])
+            product_VD = grad.T @ hidden_LD[part]
             if grad_weight_VD is None:
-                grad_weight_VD = grad.T @ hidden_LD[part]
+                # The chunks of a CPU are small, and too many of them to be summed in bfloat16.
+                wide = torch.promote_types(product_VD.dtype, torch.float32)
+                grad_weight_VD = product_VD.to(wide) if product_VD.device.type == "cpu" else product_VD
             else:
-                grad_weight_VD += grad.T @ hidden_LD[part]
-    return sums, grads_LD, grad_weight_VD
+                grad_weight_VD += product_VD
+    return sums, grads_LD, None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):

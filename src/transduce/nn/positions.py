@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from transduce.errors import ConfigError
 from transduce.nn.kinds import PositionKind as PositionKind
+from transduce.nn.lookup import lookup
 from transduce.nn.segments import Segments
 
 _DISTANT, _BUCKETS = 128, 32
@@ -47,8 +48,8 @@ class Positions(nn.Module):
 
     def forward(self, position_N: Tensor) -> Tensor:
         """The vectors of these positions."""
-        # The gradient of an index sums with atomics, in any order; that of F.embedding is deterministic on a CPU.
-        return F.embedding(position_N, self.table_TD)
+        # The gradient of an index sums with atomics, in any order; that of `lookup` is deterministic on a CPU.
+        return lookup(position_N, self.table_TD)
 
     def require(self, length: int) -> None:
         """Make sure that the table has this many positions: sinusoids grow, a learned table cannot."""
@@ -111,7 +112,7 @@ class RelativeBias(nn.Module):
     def of_queries(self, position_T: Tensor, keys: int) -> Tensor:
         """The bias (1, H, T, S) of queries at these positions and the first `keys` positions."""
         distance_TS = position_T[:, None] - torch.arange(keys, device=position_T.device)
-        return F.embedding(self._bucket(distance_TS), self.weight_BH).permute(2, 0, 1)[None]
+        return lookup(self._bucket(distance_TS), self.weight_BH).permute(2, 0, 1)[None]
 
     def _bucket(self, distance: Tensor) -> Tensor:
         """The bucket of each distance, which is positive for keys before the query."""

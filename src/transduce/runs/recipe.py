@@ -102,7 +102,8 @@ class TrainConfig:
     threads: int | None = None
     """Number of CPU threads (default: OMP_NUM_THREADS or the number of cores). It affects the last digits of sums."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto is bfloat16 on GPUs that support it. Weights are always float32."""
+    """Precision of matrix products; auto is bfloat16 on GPUs that support it, and on a CPU the faster one, which is
+    measured when the run starts. Weights and Adam's moments are always float32."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "accumulate", "warmup", "log_every", "save_every"):

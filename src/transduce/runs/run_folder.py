@@ -40,6 +40,8 @@ class RunFolder:
             before = build(Recipe, read_toml(self.config), str(self.config))
             if recipe.train.batch_tokens == "auto":  # resolved when the run was started
                 recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
+            if recipe.train.precision == "auto":
+                recipe = replace(recipe, train=replace(recipe.train, precision=before.train.precision))
             languages = (recipe.data.src_lang or before.data.src_lang, recipe.data.tgt_lang or before.data.tgt_lang)
             if not recipe.data.directions:  # those that were inferred when the run was started
                 recipe = replace(recipe, data=replace(recipe.data, src_lang=languages[0], tgt_lang=languages[1]))

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
+from transduce.data.plan import Plan
 from transduce.data.prepare import Prepared
+from transduce.data.variation import Variation
 from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.errors import DataError, RunError
@@ -30,6 +32,13 @@ from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.training.budget import largest_batch
 from transduce.training.display import Display
+from transduce.training.faster_precision import (
+    TRIAL_TOKENS,
+    bfloat16_is_hopeless,
+    faster_precision,
+    product_times,
+)
+from transduce.training.loader import Loader
 from transduce.training.precision import use_bfloat16
 
 _NEW_TOKEN_NOISE = 0.1
@@ -153,6 +162,39 @@ def resolve_batch_tokens(
     tokens = largest_batch(recipe, task, model, max(prepared.train.index["tokens"]))
     display.log(f"train.batch_tokens: {tokens:,} is the most that fits in memory")
     return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
+
+
+def resolve_precision(
+    recipe: Recipe,
+    run: RunFolder,
+    task: Task,
+    plan: Plan,
+    variation: Variation,
+    model: Model,
+    log: Callable[[str], None],
+    processes: Processes,
+) -> Recipe:
+    """The recipe with `train.precision` set to float32 or bfloat16, which a run keeps wherever it is resumed."""
+    config, device = recipe.train, model.device
+    if config.precision != "auto":
+        if config.precision == "bfloat16" and device.type == "cpu" and bfloat16_is_hopeless(product := product_times()):
+            kept = "; a run keeps the precision that it was started with" if run.config.exists() else ""
+            log(
+                f"warning: train.precision is bfloat16, and this CPU takes {product.slowdown:,.0f} times as long for "
+                f"a product in bfloat16 as in float32{kept}"
+            )
+        return recipe
+    half = use_bfloat16("auto", device)
+    # A run that was started before precisions were measured has used float32 on a CPU.
+    if device.type == "cpu" and not config.shard and not run.config.exists():
+        if processes.is_main:
+            split = -(-plan.batch_tokens // TRIAL_TOKENS)
+            (batch, *_) = Loader(task, plan, variation, device, split=split).batch(0)
+            chosen, measured = faster_precision(model, task, config, batch)
+            log(f"train.precision: {chosen} ({measured})")
+            half = chosen == "bfloat16"
+        half = bool(processes.of_main(half))
+    return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))
 
 
 def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: Prepared, display: Display) -> Progress:
