@@ -124,21 +124,25 @@ def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     if flag("decoder/scale_outputs") or flag("encoder/multi_query_attention"):
         raise ModelError("a CTranslate2 model with scaled outputs or shared heads cannot be imported")
     embedding, output = variables["decoder/embeddings/weight"], variables["decoder/projection/weight"]
-    if not torch.equal(variables["encoder/embeddings_0/weight"], embedding):
-        raise ModelError("separate vocabularies of source and target cannot be imported")
+    source = variables["encoder/embeddings_0/weight"]
     tables = [variables[f"{side}/position_encodings/encodings"] for side in ("encoder", "decoder")]
     if not torch.equal(*tables):
         raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
-    return _sizes(variables) | {
-        "model_type": "transformer",
-        "normalize_before": flag("encoder/pre_norm"),
-        "activation_function": _ACTIVATIONS[int(variables["encoder/activation"])],
-        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
-        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
-        "tie_word_embeddings": torch.equal(output, embedding),
-        "start_from_zero": flag("decoder/start_from_zero_embedding"),
-        "dropout": 0.1,
-    }
+    own_source = {} if torch.equal(source, embedding) else {"source_vocab_size": len(source)}
+    return (
+        _sizes(variables)
+        | own_source
+        | {
+            "model_type": "transformer",
+            "normalize_before": flag("encoder/pre_norm"),
+            "activation_function": _ACTIVATIONS[int(variables["encoder/activation"])],
+            "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
+            "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+            "tie_word_embeddings": torch.equal(output, embedding),
+            "start_from_zero": flag("decoder/start_from_zero_embedding"),
+            "dropout": 0.1,
+        }
+    )
 
 
 def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
@@ -173,6 +177,7 @@ def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
     bias = variables.get("decoder/projection/bias", torch.zeros(len(output)))
     return _weights(variables) | {
         "model.shared.weight": variables["decoder/embeddings/weight"].float(),
+        "model.encoder.embed_tokens.weight": variables["encoder/embeddings_0/weight"].float(),
         "lm_head.weight": output.float(),
         "final_logits_bias": bias.float()[None],
     }

@@ -22,6 +22,8 @@ from transduce.interop.huggingface_weights import Converted, Settings, Source, W
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.nn.positions import marian_sinusoids
 
+_SIDES = ("decoder", "encoder")
+
 
 def convert(settings: Settings, weights: Weights) -> Converted:
     """The settings and weights of our model that computes the same."""
@@ -103,17 +105,19 @@ def _bart(settings: Settings, weights: Weights) -> Converted:
 def _marian(settings: Settings, weights: Weights) -> Converted:
     """Marian's sinusoids, whose halves lie side by side, are loaded as a table of learned positions."""
     source = Source(weights, "model.")
-    length = settings["max_position_embeddings"]
-    output_VD = weights.get("lm_head.weight", source["shared.weight"])
-    tied = torch.equal(output_VD, source["shared.weight"])
+    length, ours = settings["max_position_embeddings"], {}
+    if settings.get("share_encoder_decoder_embeddings", True):
+        embedding_VD = source["shared.weight"]
+    else:
+        embedding_VD, ours["source_weight_VD"] = (source[f"{side}.embed_tokens.weight"] for side in _SIDES)
+    output_VD = weights.get("lm_head.weight", embedding_VD)
+    tied = torch.equal(output_VD, embedding_VD)
     config = EncoderDecoderConfig(
         **_fairseq_settings(settings), max_positions=length, output_bias=True, tie_output=tied
     )
     _require_weights(config, weights)
-    if not settings.get("share_encoder_decoder_embeddings", True):
-        raise ModelError("config.json: separate vocabularies of source and target cannot be imported")
-    ours = {
-        "embedding.weight_VD": source["shared.weight"],
+    ours |= {
+        "embedding.weight_VD": embedding_VD,
         "embedding.positions.table_TD": opus_sinusoids(length, config.d_model),
         "output.bias_V": weights["final_logits_bias"][0],
     }
@@ -143,6 +147,8 @@ def _transformer(settings: Settings, weights: Weights) -> Converted:
         "embedding.positions.table_TD": table_TD,
         "output.bias_V": weights["final_logits_bias"][0],
     }
+    if "source_vocab_size" in settings:
+        ours["source_weight_VD"] = source["encoder.embed_tokens.weight"]
     if not tied:
         ours["output.weight_VD"] = weights["lm_head.weight"]
     if pre:

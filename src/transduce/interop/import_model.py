@@ -38,7 +38,9 @@ from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.languages import is_language_code
+from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer import BOS, EOS
+from transduce.text.tokenizer_pair import TokenizerPair
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {
@@ -59,8 +61,21 @@ class Original:
     settings: dict[str, Any]
     """The content of `config.json`."""
     weights: Mapping[str, Tensor]
-    tokenizer: ImportedTokenizer
+    tokenizer: ImportedTokenizer | TokenizerPair
     notes: str = ""
+
+    @property
+    def order(self) -> TokenOrder:
+        """The order of the ids of outputs."""
+        target = self.tokenizer.target
+        assert isinstance(target, ImportedTokenizer)
+        return target.order
+
+    @property
+    def source_order(self) -> TokenOrder | None:
+        """The order of the ids of the source, if it has a vocabulary of its own."""
+        source = self.tokenizer.source if isinstance(self.tokenizer, TokenizerPair) else None
+        return source.order if isinstance(source, ImportedTokenizer) else None
 
 
 def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
@@ -76,7 +91,7 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
         if (path / CARD).exists() and not foreign:
             _, foreign_weights = _converted(original)
             config, weights, tokenizer, facts = restore(path, foreign_weights, original.tokenizer)
-            model = _filled(config, weights, tokenizer.vocab_size)
+            model = _filled(config, weights, tokenizer.target.vocab_size)
             original = replace(original, notes=original_notes(original.notes))
         else:
             model, tokenizer = _model(original, path), original.tokenizer
@@ -125,6 +140,7 @@ def _read_ctranslate2(path: Path, options: dict[str, Any]) -> Original:
         "suppress_tokens": options.get("suppress_ids"),
         "layer_norm_epsilon": options.get("layer_norm_epsilon"),
     }
+    tokenizer: ImportedTokenizer | TokenizerPair
     if settings["model_type"] == "whisper":
         tokenizer = read_tokenizer(path, settings, settings["vocab_size"])
     else:
@@ -158,7 +174,8 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _converted(original: Original) -> Converted:
-    config, weights = reorder_vocabulary(convert(original.settings, original.weights), original.tokenizer.order)
+    converted = convert(original.settings, original.weights)
+    config, weights = reorder_vocabulary(converted, original.order, original.source_order)
     if isinstance(config, EncoderDecoderConfig) and config.source == "text":
         start_D = weights["embedding.weight_VD"][BOS]
         if original.settings.get("start_from_zero"):
@@ -168,7 +185,7 @@ def _converted(original: Original) -> Converted:
 
 
 def _model(original: Original, path: Path) -> Model:
-    order = original.tokenizer.order
+    order = original.order
     config, weights = _converted(original)
     if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
         config = replace(config, pooling="mean")
@@ -214,7 +231,7 @@ def _facts(original: Original, model: Model) -> dict[str, Any]:
 
 def _transcription(original: Original) -> dict[str, Any]:
     """What a transcription needs: the tokens that every output begins with, and those that it must not contain."""
-    order, tokenizer, settings = original.tokenizer.order, original.tokenizer, original.settings
+    order, tokenizer, settings = original.order, original.tokenizer, original.settings
     named = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
     prefix = [f"<|{name}|>" for name in ("en", "transcribe", "notimestamps")]
     if order.size < _MULTILINGUAL:

@@ -22,6 +22,7 @@ from transduce.errors import ModelError
 from transduce.models.header import physical_memory
 
 MODEL, VOCABULARY, SETTINGS = "model.npz", "vocab.spm", "special:model.yml"
+SEPARATE_VOCABULARIES = ("srcvocab.spm", "trgvocab.spm")
 EPSILON = 1e-6
 """Number that Marian's norms add to the variance."""
 ATTENTION = {"self_attn": "self", "encoder_attn": "context"}
@@ -161,10 +162,9 @@ def _settings(options: dict[str, str], arrays: dict[str, Any]) -> dict[str, Any]
         raise ModelError(f"a Marian model with the activation {activation:.40} cannot be imported, only relu or swish")
     if "Wpos" in arrays:
         raise ModelError("a Marian model with trained positions cannot be imported")
-    embedding = _embedding(arrays, "decoder")
-    if not np.array_equal(_embedding(arrays, "encoder"), embedding):
-        raise ModelError("separate vocabularies of source and target cannot be imported")
-    return {
+    source, embedding = _embedding(arrays, "encoder"), _embedding(arrays, "decoder")
+    own_source = {} if np.array_equal(source, embedding) else {"source_vocab_size": source.shape[0]}
+    return own_source | {
         "model_type": "transformer",
         "vocab_size": embedding.shape[0],
         "d_model": embedding.shape[1],
@@ -195,6 +195,7 @@ def _weights(settings: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tens
     bias = arrays.get("decoder_ff_logit_out_b", np.zeros((1, len(embedding)), np.float32))
     weights = {
         "model.shared.weight": embedding,
+        "model.encoder.embed_tokens.weight": _tensor(_embedding(arrays, "encoder")),
         "lm_head.weight": embedding if output is None else _tensor(output).T,
         "final_logits_bias": _tensor(bias).reshape(1, -1),
     }

@@ -20,12 +20,13 @@ from transduce.models.registry import build_config
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer, SentencePiecePair
 from transduce.text.tokenizer import EOS
+from transduce.text.tokenizer_pair import TokenizerPair
 
 _POSITIONS, _BIAS = "embedding.positions.table_TD", "output.bias_V"
 
 
 def restore(
-    folder: Path, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer
+    folder: Path, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer | TokenizerPair
 ) -> tuple[ModelConfig, dict[str, Tensor], AnyTokenizer, dict[str, Any]]:
     """Settings, weights, tokenizer and facts of the original, given what its files are as a foreign model."""
     card = read_card(folder, CARD)
@@ -45,10 +46,14 @@ def restore(
             restored[name][:EOS] = torch.tensor(markers[name])
     if "imported" in facts:
         return config, restored, tokenizer, facts
-    if not isinstance(tokenizer, SentencePiecePair):
-        raise ModelError(f"{folder}: the vocabulary is not the one that was exported")
     languages = sorted({target for _, target in facts.get("directions", [])}) if facts.get("tagged") else []
-    return config, restored, restore_vocabulary(tokenizer.models[0], languages), facts
+    sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, TokenizerPair) else (tokenizer,)
+    found = []
+    for side, tags in zip(sides, (languages, []), strict=False):  # tags begin sources
+        if not isinstance(side, SentencePiecePair):
+            raise ModelError(f"{folder}: the vocabulary is not the one that was exported")
+        found.append(restore_vocabulary(side.models[0], tags))
+    return config, restored, TokenizerPair(*found) if len(found) == 2 else found[0], facts
 
 
 def original_notes(notes: str) -> str:

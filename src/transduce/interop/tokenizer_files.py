@@ -1,7 +1,8 @@
 """Reading the tokenizers of other toolkits, and finding the tokens that play the roles of our markers."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from transduce.text.imported_tokenizer import (
     parse_tokenizer,
 )
 from transduce.text.token_order import TokenOrder
+from transduce.text.tokenizer_pair import TokenizerPair
 
 _MAX_BYTES = 1 << 26
 _LLAMA3 = (
@@ -33,11 +35,14 @@ _DEFAULT_NAMES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "
 _CONTROL, _USER_DEFINED = 3, 4
 """GGUF's types of special tokens and of other tokens that are recognized as a whole."""
 
+_SIDES = (r"src|source", r"trg|tgt|target")
+"""What the names of files of source and target contain."""
+
 FindToken = Callable[[str], int | None]
 """The id of a token by its text."""
 
 
-def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> ImportedTokenizer:
+def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> ImportedTokenizer | TokenizerPair:
     """The tokenizer of a Hugging Face folder, for a model with `size` tokens."""
     kind, options = settings["model_type"], read_json(folder / "tokenizer_config.json", {})
     names = _names(kind, options, read_json(folder / "special_tokens_map.json", {}))
@@ -45,7 +50,12 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
         return _markers_only()
     if (folder / "source.spm").exists():
         vocabulary = _read_vocabulary(folder / "vocab.json")
-        return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
+        if settings.get("share_encoder_decoder_embeddings", True):
+            return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
+        own = folder / "target_vocab.json"
+        lists = list(vocabulary), list(_read_vocabulary(own) if own.exists() else vocabulary)
+        sizes = settings["vocab_size"], settings.get("decoder_vocab_size") or settings["vocab_size"]
+        return _two(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
     if (folder / "tokenizer.json").exists():
         text = _read_bytes(folder / "tokenizer.json").decode(errors="replace")
     elif (folder / "vocab.txt").exists():
@@ -71,22 +81,44 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
 
 
-def ctranslate2_tokenizer(folder: Path, settings: Mapping[str, Any], options: Mapping[str, Any]) -> SentencePiecePair:
+def ctranslate2_tokenizer(
+    folder: Path, settings: Mapping[str, Any], options: Mapping[str, Any]
+) -> ImportedTokenizer | TokenizerPair:
     """The SentencePiece models beside a Transformer of CTranslate2, and its vocabulary; `options` is config.json."""
     files = ("source.spm", "target.spm")
     if (folder / "sentencepiece.model").exists():
         files = ("sentencepiece.model", "sentencepiece.model")
     if missing := [name for name in files if not (folder / name).exists()]:
         raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
-    pieces = read_list(folder / "shared_vocabulary.json")
     roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
     names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
-    return _pair(folder, files, pieces, settings, {**_DEFAULT_NAMES, **names})
+    names = {**_DEFAULT_NAMES, **names}
+    if "source_vocab_size" not in settings:
+        return _pair(folder, files, read_list(folder / "shared_vocabulary.json"), settings, names)
+    kinds = ("shared",) * 2 if (folder / "shared_vocabulary.json").exists() else ("source", "target")
+    lists = [read_list(folder / f"{kind}_vocabulary.json") for kind in kinds]
+    sizes = settings["source_vocab_size"], settings["vocab_size"]
+    return _two(folder, files, (lists[0], lists[1]), sizes, settings, names)
 
 
-def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> SentencePiecePair:
-    """The vocabulary of a Marian model: `.spm` models and a `.yml` list of tokens, or one `.spm` model by itself."""
+def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedTokenizer | TokenizerPair:
+    """The vocabulary of a Marian model: `.spm` models and a `.yml` list of tokens, or `.spm` models by themselves.
+
+    If source and target have vocabularies of their own, the names of the files tell whose they are.
+    """
+    from transduce.text.tokenizer import Tokenizer
+
     lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
+    if "source_vocab_size" in settings:
+        spm, yml = _sides(folder.glob("*.spm")), _sides(lists)
+        if spm is None or (lists and yml is None):
+            raise ModelError(
+                f"{folder}: source and target of this model have vocabularies of their own; the folder needs a file "
+                "srcvocab.spm and a file trgvocab.spm, or source.spm, target.spm, source.vocab.yml, target.vocab.yml"
+            )
+        own = [read_vocabulary(path) for path in yml] if yml else [Tokenizer.load(path).names for path in spm]
+        sizes = settings["source_vocab_size"], settings["vocab_size"]
+        return _two(folder, (spm[0].name, spm[1].name), (own[0], own[1]), sizes, settings, roles)
     if len(lists) == 1 and (folder / "source.spm").exists():
         return _pair(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
     models = sorted(folder.glob("*.spm"))
@@ -94,8 +126,6 @@ def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> SentencePiece
         raise ModelError(
             f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
         )
-    from transduce.text.tokenizer import Tokenizer
-
     names = Tokenizer.load(models[0]).names
     return _pair(folder, (models[0].name, models[0].name), names, settings, roles)
 
@@ -276,6 +306,34 @@ def _pair(
     ids = {piece: number for number, piece in enumerate(pieces)}
     order = TokenOrder(markers(settings, names, ids.get, size, begins=False), size)
     return SentencePiecePair(source, target, pieces, order)
+
+
+def _two(
+    folder: Path,
+    files: tuple[str, str],
+    lists: tuple[Sequence[str], Sequence[str]],
+    sizes: tuple[int, int],
+    settings: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> TokenizerPair:
+    """The tokenizers of source and target, given the file, the pieces and the size of each.
+
+    The ids of markers in the settings are those of the target; the source finds its own by their names.
+    """
+    of_source = {"model_type": settings["model_type"], "vocab_size": sizes[0]}
+    of_target = {**settings, "vocab_size": sizes[1]}
+    source, target = (
+        _pair(folder, (file, file), pieces, own, names)
+        for file, pieces, own in zip(files, lists, (of_source, of_target), strict=True)
+    )
+    return TokenizerPair(source, target)
+
+
+def _sides(paths: Iterable[Path]) -> tuple[Path, Path] | None:
+    """The file of the source and that of the target, by their names; None unless there is one of each."""
+    found = list(paths)
+    source, target = ([path for path in found if re.search(side, path.name)] for side in _SIDES)
+    return (source[0], target[0]) if len(source) == len(target) == 1 else None
 
 
 def _markers_only() -> LibraryTokenizer:

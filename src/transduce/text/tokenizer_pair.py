@@ -49,7 +49,8 @@ class TokenizerPair:
 
     def with_symbols(self, symbols: Sequence[str]) -> "TokenizerPair":
         """These vocabularies, which were not imported, with more user-defined symbols on both sides."""
-        assert isinstance(self.source, Tokenizer) and isinstance(self.target, Tokenizer)
+        assert isinstance(self.source, Tokenizer)
+        assert isinstance(self.target, Tokenizer)
         return TokenizerPair(self.source.with_symbols(symbols), self.target.with_symbols(symbols))
 
     @property

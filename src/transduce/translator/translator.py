@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 from transduce.config import build
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, cannot_generate
-from transduce.errors import DataError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.card import find_model
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
@@ -305,8 +305,8 @@ class Translator:
         reason = self.engine.supports(self.any_model, config)
         if reason and config.shortlist:
             raise ConfigError(
-                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model that "
-                "has one (make it with: transduce shortlist)"
+                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model "
+                "that has one (make it with: transduce shortlist)"
             )
         return self._plain if reason else self.engine
 

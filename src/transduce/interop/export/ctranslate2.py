@@ -14,7 +14,12 @@ from torch import Tensor
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
 from transduce.interop.export.hf import example
 from transduce.interop.export.verify import OwnReader
-from transduce.interop.export.weights import position_table, require_exportable, transformers_weights
+from transduce.interop.export.weights import (
+    SOURCE_EMBEDDING,
+    position_table,
+    require_exportable,
+    transformers_weights,
+)
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -71,7 +76,11 @@ def write_model(exported: Exported, folder: Path) -> None:
         "multi_query_attention": False,
     }
     _write_json(folder / "config.json", settings)
-    _write_json(folder / "shared_vocabulary.json", pieces)
+    if exported.vocabulary.source_pieces is None:
+        _write_json(folder / "shared_vocabulary.json", pieces)
+    else:
+        _write_json(folder / "source_vocabulary.json", list(exported.vocabulary.source_pieces))
+        _write_json(folder / "target_vocabulary.json", pieces)
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,13 +94,15 @@ def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
     """The variables of CTranslate2's specification."""
     config, theirs = model.config, transformers_weights(model)
     variables: dict[str, Tensor] = {}
+    target_VD = theirs["model.shared.weight"]
+    tables = {"encoder": theirs.get(SOURCE_EMBEDDING, target_VD), "decoder": target_VD}
     for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):
         variables |= {
             f"{side}/num_heads": torch.tensor(config.num_heads, dtype=torch.int16),
             f"{side}/pre_norm": torch.tensor(config.norm == "pre", dtype=torch.int8),
             f"{side}/activation": torch.tensor(ACTIVATIONS[config.activation], dtype=torch.int8),
             f"{side}/scale_embeddings": torch.tensor(config.embedding == "scaled", dtype=torch.int8),
-            f"{side}/{embeddings}/weight": theirs["model.shared.weight"],
+            f"{side}/{embeddings}/weight": tables[side],
             f"{side}/position_encodings/encodings": position_table(model, _LENGTH),
         }
     layer = -2 if model.alignment_attention is not [*model.decoder_layers()][-1].cross_attention else -1

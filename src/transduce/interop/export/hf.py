@@ -13,6 +13,7 @@ from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
 from transduce.interop.export.verify import OwnReader
 from transduce.interop.export.weights import (
+    SOURCE_EMBEDDING,
     has_opus_positions,
     position_table,
     require_exportable,
@@ -47,8 +48,16 @@ def marian_order(model: EncoderDecoder) -> list[int]:
     In OPUS-MT, a zero vector is both of the last two, and other converters rely on it. If outputs of this model start
     with a zero vector, it is the same here, and the vector of our padding is left out.
     """
-    tokens = [EOS, UNK, *range(EOS + 1, model.vocab_size), BOS]
-    return tokens if model.config.zero_start else [*tokens, PAD]
+    tokens = list(range(EOS + 1, model.vocab_size))
+    if model.config.source_vocab_size is not None:  # the markers need the same ids on both sides
+        return [EOS, UNK, *([BOS] if model.config.zero_start else [PAD, BOS]), *tokens]
+    return [EOS, UNK, *tokens, BOS, *([] if model.config.zero_start else [PAD])]
+
+
+def source_order(model: EncoderDecoder) -> list[int] | None:
+    """Our ids of the source in the exported order, if it has a vocabulary of its own, which needs no BOS."""
+    size = model.config.source_vocab_size
+    return None if size is None else [EOS, UNK, PAD, *range(EOS + 1, size)]
 
 
 def their_ids(order: Sequence[int]) -> dict[int, int]:
@@ -68,7 +77,10 @@ def write(exported: Exported, folder: Path) -> None:
     weights["final_logits_bias"] = weights["final_logits_bias"][:, order]
     if model.config.tie_output:
         del weights["lm_head.weight"]
-    else:  # without tying, transformers looks for all embeddings
+    if (source := source_order(model)) is not None:
+        weights[SOURCE_EMBEDDING] = weights[SOURCE_EMBEDDING][source]
+        weights["model.decoder.embed_tokens.weight"] = weights.pop("model.shared.weight")
+    elif not model.config.tie_output:  # without tying, transformers looks for all embeddings
         for side in ("encoder", "decoder"):
             weights[f"model.{side}.embed_tokens.weight"] = weights["model.shared.weight"].clone()
     save_tensors(weights, folder / "model.safetensors")
@@ -83,10 +95,15 @@ def write_settings(exported: Exported, folder: Path) -> None:
     ids = their_ids(order)
     _write_json(folder / "config.json", _settings(exported, ids))
     _write_json(folder / "generation_config.json", _generation(exported, ids))
-    _write_json(folder / "vocab.json", {pieces[ours]: theirs for theirs, ours in enumerate(order)})
+    vocabulary = {pieces[ours]: theirs for theirs, ours in enumerate(order)}
+    own, own_pieces = source_order(exported.model), exported.vocabulary.source_pieces
+    if own is not None and own_pieces is not None:
+        _write_json(folder / "target_vocab.json", vocabulary)
+        vocabulary = {own_pieces[ours]: theirs for theirs, ours in enumerate(own)}
+    _write_json(folder / "vocab.json", vocabulary)
     source, target = exported.direction or (None, None)
     names = {"unk_token": pieces[UNK], "eos_token": pieces[EOS], "pad_token": pieces[PAD]}
-    languages = {"source_lang": source, "target_lang": target, "separate_vocabs": False}
+    languages = {"source_lang": source, "target_lang": target, "separate_vocabs": own is not None}
     length = {"model_max_length": exported.max_source_length, "tokenizer_class": "MarianTokenizer"}
     _write_json(folder / "tokenizer_config.json", names | languages | length)
     (folder / "source.spm").write_bytes(exported.vocabulary.source_spm)
@@ -98,7 +115,7 @@ def _settings(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "vocab_size": len(marian_order(exported.model)),
+        "vocab_size": len(source_order(exported.model) or marian_order(exported.model)),
         "decoder_vocab_size": len(marian_order(exported.model)),
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
@@ -113,7 +130,7 @@ def _settings(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
         "activation_dropout": 0.0,
         "max_position_embeddings": _positions(exported.model),
         "scale_embedding": config.embedding == "scaled",
-        "share_encoder_decoder_embeddings": True,
+        "share_encoder_decoder_embeddings": config.source_vocab_size is None,
         "tie_word_embeddings": config.tie_output,
         "is_encoder_decoder": True,
         "pad_token_id": ids[PAD],

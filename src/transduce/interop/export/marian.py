@@ -10,8 +10,17 @@ from torch import Tensor
 from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
 from transduce.interop.export.verify import OwnReader
-from transduce.interop.export.weights import require_exportable, transformers_weights
-from transduce.interop.marian_file import ATTENTION, EPSILON, FEED_FORWARD, MODEL, PROJECTIONS, SETTINGS, VOCABULARY
+from transduce.interop.export.weights import SOURCE_EMBEDDING, require_exportable, transformers_weights
+from transduce.interop.marian_file import (
+    ATTENTION,
+    EPSILON,
+    FEED_FORWARD,
+    MODEL,
+    PROJECTIONS,
+    SEPARATE_VOCABULARIES,
+    SETTINGS,
+    VOCABULARY,
+)
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -33,20 +42,32 @@ def check(model: Model) -> EncoderDecoder:
 
 def write(exported: Exported, folder: Path) -> None:
     """See `Exporter.write`."""
-    if exported.vocabulary.source_spm != exported.vocabulary.target_spm:
-        raise ModelError("the Marian export has one SentencePiece model for both languages, but this model has two")
+    vocabulary = exported.vocabulary
+    if vocabulary.source_pieces is None and vocabulary.source_spm != vocabulary.target_spm:
+        raise ModelError("Marian has no two SentencePiece models with one list of tokens, as this model has")
     model, weights = exported.model, transformers_weights(exported.model)
     bias_V = weights["final_logits_bias"].clone()
     bias_V[:, NEVER_GENERATED] = NEVER
-    arrays: dict[str, Any] = {"Wemb": _array(weights["model.shared.weight"]), "decoder_ff_logit_out_b": _array(bias_V)}
+    arrays: dict[str, Any] = {"decoder_ff_logit_out_b": _array(bias_V)}
+    if vocabulary.source_pieces is None:
+        arrays["Wemb"] = _array(weights["model.shared.weight"])
+    else:
+        arrays["encoder_Wemb"] = _array(weights[SOURCE_EMBEDDING])
+        arrays["decoder_Wemb"] = _array(weights["model.shared.weight"])
     for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
         for n in range(layers):
             arrays |= _layer(weights, f"model.{side}.layers.{n}", f"{side}_l{n + 1}")
     settings = _settings(exported)
     arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
     np.savez(folder / MODEL, **arrays)
-    (folder / VOCABULARY).write_bytes(exported.vocabulary.source_spm)
+    for name, spm in zip(_files(exported), (vocabulary.source_spm, vocabulary.target_spm), strict=True):
+        (folder / name).write_bytes(spm)
     (folder / "config.yml").write_text(_decoder_settings(exported), encoding="utf-8")
+
+
+def _files(exported: Exported) -> tuple[str, str]:
+    """The names of the vocabularies of source and target."""
+    return (VOCABULARY, VOCABULARY) if exported.vocabulary.source_pieces is None else SEPARATE_VOCABULARIES
 
 
 def _layer(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDArray[np.float32]]:
@@ -76,9 +97,10 @@ def _array(x: Tensor) -> npt.NDArray[np.float32]:
 def _settings(exported: Exported) -> str:
     """The settings inside the model."""
     config, size = exported.model.config, exported.model.vocab_size
+    shared = config.source_vocab_size is None
     settings: dict[str, Any] = {
         "type": "transformer",
-        "dim-vocabs": [size, size],
+        "dim-vocabs": [config.source_vocab_size or size, size],
         "dim-emb": config.d_model,
         "enc-depth": config.encoder_layers,
         "dec-depth": config.decoder_layers,
@@ -100,9 +122,9 @@ def _settings(exported: Exported) -> str:
         "transformer-tied-layers": [],
         "transformer-train-position-embeddings": False,
         "transformer-guided-alignment-layer": "last",
-        "tied-embeddings": False,
+        "tied-embeddings": not shared,
         "tied-embeddings-src": False,
-        "tied-embeddings-all": True,
+        "tied-embeddings-all": shared,
         "ulr": False,
         "skip": False,
         "layer-normalization": False,
@@ -119,7 +141,7 @@ def _decoder_settings(exported: Exported) -> str:
     settings: dict[str, Any] = {
         "relative-paths": True,
         "models": [MODEL],
-        "vocabs": [VOCABULARY, VOCABULARY],
+        "vocabs": list(_files(exported)),
         "beam-size": search.beam,
         "normalize": search.length_penalty if search.beam > 1 else 0,
         "max-length": exported.max_source_length,
@@ -152,9 +174,10 @@ def limits(exported: Exported) -> list[str]:
 
 def usage(exported: Exported, name: str) -> str:
     """See `Exporter.usage`."""
+    vocabularies = ", ".join(f'"{name}/{file}"' for file in _files(exported))
     return f"""from pymarian import Translator
 
-translator = Translator(models="{name}/{MODEL}", vocabs=["{name}/{VOCABULARY}"] * 2, beam_size={exported.search.beam})
+translator = Translator(models="{name}/{MODEL}", vocabs=[{vocabularies}], beam_size={exported.search.beam})
 print(translator.translate("Hello!"))
 """
 

@@ -11,9 +11,14 @@ from torch import Tensor
 
 from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
-from transduce.interop.export.hf import ACTIVATIONS, example, marian_order, their_ids, write_settings
+from transduce.interop.export.hf import ACTIVATIONS, example, marian_order, source_order, their_ids, write_settings
 from transduce.interop.export.onnx_graph import Graph, WeightsFile, add_decoder, add_encoder
-from transduce.interop.export.weights import position_table, require_exportable, transformers_weights
+from transduce.interop.export.weights import (
+    SOURCE_EMBEDDING,
+    position_table,
+    require_exportable,
+    transformers_weights,
+)
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn.kinds import ADDED
@@ -41,6 +46,8 @@ def write(exported: Exported, folder: Path) -> None:
     order = marian_order(model)
     weights = transformers_weights(model)
     weights |= {name: weights[name][order] for name in ("model.shared.weight", "lm_head.weight")}
+    if (source := source_order(model)) is not None:
+        weights[SOURCE_EMBEDDING] = weights[SOURCE_EMBEDDING][source]
     weights["bias"], weights["positions"] = weights["final_logits_bias"][0, order], position_table(model, _LENGTH)
     file = WeightsFile(folder)
 
@@ -77,7 +84,8 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
     """See `Exporter.consumer`: onnxruntime."""
-    return OnnxRuntime(_import_runtime(), folder, exported.model, exported.vocabulary.pieces)
+    vocabulary = exported.vocabulary
+    return OnnxRuntime(_import_runtime(), folder, exported.model, vocabulary.source_pieces or vocabulary.pieces)
 
 
 class OnnxRuntime:
@@ -95,7 +103,7 @@ class OnnxRuntime:
         self._source = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
         self._ours = marian_order(model)
         self._theirs = their_ids(self._ours)
-        self._ids = {pieces[ours]: theirs for theirs, ours in enumerate(self._ours)}
+        self._ids = {pieces[ours]: theirs for theirs, ours in enumerate(source_order(model) or self._ours)}
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
         """See `Consumer`: a decoder step with all tokens but the last, and one with past for that."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from transduce.interop.export.weights import SOURCE_EMBEDDING
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 
 WEIGHTS = "weights.bin"
@@ -98,9 +99,9 @@ class Graph:
             self.initializers[key] = tensor
         return key
 
-    def embed(self, ids: str, position_T: str) -> str:
+    def embed(self, ids: str, position_T: str, table: str = "model.shared.weight") -> str:
         """Embeddings (B, T, D) of tokens at positions."""
-        x = self.op("Gather", self.weight("model.shared.weight"), ids)
+        x = self.op("Gather", self.weight(table), ids)
         if self.config.embedding == "scaled":
             x = self.op("Mul", x, self.constant(math.sqrt(self.config.d_model), np.float32))
         return self.op("Add", x, self.op("Gather", self.weight("positions"), position_T))
@@ -194,7 +195,9 @@ def add_encoder(graph: Graph) -> None:
     """input_ids and attention_mask (B, S) to last_hidden_state (B, S, D)."""
     ids = graph.input("input_ids", ["batch", "source"], integers=True)
     mask = graph.source_mask(graph.input("attention_mask", ["batch", "source"], integers=True))
-    x = graph.embed(ids, graph.range(graph.constant(0), graph.size(ids, 1)))
+    has_own = graph.config.source_vocab_size is not None
+    table = SOURCE_EMBEDDING if has_own else "model.shared.weight"
+    x = graph.embed(ids, graph.range(graph.constant(0), graph.size(ids, 1)), table)
     for n in range(graph.config.encoder_layers):
         name = f"model.encoder.layers.{n}"
 

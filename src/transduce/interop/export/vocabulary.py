@@ -13,6 +13,7 @@ from transduce.text.imported_tokenizer import SentencePiecePair
 from transduce.text.languages import is_language_code
 from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import Tokenizer, wire_field
+from transduce.text.tokenizer_pair import TokenizerPair
 
 _PIECES, _TEXT = 1, 1
 """Numbers of fields: the pieces of a SentencePiece model, and the text of a piece."""
@@ -27,10 +28,15 @@ class ExportedVocabulary:
     pieces: Sequence[str]
     tags: Mapping[str, str]
     """The piece that selects each target language; empty if the model has no tags."""
+    source_pieces: Sequence[str] | None = None
+    """The pieces of the source, if it has a vocabulary of its own; `pieces` are then those of the target."""
 
 
 def export_vocabulary(tokenizer: AnyTokenizer, languages: Sequence[str]) -> ExportedVocabulary:
     """The vocabulary, with the tags of these languages in a form that can be typed."""
+    if isinstance(tokenizer, TokenizerPair):
+        source, target = export_vocabulary(tokenizer.source, languages), export_vocabulary(tokenizer.target, [])
+        return ExportedVocabulary(source.source_spm, target.target_spm, target.pieces, source.tags, source.pieces)
     if isinstance(tokenizer, SentencePiecePair) and not tokenizer.before:
         return ExportedVocabulary(*tokenizer.models, tokenizer.names, {})
     if not isinstance(tokenizer, Tokenizer):

@@ -12,8 +12,10 @@ from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfi
 from transduce.models.model import Model
 from transduce.text.tokenizer import EOS
 
-VOCABULARY = ("embedding.weight_VD", "output.weight_VD", "output.bias_V")
+VOCABULARY = ("embedding.weight_VD", "source_weight_VD", "output.weight_VD", "output.bias_V")
 """The weights with a row for each token."""
+SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
+"""Name in transformers of the source's embeddings, if they are its own."""
 _COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
 """Settings that no exporter can change."""
 
@@ -67,8 +69,10 @@ def permute_width(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, T
     """Weights of our encoder-decoder with the width of the model in another order; the outputs stay the same."""
     permuted = {}
     for name, x in weights.items():
-        module, kind = name.split(".")[-2:]
-        if kind in ("weight_VD", "table_TD") or (kind == "weight" and module in ("qkv", "q", "kv", "inner")):
+        module, kind = (["", *name.split(".")])[-2:]
+        if kind in ("weight_VD", "source_weight_VD", "table_TD") or (
+            kind == "weight" and module in ("qkv", "q", "kv", "inner")
+        ):
             permuted[name] = x[:, order_D]
         elif module in ("out", "outer") or module.endswith("norm"):
             permuted[name] = x[order_D]
@@ -78,12 +82,17 @@ def permute_width(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, T
 
 
 def transformers_weights(model: EncoderDecoder, order_D: Tensor | None = None) -> dict[str, Tensor]:
-    """All weights but positions; with `order_D`, the width of the model is in this order."""
+    """All weights but positions; with `order_D`, the width of the model is in this order.
+
+    The shared embeddings are those of the target if the source has its own, `model.encoder.embed_tokens`.
+    """
     config: EncoderDecoderConfig = model.config
     ours = {name: x.detach().float() for name, x in model.state_dict().items()}
     if order_D is not None:
         ours = permute_width(ours, order_D)
     theirs = {"model.shared.weight": ours["embedding.weight_VD"]}
+    if config.source_vocab_size is not None:
+        theirs[SOURCE_EMBEDDING] = ours["source_weight_VD"]
     theirs["lm_head.weight"] = ours["embedding.weight_VD" if config.tie_output else "output.weight_VD"]
     theirs["final_logits_bias"] = ours.get("output.bias_V", torch.zeros(model.vocab_size))[None]
 
