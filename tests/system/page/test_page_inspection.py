@@ -130,7 +130,7 @@ def test_a_thumbnail_enlarges_its_head(page: Any) -> None:
     page.get_by_role("button", name="Show layer 1, head 3").click()
     assert (state(page)["layer"], state(page)["view"]) == ("1", "3")
     assert page.locator(".heat image").first.get_attribute("href") != before
-    assert page.locator("canvas").count() == 8
+    assert page.locator(".thumbnail img").count() == 8
 
 
 def test_special_tokens_can_be_hidden(page: Any, inspection: Inspection) -> None:
