@@ -3,9 +3,9 @@
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
 translation: sizes, ids, limits, prefixes, shortlists, options, dropped jobs, weights that are not finite or stored in 8
-bits, and interleaved sessions. Odd cases are language models: styles, sizes, prompts, interleaved generations whose texts are
-copied and dropped. One case in eight uses several threads of the engine. With `--concurrent` one in four does, and the
-sessions of the others run in several Python threads at the same time, each with one thread of the engine.
+bits, and interleaved sessions. Odd cases are language models: styles, sizes, prompts, interleaved generations whose
+texts are copied and dropped. One case in eight uses several threads of the engine. With `--concurrent` one in four
+does, and the sessions of the others run in several Python threads at the same time, each with one thread of the engine.
 """
 
 import os

@@ -39,13 +39,14 @@ def serve_in_thread(
     translators: Sequence[tuple[str, Translator]],
     keys: Sequence[str] = (),
     generators: Mapping[str, Generator] | None = None,
+    suggestions: Path | None = None,
     **limits: Any,
 ) -> Iterator[tuple[str, AdmissionMiddleware]]:
     """Run a server; yields its address and its application."""
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         hosts = allowed_hosts(listening, "127.0.0.1")
-        app = make_app(ServedModels(translators), Limits(**limits), ApiKeys(list(keys)), hosts, generators)
+        app = make_app(ServedModels(translators), Limits(**limits), ApiKeys(list(keys)), hosts, generators, suggestions)
         thread = threading.Thread(target=serve_on, args=(listening, app, lambda: None))
         thread.start()
         try:

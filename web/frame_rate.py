@@ -1,4 +1,4 @@
-"""Measure frames per second while a pointer moves over the figures of a long sentence.
+"""Measure frames per second, and the CPU time of the main thread per frame, while a pointer moves over the figures of a long sentence.
 
 python web/frame_rate.py http://127.0.0.1:5000/ "a sentence of about 70 tokens"
 """
@@ -7,7 +7,7 @@ import argparse
 import shutil
 from urllib.parse import quote
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import CDPSession, sync_playwright
 
 MEASURE = """async ([selector, frames]) => {
   const element = document.querySelector(selector);
@@ -32,6 +32,12 @@ MEASURE = """async ([selector, frames]) => {
 PLACES = {"heat map": ".heat .frame", "lines": ".lines svg", "tokens": ".tokens.source", "search tree": ".tree"}
 
 
+def cpu_seconds(devtools: CDPSession) -> float:
+    """The CPU time of all tasks of the page's main thread."""
+    metrics = devtools.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
 def main() -> None:
     """Open the page, inspect the sentence, and print the rate for each figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -44,9 +50,13 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{options.address}#text={quote(options.text)}&sentence=0&stack=encoder")
         page.locator("main[aria-busy=false] #inspected").wait_for(timeout=60_000)
+        devtools = page.context.new_cdp_session(page)
+        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
         for name, selector in PLACES.items():
+            before = cpu_seconds(devtools)
             rate, tokens = page.evaluate(MEASURE, [selector, options.frames])
-            print(f"{name}, {tokens} source tokens: {rate:.0f} frames/s")
+            cost = 1000 * (cpu_seconds(devtools) - before) / options.frames
+            print(f"{name}, {tokens} source tokens: {rate:.0f} frames/s, {cost:.1f} ms of CPU time per frame", flush=True)
         browser.close()
 
 

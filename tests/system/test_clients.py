@@ -1,5 +1,6 @@
 """Existing clients of LibreTranslate's interface, unchanged, and HTTP clients that offer to upgrade to HTTP/2."""
 
+import functools
 import json
 import shutil
 import socket
@@ -39,6 +40,9 @@ public class Client {
     }
 }
 """
+
+post = functools.partial(httpx.post, timeout=TIMEOUT)
+get = functools.partial(httpx.get, timeout=TIMEOUT)
 
 
 @pytest.fixture(scope="module")
@@ -138,67 +142,102 @@ def test_libretranslatepy(address: str, translator: Translator) -> None:
     assert client.detect("Das ist ein deutscher Satz.")[0]["language"] == "de"
     assert client.detect("This is an English sentence.")[0]["language"] == "en"
     assert client.translate(TEXT, "auto", "de") == translator.translate(TEXT)
+    assert client.translate(GERMAN, "auto", "de") == GERMAN
 
 
 def test_a_file_as_the_front_end_sends_it(address: str, translator: Translator) -> None:
     data = {"source": "auto", "target": "de", "api_key": "secret"}
-    answer = httpx.post(f"{address}/translate_file", files={"file": ("a b.txt", f"{TEXT}\n".encode())}, data=data)
-    download = httpx.get(answer.json()["translatedFileUrl"])
+    answer = post(f"{address}/translate_file", files={"file": ("a b.txt", f"{TEXT}\n".encode())}, data=data)
+    download = get(answer.json()["translatedFileUrl"])
     assert download.text == f"{translator.translate(TEXT)}\n"
     assert download.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b.de.txt"
-    settings = httpx.get(f"{address}/frontend/settings").json()
+    settings = get(f"{address}/frontend/settings").json()
     assert settings["filesTranslation"]
     assert {".docx", ".odt", ".txt"} <= {*settings["supportedFilesFormat"]}
 
 
+def test_texts_as_the_front_end_sends_them(translator: Translator, tmp_path: Path) -> None:
+    suggestions = tmp_path / "suggestions.jsonl"
+    with serve_in_thread([("en-de", translator)], suggestions=suggestions) as (address, _):
+        settings = get(f"{address}/frontend/settings").json()
+        codes = [language["code"] for language in get(f"{address}/languages").json()]
+        source, target = (settings["language"][side]["code"] for side in ("source", "target"))
+        assert {source, target} <= {*codes}
+        assert settings["suggestions"]
+
+        def send(path: str, **fields: str) -> httpx.Response:
+            form = {name: (None, value) for name, value in {**fields, "api_key": ""}.items()}
+            return post(f"{address}{path}", files=form)  # multipart, as FormData is sent
+
+        texts = {"format": "text", "alternatives": "3", "secret": ""}
+        answer = send("/translate", q=TEXT, source=source, target=target, **texts).json()
+        assert answer["translatedText"] == translator.translate(TEXT)
+        assert len(answer["alternatives"]) <= 3
+        answer = send("/translate", q=TEXT, source="auto", target=target, **texts).json()
+        assert {"language", "confidence"} == answer["detectedLanguage"].keys()
+        answer = send("/translate", q=GERMAN, source="auto", target="de", **texts).json()
+        assert (answer["translatedText"], answer["alternatives"]) == (GERMAN, [])
+        assert answer["detectedLanguage"]["language"] == "de"
+        assert send("/translate", q=GERMAN, source="de", target="de", **texts).json()["translatedText"] == GERMAN
+        assert send("/suggest", q=TEXT, s="besser", source=source, target=target).json() == {"success": True}
+        record = {"src": TEXT, "tgt": "besser", "source": source, "target": target}
+        assert json.loads(suggestions.read_text(encoding="utf-8")) == record
+
+
+def test_a_file_in_the_target_language_is_refused(open_address: str) -> None:
+    file = {"file": ("a.txt", GERMAN.encode())}
+    answer = post(f"{open_address}/translate_file", files=file, data={"source": "auto", "target": "de"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "the file is already in German (de)")
+
+
 def test_suggestions_are_refused_without_a_file_for_them(address: str) -> None:
     body = {**FIELDS, "s": "besser", "api_key": "secret"}
-    answer = httpx.post(f"{address}/suggest", data=body)
+    answer = post(f"{address}/suggest", data=body)
     assert (answer.status_code, answer.json()["error"][:33]) == (403, "this server accepts no suggestion")
-    assert not httpx.get(f"{address}/frontend/settings").json()["suggestions"]
+    assert not get(f"{address}/frontend/settings").json()["suggestions"]
 
 
 # The same requests without the packages
 
 
 def test_fields_may_be_in_the_query_string(address: str, translator: Translator) -> None:
-    answer = httpx.post(f"{address}/translate", params={**FIELDS, "api_key": "secret"})
+    answer = post(f"{address}/translate", params={**FIELDS, "api_key": "secret"})
     assert answer.json() == {"translatedText": translator.translate(TEXT)}
-    assert httpx.post(f"{address}/translate", params=FIELDS).status_code == 403
-    assert httpx.post(f"{address}/translate").status_code == 415
+    assert post(f"{address}/translate", params=FIELDS).status_code == 403
+    assert post(f"{address}/translate").status_code == 415
     plain = {"content-type": "text/plain"}
-    assert httpx.post(f"{address}/translate", params=FIELDS, content=b"text", headers=plain).status_code == 415
-    assert httpx.post(f"{address}/translate?q=%ff").status_code == 400
+    assert post(f"{address}/translate", params=FIELDS, content=b"text", headers=plain).status_code == 415
+    assert post(f"{address}/translate?q=%ff").status_code == 400
 
 
 def test_languages_may_be_requested_by_post(address: str) -> None:
-    posted = httpx.post(f"{address}/languages", data={"api_key": "secret"})
-    assert posted.json() == httpx.get(f"{address}/languages").json() == LANGUAGES
+    posted = post(f"{address}/languages", data={"api_key": "secret"})
+    assert posted.json() == get(f"{address}/languages").json() == LANGUAGES
 
 
 @pytest.mark.parametrize("sent", [{"data": {"q": GERMAN}}, {"json": {"q": [GERMAN]}}, {"params": {"q": GERMAN}}])
 def test_detection_answers_with_the_languages_of_the_models(open_address: str, sent: dict[str, Any]) -> None:
-    best, *others = httpx.post(f"{open_address}/detect", **sent).json()
+    best, *others = post(f"{open_address}/detect", **sent).json()
     assert best["language"] == "de"
     assert 50 < best["confidence"] <= 100
     assert {one["language"] for one in others} <= {"en"}
 
 
 def test_a_text_without_letters_has_no_detected_language(open_address: str) -> None:
-    answer = httpx.post(f"{open_address}/detect", json={"q": "12 %"}).json()
+    answer = post(f"{open_address}/detect", json={"q": "12 %"}).json()
     assert answer == [{"language": "en", "confidence": 0.0}]
 
 
 def test_detection_needs_a_text_and_a_key(address: str) -> None:
-    assert httpx.post(f"{address}/detect", json={"q": TEXT}).status_code == 403
-    assert httpx.post(f"{address}/detect", json={"api_key": "secret"}).status_code == 400
+    assert post(f"{address}/detect", json={"q": TEXT}).status_code == 403
+    assert post(f"{address}/detect", json={"api_key": "secret"}).status_code == 400
 
 
 def test_settings_for_pages(address: str, open_address: str) -> None:
-    settings = httpx.get(f"{address}/frontend/settings").json()
+    settings = get(f"{address}/frontend/settings").json()
     assert (settings["apiKeys"], settings["keyRequired"], settings["charLimit"]) == (True, True, 20_000)
     assert settings["language"] == {
         "source": {"code": "en", "name": "English"},
         "target": {"code": "de", "name": "German"},
     }
-    assert httpx.get(f"{open_address}/frontend/settings").json()["keyRequired"] is False
+    assert get(f"{open_address}/frontend/settings").json()["keyRequired"] is False

@@ -26,12 +26,6 @@ export const plainColour = () => PLAIN[themeName()];
 export function matrixImage(width, height, paint) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
-  fill(canvas, paint);
-  return canvas.toDataURL();
-}
-
-export function fill(canvas, paint) {
-  const { width, height } = canvas;
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   const cache = new Map();
@@ -42,6 +36,7 @@ export function fill(canvas, paint) {
     image.data[4 * i + 3] = Math.round(255 * opacity);
   }
   context.putImageData(image, 0, 0);
+  return canvas.toDataURL();
 }
 
 /** The opacity of a weight: its square root, so that small weights remain visible. */

@@ -1,5 +1,6 @@
 // Components and functions that several sections use.
 
+import { useSignal } from "@preact/signals";
 import { html } from "htm/preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFigure } from "./export.js";
@@ -92,11 +93,11 @@ export function Tooltip() {
   return html`<div class="tooltip" role="tooltip" ref=${element} style=${size ? `width:${size[0]}px;height:${size[1]}px` : ""}>${body}</div>`;
 }
 
-/** Whether an element is in the window, so that what nobody sees need not be drawn again. */
+/** A signal that tells whether an element is in the window, so that what nobody sees need not be drawn again. */
 export function useVisible(element) {
-  const [visible, setVisible] = useState(false);
+  const visible = useSignal(false);
   useEffect(() => {
-    const observer = new IntersectionObserver((entries) => setVisible(entries.at(-1).isIntersecting));
+    const observer = new IntersectionObserver((entries) => (visible.value = entries.at(-1).isIntersecting));
     observer.observe(element.current);
     return () => observer.disconnect();
   }, []);

@@ -1,9 +1,9 @@
 // Thumbnails of all heads, and which of them look from one token to another.
 
 import { html } from "htm/preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { shownPositions } from "./attention_map.js";
-import { fill, headColour, strength } from "./colours.js";
+import { headColour, matrixImage, strength } from "./colours.js";
 import { percent, useVisible } from "./components.js";
 import { live } from "./data.js";
 import { item, roving } from "./roving.js";
@@ -75,7 +75,7 @@ function HighlightGrid({ children }) {
   const { heads, rows, columns } = sizes(inspection.value, stack.value);
   const { rows: rowSide, columns: columnSide } = STACKS[stack.value];
   const element = useRef();
-  const { query, key } = useVisible(element) ? highlight.value : {};
+  const { query, key } = useVisible(element).value ? highlight.value : {};
   const row = query?.side === rowSide ? query.position : -1;
   const column = key?.side === columnSide ? key.position + (stack.value === "decoder" ? 1 : 0) : -1;
   return html`<div ref=${element} class="grid ${row >= 0 ? "row" : ""} ${column >= 0 ? "column" : ""}"
@@ -85,12 +85,11 @@ function HighlightGrid({ children }) {
 function Tile({ layer: l, head: h, first, weight }) {
   const shown = inspection.value;
   const name = `${stack.value}.${l}.${h}`;
-  const canvas = useRef();
   const { rows, columns } = sizes(shown, stack.value);
-  useEffect(() => {
+  const image = useMemo(() => { // not a canvas, which the browser would composite as a layer of its own in every frame
     const bytes = headBytes(shown, stack.value, l - 1, h - 1);
     const colour = headColour(h - 1);
-    fill(canvas.current, (i) => [colour, strength(bytes[i] / 255)]);
+    return matrixImage(columns, rows, (i) => [colour, strength(bytes[i] / 255)]);
   }, [shown, stack.value, dark.value]);
   const isOff = off.value.includes(name);
   const chosen = shownLayer.value === l && shownView.value === h;
@@ -98,7 +97,7 @@ function Tile({ layer: l, head: h, first, weight }) {
   const toggle = () => (off.value = isOff ? off.value.filter((other) => other !== name) : [...off.value, name]);
   return html`<div class="tile ${isOff ? "off" : ""} ${chosen ? "chosen" : ""}" style="--own:${headColour(h - 1)}">
     <button type="button" class="thumbnail" aria-pressed=${chosen} aria-label="Show layer ${l}, head ${h}" ...${item("thumbnail", first)} onClick=${choose}>
-      <canvas ref=${canvas} width=${columns} height=${rows}></canvas>
+      <img src=${image} alt="" />
     </button>
     <div class="tile-foot">
       <span>${l}.${h}${weight !== null && html` <b>${percent(weight)}</b>`}</span>

@@ -1,7 +1,8 @@
 // Attention as a matrix of cells. The marks of the highlighted row and column are on a layer of their own.
 
+import { effect } from "@preact/signals";
 import { html } from "htm/preact";
-import { useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { headColour, matrixImage, plainColour, strength } from "./colours.js";
 import { percent, samePosition, shorten } from "./components.js";
 import { dark, highlight, hovered, lecture, narrow, onLeave, shownView, specialTokens, togglePin, tooltip } from "./state.js";
@@ -27,7 +28,8 @@ export function HeatMap({ map, label = "Heat map" }) {
   };
   const onPoint = (event) => {
     const [row, column] = cellAt(event);
-    hovered.value = { query: row, key: column, cell: true };
+    const { query, key, cell } = hovered.peek() ?? {};
+    if (query !== row || key !== column || !cell) hovered.value = { query: row, key: column, cell: true };
     tooltip.value = {
       target: new DOMRect(event.clientX - 8, event.clientY - 8, 16, 16),
       size: [230, 60],
@@ -73,19 +75,28 @@ function ColumnLabel({ at, c, places: { left, top, size, font, letters } }) {
   return html`<text transform="translate(${left + (c + 0.5) * size} ${top - 8}) rotate(-55)" style=${font} class="token small ${at.side}">${shorten(at.label, letters)}</text>`;
 }
 
-/** The marks are moved by transforms, which the compositor does without painting anything. */
+/** The marks are moved by transforms, which the compositor does without painting anything, and without rendering this again. */
 function Highlighted({ rows, columns, places }) {
-  const r = rows.findIndex((at) => samePosition(highlight.value.query, at));
-  const c = columns.findIndex((at) => samePosition(highlight.value.key, at));
+  const marks = useRef();
+  useLayoutEffect(() => effect(() => {
+    const { query, key } = highlight.value;
+    const [row, column] = marks.current.children;
+    move(row, "translateY", rows.findIndex((at) => samePosition(query, at)));
+    move(column, "translateX", columns.findIndex((at) => samePosition(key, at)));
+  }));
   const { left, top, size, width, height, total } = places;
   const part = (length, of) => `${(100 * length) / of}%`;
-  const mark = (kind, n, shift, box) => html`<div class="mark" hidden=${n < 0}
-    style="left:${part(box.left, total.width)};top:${part(box.top, total.height)};width:${part(box.width, total.width)};height:${part(box.height, total.height)};transform:${shift}"
-    data-mark=${kind}></div>`;
-  return html`<div class="marks" style=${places.style} aria-hidden="true">
-    ${mark("row", r, `translateY(${100 * r}%)`, { left: 0, top, width: left + width, height: size })}
-    ${mark("column", c, `translateX(${100 * c}%)`, { left, top, width: size, height })}
+  const mark = (kind, box) => html`<div class="mark" data-mark=${kind}
+    style="left:${part(box.left, total.width)};top:${part(box.top, total.height)};width:${part(box.width, total.width)};height:${part(box.height, total.height)}"></div>`;
+  return html`<div ref=${marks} class="marks" style=${places.style} aria-hidden="true">
+    ${mark("row", { left: 0, top, width: left + width, height: size })}
+    ${mark("column", { left, top, width: size, height })}
   </div>`;
+}
+
+function move(mark, shift, n) {
+  mark.hidden = n < 0;
+  mark.style.transform = `${shift}(${100 * n}%)`;
 }
 
 /** The scale of weights; in the view of the maximum, one for each head, whose colour the cells have. */

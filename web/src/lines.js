@@ -3,8 +3,9 @@
 
 import { linkHorizontal } from "d3-shape";
 import { html } from "htm/preact";
+import { useRef } from "preact/hooks";
 import { strength } from "./colours.js";
-import { percent, samePosition, shorten } from "./components.js";
+import { percent, samePosition, shorten, useVisible } from "./components.js";
 import { highlight, hovered, lecture, narrow, onLeave, stack, togglePin } from "./state.js";
 import { STACKS } from "./weights.js";
 
@@ -50,7 +51,8 @@ function TokenLabel({ at, role, x, y, anchor, from, to, pitch, letters }) {
 /** The lines and labels that are highlighted, above a veil over all others. */
 function Highlighted({ map: { rows, columns, weight, colour }, places, big }) {
   const { left, right, width, height, head, pitch, y, path, letters } = places;
-  const { query, key, cell } = highlight.value;
+  const element = useRef();
+  const { query, key, cell } = useVisible(element).value ? highlight.value : {};
   const activeRows = rows.map((row, r) => ({ row, r })).filter(({ row }) => samePosition(query, row));
   const activeColumns = columns.map((column, c) => ({ column, c })).filter(({ column }) => samePosition(key, column));
   const any = activeRows.length > 0 || activeColumns.length > 0;
@@ -62,7 +64,7 @@ function Highlighted({ map: { rows, columns, weight, colour }, places, big }) {
   if (!cell && !activeRows.length) for (const { column, c } of activeColumns) rows.forEach((row, r) => add(row, r, column, c));
   const marked = (at, x, atY, anchor, from, to) => html`<rect x=${from} y=${atY - pitch / 2} width=${to - from} height=${pitch} rx="4" class="back highlighted" />
     <text x=${x} y=${atY} class="token strong ${at.side} ${anchor}">${shorten(at.label, letters)}</text>`;
-  return html`<svg class="overlay" style=${big ? `width:${width}px` : ""} viewBox="0 0 ${width} ${height}" aria-hidden="true">
+  return html`<svg class="overlay" ref=${element} style=${big ? `width:${width}px` : ""} viewBox="0 0 ${width} ${height}" aria-hidden="true">
     ${any && html`<rect class="veil" x=${left} y=${head - pitch / 2} width=${right - left} height=${height - head + pitch / 2} />`}
     ${lines.map(({ row, r, column, c, w }) => html`<path class="line" stroke=${colour(row, column)} d=${path(r, c)} stroke-width=${0.6 + 3.4 * w} />`)}
     ${activeRows.map(({ row, r }) => marked(row, left - 8, y(rows, r), "end", 0, left))}

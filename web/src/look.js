@@ -2,10 +2,11 @@
 
 import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
+import { useRef } from "preact/hooks";
 import { Ablation, Diff, changes } from "./ablation.js";
 import { Attention } from "./attention.js";
 import { Compare } from "./compare.js";
-import { format, highlightOnHover, percent, samePosition } from "./components.js";
+import { format, highlightOnHover, percent, samePosition, useVisible } from "./components.js";
 import { inspected, live, lookAt } from "./data.js";
 import { Guide } from "./guide.js";
 import { shownTo } from "./languages.js";
@@ -104,8 +105,10 @@ function BeamChoice() {
 }
 
 function Tokens({ side }) {
-  return html`<div class="tokens ${side}" role="group" aria-label="Tokens of the ${isText(latest.value) ? "text" : side}" ...${roving}>
-    ${latest.value[side].map((id, position) => html`<${Token} key=${position} ...${{ side, id, position }} />`)}
+  const element = useRef();
+  const visible = useVisible(element);
+  return html`<div ref=${element} class="tokens ${side}" role="group" aria-label="Tokens of the ${isText(latest.value) ? "text" : side}" ...${roving}>
+    ${latest.value[side].map((id, position) => html`<${Token} key=${position} ...${{ side, id, position, visible }} />`)}
   </div>`;
 }
 
@@ -124,10 +127,10 @@ function logProbability(shown, { side, position }) {
   return side === "target" ? shown.next.written[position] : undefined;
 }
 
-function Token({ side, id, position }) {
+function Token({ side, id, position, visible }) {
   const shown = latest.value;
   const here = { side, position };
-  const highlighted = useComputed(() => samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here)).value;
+  const highlighted = useComputed(() => visible.value && (samePosition(highlight.value.query, here) || samePosition(highlight.value.key, here))).value;
   const ownStep = stepOf(shown, here);
   const chosen = ownStep >= 0 && ownStep === shownStep.value;
   const forced = side === "target" && position < shown.prefix.length;

@@ -25,7 +25,7 @@ export function Positions() {
   const similarity = useMemo(() => cosineSimilarities(positions), [positions]);
   const similarityImage = useMemo(() => matrixImage(count, count, (i) => divergingColour(similarity[i])), [similarity, dark.value]);
   const element = useRef();
-  const position = useVisible(element) ? highlightedPosition() : null;
+  const position = useVisible(element).value ? highlightedPosition() : null;
   return html`<section ref=${element} id="positions-section" aria-labelledby="positions">
     <h2 id="positions">Positional encoding</h2>
     <p class="lead">${model.positions === "learned"

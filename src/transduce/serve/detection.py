@@ -1,15 +1,20 @@
 """Detects which of the served languages a text is in."""
 
+import math
 import threading
+from collections import Counter
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from transduce.serve.errors import HttpError
 from transduce.serve.served_models import AUTO, ServedModels
-from transduce.text.languages import LANGUAGES
+from transduce.text.languages import LANGUAGES, language_name
 
 _MAX_CHARACTERS = 1_000
 """Characters of a text that are considered, which bounds the time."""
+_CERTAIN = 0.9
+"""Probability from which a text is not taken for one in another language, although that one could be translated."""
 
 
 class Detector:
@@ -33,7 +38,8 @@ class Detector:
     async def source(self, text: str, target: str) -> tuple[str, float]:
         """The most probable source language among those that are translated to the target, and its probability.
 
-        If the source languages are not known, it is AUTO with probability 0.
+        It is the target itself if the text certainly is in that language, and AUTO with probability 0 if the source
+        languages are not known. A text that certainly is in a language without this target is an error.
         """
         sources = [
             source
@@ -45,6 +51,12 @@ class Detector:
         if not sources:
             return AUTO, 0.0
         best = max(sources, key=lambda code: ranked.get(code, 0.0))
+        first = max(ranked, key=lambda code: ranked[code], default=best)
+        if first not in sources and ranked[first] >= _CERTAIN:
+            if first != target:
+                names = [f"{language_name(code)} ({code})" for code in (first, target)]
+                raise HttpError(400, f"the text is in {names[0]}, which no model translates to {names[1]}")
+            best = target
         return best, ranked.get(best, 0.0)
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
@@ -59,4 +71,9 @@ class Detector:
 
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         identifier.set_languages([code for code in self._codes if code in identifier.labels])
+        sources = Counter(source for model in self._models.models for source, _ in model.directions)
+        # A language from which more directions start is the more probable one if a text is short.
+        identifier.nb_pc = identifier.nb_pc + [
+            math.log(sources[self._codes[label]] or 1) for label in identifier.nb_classes
+        ]
         return identifier

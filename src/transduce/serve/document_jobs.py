@@ -22,6 +22,7 @@ from transduce.serve.limits import Limits
 from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.text.inline_tags import TaggedText
+from transduce.text.languages import language_name
 from transduce.text.token_ranges import align_characters
 
 _TOGETHER = 32
@@ -83,6 +84,8 @@ class DocumentJobs:
         if source == AUTO:
             sample = " ".join(text.text for text in document.texts[:_SAMPLE])
             source, _ = await self._detector.source(sample, target)
+            if source == target:
+                raise HttpError(400, f"the file is already in {language_name(target)} ({target})")
         model = self._models.by_languages(source, target)
         path = Path(name)
         job = DocumentJob(secrets.token_urlsafe(24), f"{path.stem}.{target}{path.suffix}", total=len(document.texts))

@@ -153,13 +153,14 @@ def libretranslate_routes(
         body = await _read(TranslateRequest, request)
         keys.check(body.api_key, bearer_token(request))
         detected, source = None, body.source
+        sources = [body.q] if isinstance(body.q, str) else body.q
         if source == AUTO:
-            texts = [body.q] if isinstance(body.q, str) else body.q
-            source, probability = await detector.source(" ".join(texts), body.target)
+            source, probability = await detector.source(" ".join(sources), body.target)
             if source != AUTO:
                 detected = DetectedLanguage(language=source, confidence=round(100 * probability, 1))
+        if source == body.target and source != AUTO:  # as LibreTranslate does
+            return _response(body, [[text] for text in sources], detected)
         model = models.by_languages(source, body.target)
-        sources = [body.q] if isinstance(body.q, str) else body.q
         documents = [HtmlText(source) for source in sources] if body.format == "html" else None
         tagged = [text for document in documents or [] for text in document.texts]
         texts = sources if documents is None else [text.text for text in tagged]
@@ -176,19 +177,7 @@ def libretranslate_routes(
             outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
         else:
             outputs = await run_in_threadpool(_fill, documents, split)
-        distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
-        alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
-        if isinstance(body.q, str):
-            return TranslateResponse(
-                translatedText=distinct[0][0],
-                alternatives=alternatives and alternatives[0],
-                detectedLanguage=detected,
-            )
-        return TranslateResponse(
-            translatedText=[nbest[0] for nbest in distinct],
-            alternatives=alternatives,
-            detectedLanguage=[detected] * len(distinct) if detected else None,
-        )
+        return _response(body, outputs, detected)
 
     @router.get("/languages")
     @router.post("/languages", include_in_schema=False)  # as libretranslatepy 2.1.1 does
@@ -237,6 +226,25 @@ def libretranslate_routes(
         )
 
     return router
+
+
+def _response(
+    body: TranslateRequest, outputs: list[list[str]], detected: DetectedLanguage | None
+) -> TranslateResponse:
+    """The response to a request, from the n-best list of each of its texts."""
+    distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
+    alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
+    if isinstance(body.q, str):
+        return TranslateResponse(
+            translatedText=distinct[0][0],
+            alternatives=alternatives and alternatives[0],
+            detectedLanguage=detected,
+        )
+    return TranslateResponse(
+        translatedText=[nbest[0] for nbest in distinct],
+        alternatives=alternatives,
+        detectedLanguage=[detected] * len(distinct) if detected else None,
+    )
 
 
 def _languages(models: ServedModels) -> list[Language]:

@@ -133,7 +133,7 @@ def test_a_thumbnail_enlarges_its_head(page: Any) -> None:
     page.get_by_role("button", name="Show layer 1, head 3").click()
     expect_state(page, layer="1", view="3")
     expect(page.locator(".heat image").first).not_to_have_attribute("href", before)
-    expect(page.locator("canvas")).to_have_count(8)
+    expect(page.locator(".thumbnail img")).to_have_count(8)
 
 
 def test_special_tokens_can_be_hidden(page: Any, inspection: Inspection) -> None:

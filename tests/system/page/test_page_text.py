@@ -56,7 +56,7 @@ def test_the_page_shows_tokens_attention_and_predictions(
     wait_for_value(page, lambda: page.locator("figure").evaluate_all(shown), expected)
     for svg in page.locator("svg.figure").all():
         expect(svg.locator("text, path, rect, image").nth(3)).to_be_attached()
-    expect(page.locator("canvas")).to_have_count(8)
+    expect(page.locator(".thumbnail img")).to_have_count(8)
     words = page.locator("body").inner_text().lower()
     for absent in ("translat", "decoder", "cross", "source", "beam", "undefined", "nan", "switch"):
         assert absent not in words

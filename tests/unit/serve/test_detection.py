@@ -1,12 +1,14 @@
 """Detection of the served languages, from 20 characters and more."""
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from transduce.serve.detection import Detector
+from transduce.serve.errors import HttpError
 from transduce.serve.served_models import AUTO, ServedModel
 
 TEXTS = {
@@ -41,10 +43,32 @@ def test_the_first_20_characters_are_enough(three: Detector) -> None:
 def test_the_source_is_one_that_has_this_target(three: Detector) -> None:
     assert asyncio.run(three.source(TEXTS["de"][0], "en"))[0] == "de"
     assert asyncio.run(three.source(TEXTS["fr"][0], "en"))[0] == "fr"
-    code, probability = asyncio.run(three.source(TEXTS["de"][0], "fr"))
+    code, probability = asyncio.run(three.source("Halli, hallo", "fr"))
     assert code == "en"  # the only source language of French
-    assert probability < 0.5
+    assert probability < 0.9
     assert asyncio.run(three.source("12 + 3", "en")) == ("de", 0.0)
+
+
+def test_a_text_in_the_target_language_has_this_source(three: Detector) -> None:
+    for language in ("de", "fr"):
+        code, probability = asyncio.run(three.source(TEXTS[language][2], language))
+        assert code == language
+        assert probability >= 0.9
+
+
+def test_a_text_in_a_language_without_this_target_is_an_error(three: Detector) -> None:
+    with pytest.raises(HttpError) as error:
+        asyncio.run(three.source(TEXTS["de"][2], "fr"))
+    assert error.value.message == "the text is in German (de), which no model translates to French (fr)"
+
+
+def test_more_directions_make_a_language_more_probable() -> None:
+    text, pairs = "Frontier spokeswoman", [("en", "de"), ("de", "en")]
+    before = dict(asyncio.run(detector(*pairs).rank(text)))
+    after = dict(asyncio.run(detector(*pairs, ("en", "de"), ("en", "de")).rank(text)))
+    # 20 characters: the temperature of the probabilities is the square root of the length
+    odds = (after["en"] / after["de"]) / (before["en"] / before["de"])
+    assert math.log(odds) == pytest.approx(math.log(3) / math.sqrt(20), abs=1e-3)
 
 
 def test_unknown_languages_are_not_guessed() -> None:
