@@ -56,7 +56,9 @@ def main() -> None:
             before = cpu_seconds(devtools)
             rate, tokens = page.evaluate(MEASURE, [selector, options.frames])
             cost = 1000 * (cpu_seconds(devtools) - before) / options.frames
-            print(f"{name}, {tokens} source tokens: {rate:.0f} frames/s, {cost:.1f} ms of CPU time per frame", flush=True)
+            print(
+                f"{name}, {tokens} source tokens: {rate:.0f} frames/s, {cost:.1f} ms of CPU time per frame", flush=True
+            )
         browser.close()
 
 

@@ -150,8 +150,8 @@ def test_the_forward_pass_in_numpy_runs_marian_models(toy_tokenizer: Any, tmp_pa
     source, output = toy_tokenizer.encode(TEXTS[0]), toy_tokenizer.encode(TEXTS[1])
     config = model.config
     assert isinstance(config, EncoderDecoderConfig)
-    hidden_BTD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
-    logits = model.logits(torch.from_numpy(hidden_BTD[0]))
+    hidden_LD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
+    logits = model.logits(torch.from_numpy(hidden_LD))
     torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
 
 

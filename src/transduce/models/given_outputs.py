@@ -76,9 +76,8 @@ def token_statistics(model: AnyModel, pairs: Pairs) -> list[TokenStatistics]:
     forward = model.forward_pass
     for numbers in batches(pairs):
         own = [pairs[number] for number in numbers]
-        hidden_BTD, attention_BTS = forward.hidden([source for source, _ in own], [target for _, target in own])
+        hidden_LD, attention_BTS = forward.hidden([source for source, _ in own], [target for _, target in own])
         labels = [np.array([*target, EOS]) for _, target in own]
-        hidden_LD = np.concatenate([x_TD[: len(label)] for x_TD, label in zip(hidden_BTD, labels, strict=True)])
         log_prob_L, entropy_L = forward.predictions(hidden_LD, np.concatenate(labels))
         ends = np.cumsum([len(label) for label in labels])[:-1]
         split = zip(np.split(log_prob_L, ends), np.split(entropy_L, ends), attention_BTS.max(axis=2), strict=True)

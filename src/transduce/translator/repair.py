@@ -9,7 +9,7 @@ cross-attention is highest for the corresponding source token.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,16 @@ def missing(part: Part, marked: str) -> list[Required]:
     return result
 
 
+@dataclass(frozen=True)
+class _Gaps:
+    """An output without repeated slots, and where the text that it lacks belongs."""
+
+    part: Part
+    tokens: list[int]
+    places: list[tuple[int, Required]]
+    """Each missing text with the index of the output token that is to follow it."""
+
+
 class Repairer:
     """Repairs outputs of one model."""
 
@@ -89,23 +99,23 @@ class Repairer:
         failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
         if not (copied or failing):
             return repaired
-        best = [i for i, rank in failing if rank == 0]
-        retried = dict(
-            zip(best, self._retried([(parts[i], repaired[i][0].tokens) for i in best], config, engine), strict=True)
+        gaps = dict(
+            zip(failing, self._gaps([(parts[i], repaired[i][rank].tokens) for i, rank in failing]), strict=True)
         )
+        best = [i for i, rank in failing if rank == 0]
+        retried = dict(zip(best, self._retried([gaps[i, 0] for i in best], config, engine), strict=True))
         for i in best:
             new = retried[i]
             if new and _per_token(new) >= _per_token(repaired[i][0]) - _MARGIN:
                 repaired[i][0] = new
-                failing.remove((i, 0))
+                del gaps[i, 0]
         changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
-        placed = self._placed([(parts[i], repaired[i][rank].tokens) for i, rank in failing])
-        changed |= dict(zip(failing, placed, strict=True))
+        changed |= dict(zip(gaps, self._filled([*gaps.values()]), strict=True))
+        rivals = {(i, 0): new.tokens for i, new in retried.items() if new and (i, 0) in gaps}
+        scored_rivals = dict(zip(rivals, self._scored(parts, rivals, config), strict=True))
         for (i, rank), one in zip(changed, self._scored(parts, changed, config), strict=True):
-            new = retried.get(i) if rank == 0 else None
-            if new:
-                (new,) = self._scored(parts, {(i, 0): new.tokens}, config)
-            repaired[i][rank] = new if new and new.score > one.score else one
+            rival = scored_rivals.get((i, rank))
+            repaired[i][rank] = rival if rival and rival.score > one.score else one
         return repaired
 
     def _with_own_slots(self, part: Part, one: Hypothesis) -> Hypothesis:
@@ -127,47 +137,51 @@ class Repairer:
         texts = self._target.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
         return [missing(part, text) for (part, _), text in zip(outputs, texts, strict=True)]
 
-    def _retried(self, outputs: _Outputs, config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
+    def _retried(self, gaps: Sequence["_Gaps"], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
         """New outputs with everything that is required, or None."""
-        found: list[Hypothesis | None] = [None] * len(outputs)
-        current, best = list(outputs), replace(config, nbest=1)
-        for _ in range(_ROUNDS):
-            numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
-            possible = zip(numbers, self._retries([current[n] for n in numbers]), strict=True)
-            retries = {n: retry for n, retry in possible if retry}
-            if not retries:
+        found: list[Hypothesis | None] = [None] * len(gaps)
+        current, best = dict(enumerate(gaps)), replace(config, nbest=1)
+        for rounds_left in reversed(range(_ROUNDS)):
+            retries = {n: retry for n, own in current.items() if (retry := self._retry(own))}
+            searched = {
+                n: self._with_own_slots(retry, results[0])
+                for (n, retry), results in zip(
+                    retries.items(), search_all(engine, [*retries.values()], best), strict=True
+                )
+                if results
+            }
+            outputs = [(gaps[n].part, new.tokens) for n, new in searched.items()]
+            lacking = {n: bool(lacks) for n, lacks in zip(searched, self._missing(outputs), strict=True)}
+            found = [searched[n] if lacking.get(n) is False else one for n, one in enumerate(found)]
+            again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
+            if not (rounds_left and again):
                 break
-            for n, results in zip(retries, search_all(engine, [*retries.values()], best), strict=True):
-                if results:
-                    part = current[n][0]
-                    found[n] = new = self._with_own_slots(part, results[0])
-                    current[n] = (part, new.tokens)
-        lacking = self._missing(current)
-        return [new if new and not lacks else None for new, lacks in zip(found, lacking, strict=True)]
+            current = dict(zip((n for n, _ in again), self._gaps([one for _, one in again]), strict=True))
+        return found
 
-    def _retries(self, outputs: _Outputs) -> list[Part | None]:
-        """Jobs whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
-        retries: list[Part | None] = []
-        for (part, tokens), places in zip(*self._missing_places(outputs), strict=True):
-            place, one = min(places, key=lambda item: item[0], default=(0, None))
-            retries.append(replace(part, prefix=[*tokens[:place], *self._encoded(one)]) if one else None)
-        return retries
+    def _retry(self, gaps: "_Gaps") -> Part | None:
+        """A job whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
+        place, one = min(gaps.places, key=lambda item: item[0], default=(0, None))
+        return replace(gaps.part, prefix=[*gaps.tokens[:place], *self._encoded(one)]) if one else None
 
-    def _placed(self, outputs: _Outputs) -> list[list[int]]:
+    def _filled(self, gaps: Sequence["_Gaps"]) -> list[list[int]]:
         """The outputs with the missing text inserted."""
-        current = list(outputs)
-        for _ in range(_PASSES):
-            numbers = [n for n, lacks in enumerate(self._missing(current)) if lacks]
-            if not numbers:
-                break
-            stripped, places = self._missing_places([current[n] for n in numbers])
-            for n, (part, tokens), own in zip(numbers, stripped, places, strict=True):
-                for place, one in sorted(own, key=lambda item: item[0], reverse=True):
+        results: list[list[int]] = [[] for _ in gaps]
+        current = dict(enumerate(gaps))
+        for passes_left in reversed(range(_PASSES)):
+            for n, own in current.items():
+                tokens = own.tokens
+                for place, one in sorted(own.places, key=lambda item: item[0], reverse=True):
                     tokens = [*tokens[:place], *self._encoded(one), *tokens[place:]]
-                current[n] = (part, tokens)
-        return [tokens for _, tokens in current]
+                results[n] = tokens
+            outputs = [(gaps[n].part, results[n]) for n in current]
+            still = [n for n, lacks in zip(current, self._missing(outputs), strict=True) if lacks]
+            if not (passes_left and still):
+                break
+            current = dict(zip(still, self._gaps([(gaps[n].part, results[n]) for n in still]), strict=True))
+        return results
 
-    def _missing_places(self, outputs: _Outputs) -> tuple[_Outputs, list[list[tuple[int, Required]]]]:
+    def _gaps(self, outputs: _Outputs) -> list["_Gaps"]:
         """The outputs without repeated slots, and the text that each lacks then with the places where it belongs."""
         lacking = self._missing(outputs)
         weights = self._weights(outputs)
@@ -176,11 +190,10 @@ class Repairer:
             stripped.append((part, self._with_slots_once(tokens, lacks, weights_TS)))
         if stripped != list(outputs):
             lacking, weights = self._missing(stripped), self._weights(stripped)
-        places = [
-            [(self._place(part, one, tokens, weights_TS), one) for one in lacks]
+        return [
+            _Gaps(part, tokens, [(self._place(part, one, tokens, weights_TS), one) for one in lacks])
             for (part, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
         ]
-        return stripped, places
 
     def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: _Weights | None) -> list[int]:
         """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
