@@ -10,7 +10,7 @@ import pytest
 from fault_injection import repetitions
 
 TESTS = Path(__file__).parents[1]
-CASES = repetitions(10, 50_000)
+CASES = repetitions(4, 50_000)
 SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"],
     "thread": ["-fsanitize=thread"],

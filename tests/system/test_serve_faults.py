@@ -10,6 +10,7 @@ import random
 import signal
 import socket
 import statistics
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
 from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 
+from transduce.serve.http_protocol import _HttpProtocol
 from transduce.translator import Translator
 
 FULL = os.environ.get("FAULTS") == "full"
@@ -222,11 +224,17 @@ def not_reading(address: str, buffer: int = 4096) -> socket.socket:
     return connection
 
 
-def test_a_client_that_does_not_read_is_disconnected(translator: Translator) -> None:
-    with serve_in_thread([("toy", translator)], send_seconds=0.5) as (address, app):
+def test_a_client_that_does_not_read_is_disconnected(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose, closed = _HttpProtocol.connection_lost, threading.Event()
+
+    def connection_lost(*arguments: Any) -> None:
+        lose(*arguments)
+        closed.set()
+
+    monkeypatch.setattr(_HttpProtocol, "connection_lost", connection_lost)
+    with serve_in_thread([("toy", translator)], send_seconds=0.5) as (address, _):
         with not_reading(address) as connection:
-            wait_until(lambda: app.state.in_flight == 1)
-            wait_until(lambda: app.state.in_flight == 0)
+            assert closed.wait(TIMEOUT)
             received = 0
             try:
                 while more := connection.recv(1 << 20):
