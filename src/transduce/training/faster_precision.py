@@ -23,10 +23,11 @@ from transduce.training.precision import Bfloat16Copy, Float32
 
 TRIAL_TOKENS = 1024
 """Approximate number of tokens of the batch that is computed in both precisions."""
-_PRODUCT = 64
-"""Rows and columns of a product that takes milliseconds even on the slowest CPU."""
-_HOPELESS = 10
-"""Relative time of such a product in bfloat16 above which no step is tried. Calls that are not emulated stay below."""
+_PRODUCT = 96
+"""Rows and columns of a product that takes milliseconds even on a CPU without instructions for bfloat16."""
+_HOPELESS = 20
+"""Relative time of such a product in bfloat16 above which no step is tried. Without such instructions it takes hundreds
+of times as long; with them, a small product takes a few times as long at most, because of the calls."""
 _WORTHWHILE = 1.2
 """Minimum speed-up for which bfloat16 is used: a smaller one is within the noise of the measurement."""
 _WARM_UP, _ROUNDS, _ENOUGH = 1.0, 3, 2.0
@@ -54,11 +55,11 @@ class Times:
 
 
 def product_times() -> Times:
-    """The time of a small matrix product on this CPU; it takes at most a tenth of a second."""
+    """The time of a small matrix product on this CPU, after a first one."""
     seconds: dict[torch.dtype, float] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns, with a stack trace, if there are no instructions for bfloat16
-        for dtype, times in ((torch.float32, 5), (torch.bfloat16, 3)):
+        for dtype, times in ((torch.float32, 5), (torch.bfloat16, 2)):
             x = torch.ones(_PRODUCT, _PRODUCT, dtype=dtype)
             for _ in range(times):
                 start = time.perf_counter()

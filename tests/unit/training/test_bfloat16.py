@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transduce.config import read_toml
 from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.frames import WINDOW
 from transduce.nn.lookup import lookup
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
@@ -51,6 +52,8 @@ class Products(TorchDispatchMode):
         name, tensors = function.overloadpacket.__name__, [x for x in args if isinstance(x, torch.Tensor)]
         if name in ("mm", "addmm", "bmm", "baddbmm"):
             left, right = tensors[-2:]
+            if left.shape[-1] == WINDOW // 2 + 1:  # log-mel energies: features of the input, in float32
+                return function(*args, **(kwargs or {}))
             self.operations[left.dtype] += math.prod(left.shape) * right.shape[-1]
         elif name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
             products = 5 if name.endswith("backward") else 2
@@ -170,7 +173,7 @@ def trial() -> tuple[EncoderDecoder, Batch]:
             Times(0.001, 0.3),
             None,
             "float32",
-            "a product of 64 x 64 x 64 takes 1 ms in float32 and 300 ms in bfloat16",
+            "a product of 96 x 96 x 96 takes 1 ms in float32 and 300 ms in bfloat16",
         ),
         (Times(0.1, 0.1), Times(0.05, 0.02), "bfloat16", "a trial step takes 50 ms in float32 and 20 ms in bfloat16"),
         (Times(0.1, 0.1), Times(0.05, 0.045), "float32", "a trial step takes 50 ms in float32 and 45 ms in bfloat16"),
