@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +20,7 @@ TIMEOUT = 30_000
 sync_api.expect.set_options(timeout=TIMEOUT)
 
 TEXT = "dedu babo gigo babo"
+AXE = Path(__file__).parents[1] / "web/node_modules/axe-core/axe.min.js"
 
 
 @contextlib.contextmanager
@@ -27,6 +29,21 @@ def serve_page(*translators: Translator, keys: Sequence[str] = (), **limits: Any
     named = [(f"model{number}" if number else "model", one) for number, one in enumerate(translators)]
     with serve_in_thread(named, keys, **limits) as (address, _):
         yield f"{address}/"
+
+
+def load_axe(page: Any) -> None:
+    """Load axe-core into a page, which must bypass its content security policy."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run npm ci in web/")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+
+
+def accessibility_problems(page: Any) -> list[Any]:
+    """What axe-core finds, and whether the page is wider than the window."""
+    violations = page.evaluate("axe.run()")["violations"]
+    found = [(one["id"], node["target"], node["failureSummary"]) for one in violations for node in one["nodes"]]
+    fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return found if fits else [*found, "the page is wider than the window"]
 
 
 def settled(page: Any, translation: str) -> None:

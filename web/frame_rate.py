@@ -1,4 +1,4 @@
-"""Measure frames per second, and the CPU time of the main thread per frame, while a pointer moves over the figures of a long sentence.
+"""Measure frames per second and CPU time per frame while a pointer moves over the figures of a long sentence.
 
 python web/frame_rate.py http://127.0.0.1:5000/ "a sentence of about 70 tokens"
 """
@@ -56,7 +56,9 @@ def main() -> None:
             before = cpu_seconds(devtools)
             rate, tokens = page.evaluate(MEASURE, [selector, options.frames])
             cost = 1000 * (cpu_seconds(devtools) - before) / options.frames
-            print(f"{name}, {tokens} source tokens: {rate:.0f} frames/s, {cost:.1f} ms of CPU time per frame", flush=True)
+            print(
+                f"{name}, {tokens} source tokens: {rate:.0f} frames/s, {cost:.1f} ms of CPU time per frame", flush=True
+            )
         browser.close()
 
 

@@ -228,9 +228,7 @@ def libretranslate_routes(
     return router
 
 
-def _response(
-    body: TranslateRequest, outputs: list[list[str]], detected: DetectedLanguage | None
-) -> TranslateResponse:
+def _response(body: TranslateRequest, outputs: list[list[str]], detected: DetectedLanguage | None) -> TranslateResponse:
     """The response to a request, from the n-best list of each of its texts."""
     distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
     alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None

@@ -2,20 +2,32 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pages import TEXT, choose, serve_page, settled, slide, state, sync_api, translated
+from helpers import small_model
+from pages import (
+    TEXT,
+    accessibility_problems,
+    choose,
+    load_axe,
+    serve_page,
+    settled,
+    slide,
+    state,
+    sync_api,
+    translated,
+)
 
 from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.reference import score_reference
 from transduce.inspect.request import HeadRequest
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 
-AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -158,6 +170,30 @@ def test_two_sentences_are_compared(page: Any, translator: Translator) -> None:
     assert second.locator("svg .token").count() == len(other.source) + len(other.target)
 
 
+def test_two_models_are_compared(
+    open_page: Callable[..., Any], translator: Translator, toy_tokenizer: Tokenizer
+) -> None:
+    """The second model has fewer layers and heads than those chosen of the first."""
+    small = small_model(5, toy_tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, num_heads=2).eval()
+    other = Translator(small, toy_tokenizer, config=SearchConfig(max_extra=3))
+    expected = inspect_translation(other, InspectionRequest(text=TEXT))
+    with serve_page(translator, other) as address:
+        page = open_page(f"{address}#text={TEXT}&sentence=0&model=model&stack=encoder&layer=2&view=4")
+        sync_api.expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
+        page.locator("#compare-section select").select_option("model1")
+        first, second = (page.locator(f"[data-figure=compare-{name}]") for name in ("first", "second"))
+        sync_api.expect(first.locator("figcaption p")).to_contain_text("Encoder, layer 2, head 4")
+        sync_api.expect(second.locator("figcaption p")).to_contain_text("Encoder, layer 1, head 2")
+        sync_api.expect(second.locator("h3")).to_have_text(toy_tokenizer.decode(expected.best.tokens))
+        page.mouse.move(0, 0)
+        second.locator(".frame").hover(position={"x": 5, "y": 5})
+        weight = float(expected.attention["encoder"][0, 1, 0, 0])
+        shown = page.locator(".tooltip .weight")
+        sync_api.expect(shown).to_contain_text("%")
+        assert float(shown.inner_text().strip("% ")) / 100 == pytest.approx(weight, abs=0.006)
+        sync_api.expect(second.locator("svg .token")).to_have_count(2 * len(expected.source))
+
+
 def test_the_guided_path_shows_the_numbers_of_the_head(
     page: Any, inspection: Inspection, translator: Translator
 ) -> None:
@@ -263,26 +299,17 @@ def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], add
     sync_api.expect(page.locator("#text")).to_be_visible()
 
 
-def problems(page: Any) -> list[Any]:
-    """What axe-core finds."""
-    violations = page.evaluate("axe.run()")["violations"]
-    return [(one["id"], node["target"], node["failureSummary"]) for one in violations for node in one["nodes"]]
-
-
 @pytest.mark.parametrize("window", [{}, {"color_scheme": "dark", **PHONE}], ids=["light", "dark phone"])
 def test_every_state_is_accessible(
     open_page: Callable[..., Any], translator: Translator, window: dict[str, Any]
 ) -> None:
     """axe-core reports no violations, and nothing exceeds the width of the window."""
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: run npm ci in web/")
     with serve_page(translator, translator, keys=["secret"]) as address:
         page = open_page(address, bypass_csp=True, **window)
-        page.evaluate(AXE.read_text(encoding="utf-8"))
+        load_axe(page)
 
         def check(what: str) -> None:
-            assert (what, problems(page)) == (what, [])
-            assert (what, page.evaluate("document.documentElement.scrollWidth <= innerWidth")) == (what, True)
+            assert (what, accessibility_problems(page)) == (what, [])
 
         check("empty page with examples")
         page.locator("#text").fill(TEXT)
