@@ -58,20 +58,19 @@ def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator
 def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     page: Any, inspection: Inspection, translator: Translator
 ) -> None:
+    page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
     page.locator(".tokens.target button").nth(1).hover()
     token = inspection.target[1]
     tooltip = page.locator(".tooltip")
+    sync_api.expect(page.locator(".lines .back.highlighted")).to_have_count(1)
     assert str(token) in tooltip.inner_text()
     assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
     assert tooltip.locator(".strip").count() == 1
-    assert page.locator(".lines .back.highlighted").count() == 1
-    assert page.locator(".heat .mark:not([hidden])").count() == 1
-    assert page.locator(".tokens .highlighted").count() == 1
-    assert page.locator(".node.highlighted").count() == 1
-    assert page.locator(".lens .column.highlighted").count() == 1
+    for marked in (".heat .mark:not([hidden])", ".tokens .highlighted", ".node.highlighted", ".lens .column.highlighted"):
+        sync_api.expect(page.locator(marked)).to_have_count(1)
     page.mouse.move(2, 2)
-    assert tooltip.count() == 0
-    assert page.locator(".tokens .highlighted").count() == 0
+    sync_api.expect(tooltip).to_have_count(0)
+    sync_api.expect(page.locator(".tokens .highlighted")).to_have_count(0)
 
 
 def test_figures_that_come_into_view_are_highlighted(page: Any) -> None:

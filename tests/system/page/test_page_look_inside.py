@@ -45,26 +45,27 @@ def click_cell(page: Any, row: int, column: int, rows: int, columns: int) -> Non
 def test_a_token_of_the_encoder_lights_one_direction(page: Any, inspection: Inspection) -> None:
     choose(page, "stack", "encoder")
     choose(page, "view", 1)
+    page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
     page.locator(".tokens.source button").nth(1).hover()
     weights_SS = inspection.attention["encoder"][1, 0]
     drawn = int((torch.round(255 * weights_SS[1]) / 255 >= 0.03).sum())
-    assert page.locator(".lines .overlay .line").count() == drawn
-    assert page.locator(".heat .mark:not([hidden])").count() == 1
-    assert page.locator(".lines .overlay .back").count() == 1
+    sync_api.expect(page.locator(".lines .overlay .line")).to_have_count(drawn)
+    sync_api.expect(page.locator(".heat .mark:not([hidden])")).to_have_count(1)
+    sync_api.expect(page.locator(".lines .overlay .back")).to_have_count(1)
 
 
 def test_a_click_pins_a_token_until_escape(page: Any) -> None:
     token = page.locator(".tokens.source button").nth(2)
     token.click()
     page.mouse.move(2, 2)
-    assert page.locator(".tokens .highlighted").count() == 1
+    sync_api.expect(page.locator(".tokens .highlighted")).to_have_count(1)
     page.keyboard.press("Escape")
-    assert page.locator(".tokens .highlighted").count() == 0
+    sync_api.expect(page.locator(".tokens .highlighted")).to_have_count(0)
     token.click()
     token.click()
     page.mouse.move(2, 2)
     page.locator("#text").focus()
-    assert page.locator(".tokens .highlighted").count() == 0
+    sync_api.expect(page.locator(".tokens .highlighted")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,8 @@ def test_the_first_tap_highlights(
     page = open_page(f"{address}#text={TEXT}&sentence=0", **PHONE)
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.locator(selector).tap()
-    assert page.locator(".tokens .highlighted").count() == 1
+    page.locator(".tokens.source").scroll_into_view_if_needed()
+    sync_api.expect(page.locator(".tokens .highlighted")).to_have_count(1)
 
 
 def test_heads_are_ranked_by_who_looks_from_one_token_to_another(page: Any, inspection: Inspection) -> None:
@@ -93,7 +95,7 @@ def test_heads_are_ranked_by_who_looks_from_one_token_to_another(page: Any, insp
     choices = page.locator(".who select")
     assert [choices.nth(n).input_value() for n in (0, 1)] == ["2", "1"]
     choices.nth(1).select_option("0")
-    assert page.locator(".heat .mark:not([hidden])").count() == 2
+    sync_api.expect(page.locator(".attention-section .heat .mark:not([hidden])")).to_have_count(2)
 
 
 # Search and predictions
