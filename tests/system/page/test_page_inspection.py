@@ -66,7 +66,7 @@ def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     assert str(token) in tooltip.inner_text()
     assert translator.tokenizer.raw_bytes(token).hex(" ").upper() in tooltip.inner_text()
     assert tooltip.locator(".strip").count() == 1
-    for marked in (".heat .mark:not([hidden])", ".tokens .highlighted", ".node.highlighted", ".lens .column.highlighted"):
+    for marked in (".heat .mark:not([hidden])", ".tokens .highlighted", ".node.highlighted", ".column.highlighted"):
         sync_api.expect(page.locator(marked)).to_have_count(1)
     page.mouse.move(2, 2)
     sync_api.expect(tooltip).to_have_count(0)
