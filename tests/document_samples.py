@@ -298,6 +298,20 @@ def tables_odt() -> bytes:
 
 
 @sample
+def comments_docx() -> bytes:
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    remark = paragraph(run("A remark on "), run("this", "<w:b/>"))
+    picture = (
+        '<w:r><w:drawing><wp:inline xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing">'
+        '<wp:docPr id="1" name="Picture 1" descr="a cat &amp; a dog" title="the animals"/></wp:inline></w:drawing></w:r>'
+    )
+    return docx_of(
+        paragraph(run("seen "), picture, run(" here")),
+        word__comments_xml=f'<w:comments {names}><w:comment w:id="1" w:author="kept">{remark}</w:comment></w:comments>',
+    )
+
+
+@sample
 def comments_odt() -> bytes:
     return odt_of(
         "<text:tracked-changes><text:deletion><text:p>deleted</text:p></text:deletion></text:tracked-changes>"
@@ -330,6 +344,15 @@ def scripts_html() -> str:
 @sample
 def lists_html() -> str:
     return "<ul>\n  <li>one item</li>\n  <li><p>another</p>\n  <p translate='no'>Brand</p></li>\n</ul><pre>kept as is</pre>"
+
+
+@sample
+def attributes_html() -> str:
+    return """<meta name="description" content="About &quot;us&quot;"><meta name="viewport" content="width=device-width">
+<body title='The whole page'><p title="a hint">See <img src="a.png" alt="a small cat"> and <b title="strong">this</b>.</p>
+<img alt="" src=b.png><img translate="no" alt="Brand" src="c.png"><code title="kept">x()</code>
+<input placeholder="Your name" value="kept"><input type=submit value=Send><select><optgroup label="Some fruit"></select>
+<a href="x" aria-label="open the menu" class="title">=</a><!-- <img alt="kept"> --><link rel="next" title="kept"></body>"""
 
 
 @sample

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +22,7 @@ expect = sync_api.expect
 expect.set_options(timeout=TIMEOUT)
 
 TEXT = "dedu babo gigo babo"
+AXE = Path(__file__).parents[1] / "web/node_modules/axe-core/axe.min.js"
 
 
 @contextlib.contextmanager
@@ -29,6 +31,20 @@ def serve_page(*translators: Translator, keys: Sequence[str] = (), **limits: Any
     named = [(f"model{number}" if number else "model", one) for number, one in enumerate(translators)]
     with serve_in_thread(named, keys, **limits) as (address, _):
         yield f"{address}/"
+
+
+def load_axe(page: Any) -> None:
+    """Load axe-core into a page, which must bypass its content security policy."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run npm ci in web/")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+
+
+def accessibility_problems(page: Any) -> list[Any]:
+    """What axe-core finds, once nothing is wider than the window."""
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    violations = page.evaluate("axe.run()")["violations"]
+    return [(one["id"], node["target"], node["failureSummary"]) for one in violations for node in one["nodes"]]
 
 
 def settled(page: Any, translation: str) -> None:

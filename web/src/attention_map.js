@@ -4,27 +4,40 @@ import { useMemo } from "preact/hooks";
 import { headColour, plainColour } from "./colours.js";
 import { shownLayer, shownView, specialTokens, stack } from "./state.js";
 import { isSpecial, label, tokenAt } from "./tokens.js";
-import { COMBINED, countLayers, STACKS, stackWords, weights } from "./weights.js";
+import { COMBINED, combinedViews, countLayers, STACKS, stackWords, weights } from "./weights.js";
 
-export const attentionTitle = (shown) =>
-  `${stackWords(shown, stack.value).title}, layer ${shownLayer.value}, ${shownView.value in COMBINED ? shownView.value : `head ${shownView.value}`}`;
+/** The layer and the view that are shown of an inspection: the chosen ones, or the nearest ones that its model has. */
+function chosenPart(shown) {
+  const view = shownView.value;
+  const known = combinedViews(shown);
+  return {
+    layer: Math.min(shownLayer.value, countLayers(shown, stack.value)),
+    view: !(view in COMBINED) ? Math.min(view, shown.model.num_heads) : known.includes(view) ? view : "max",
+  };
+}
+
+export function attentionTitle(shown) {
+  const { layer, view } = chosenPart(shown);
+  return `${stackWords(shown, stack.value).title}, layer ${layer}, ${view in COMBINED ? view : `head ${view}`}`;
+}
 
 /** The chosen attention of an inspection: its positions, and the weight and the colour of each pair of them. */
 export function useAttention(shown) {
-  const combined = shownView.value in COMBINED;
-  const chosenLayer = Math.min(shownLayer.value, countLayers(shown, stack.value));
+  const { layer, view } = chosenPart(shown);
+  const combined = view in COMBINED;
   const matrix = useMemo(
-    () => weights(shown, stack.value, chosenLayer - 1, combined ? shownView.value : shownView.value - 1),
-    [shown, stack.value, chosenLayer, shownView.value],
+    () => weights(shown, stack.value, layer - 1, combined ? view : view - 1),
+    [shown, stack.value, layer, view],
   );
   const at = (row, column) => row.index * matrix.columns + column.index;
   return {
     ...shownPositions(shown),
     shown,
+    view,
     matrix,
     weight: (row, column) => matrix.value[at(row, column)],
     colour: (row, column) =>
-      matrix.head ? headColour(matrix.head[at(row, column)]) : combined ? plainColour() : headColour(shownView.value - 1),
+      matrix.head ? headColour(matrix.head[at(row, column)]) : combined ? plainColour() : headColour(view - 1),
   };
 }
 

@@ -53,9 +53,12 @@ export function Compare() {
 }
 
 function Side({ shown, name }) {
-  const map = useAttention(shown);
-  if (!countLayers(shown, stack.value)) return html`<p class="note">This model has no such attention.</p>`;
+  if (!countLayers(shown, stack.value)) return html`<p class="note">“${shown.translation}”: this model has no such attention.</p>`;
   return html`<${Figure} name="compare-${name}" title=${shown.translation} hint="${attentionTitle(shown)}; score ${format(shown.score)}" wide>
-    <${HeatMap} map=${map} label="Heat map of the ${name} sentence" />
+    <${ComparedMap} shown=${shown} name=${name} />
   <//>`;
+}
+
+function ComparedMap({ shown, name }) {
+  return html`<${HeatMap} map=${useAttention(shown)} label="Heat map of the ${name} sentence" />`;
 }

@@ -5,7 +5,7 @@ import { html } from "htm/preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { headColour, matrixImage, plainColour, strength } from "./colours.js";
 import { percent, samePosition, shorten } from "./components.js";
-import { dark, highlight, hovered, lecture, narrow, onLeave, shownView, specialTokens, togglePin, tooltip } from "./state.js";
+import { dark, highlight, hovered, lecture, narrow, onLeave, specialTokens, togglePin, tooltip } from "./state.js";
 import { COMBINED, oneTo } from "./weights.js";
 
 const MIN_CELL = 12; // smaller cells have labels that cannot be read; a larger map is scrolled
@@ -48,7 +48,7 @@ export function HeatMap({ map, label = "Heat map" }) {
       <rect x=${left} y=${top} width=${width} height=${height} class="frame" onPointerDown=${onPoint} onPointerMove=${onPoint} onPointerLeave=${onLeave} onClick=${onClick} />
       ${rows.map((at, r) => html`<${RowLabel} ...${{ at, r, places }} />`)}
       ${columns.map((at, c) => html`<${ColumnLabel} ...${{ at, c, places }} />`)}
-      <${Legend} x=${left} y=${top + height + (lecture.value ? 26 : 16)} width=${Math.max(150, Math.min(width, 200))} heads=${matrix.head ? map.shown.model.num_heads : 0} />
+      <${Legend} x=${left} y=${top + height + (lecture.value ? 26 : 16)} width=${Math.max(150, Math.min(width, 200))} view=${map.view} heads=${matrix.head ? map.shown.model.num_heads : 0} />
     </svg>
     <${Highlighted} ...${{ rows, columns, places }} />
   </div>`;
@@ -100,8 +100,8 @@ function move(mark, shift, n) {
 }
 
 /** The scale of weights; in the view of the maximum, one for each head, whose colour the cells have. */
-function Legend({ x, y, width, heads }) {
-  const colours = heads ? oneTo(heads).map((h) => headColour(h - 1)) : [shownView.value in COMBINED ? plainColour() : headColour(shownView.value - 1)];
+function Legend({ x, y, width, view, heads }) {
+  const colours = heads ? oneTo(heads).map((h) => headColour(h - 1)) : [view in COMBINED ? plainColour() : headColour(view - 1)];
   const image = useMemo(
     () => matrixImage(64, colours.length, (i) => [colours[Math.floor(i / 64)], strength((i % 64) / 63)]),
     [colours.join()],

@@ -1,16 +1,19 @@
-"""DOCX files: the paragraphs of the text, of tables, text boxes, headers, footers, footnotes and endnotes.
+"""DOCX files: the paragraphs of the text, of tables, text boxes, headers, footers, footnotes, endnotes and comments.
+
+Descriptions of pictures are translated too.
 
 A paragraph consists of runs, each with its formatting. The most frequent formatting of a paragraph is taken as plain
 text, other runs and links as inline elements in it. Fields, pictures, references and bookmarks are elements without
 text, except for the visible text of links.
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text
 from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
 from transduce.documents.xml_members import read_members
@@ -19,7 +22,7 @@ from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 from transduce.text.project_tags import project
 from transduce.text.xml_source import Element, Text, parse_xml
 
-_PARTS = re.compile(r"word/(?:document|footnotes|endnotes|header\d*|footer\d*)\.xml")
+_PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
@@ -30,6 +33,8 @@ _OUTDATED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
 """Marks of the original text that a translation does not have."""
 _BREAKS = frozenset({"br", "cr", "tab", "ptab"})
 """Parts of a run that separate two texts."""
+_DESCRIPTION = re.compile(r"""\s(?:descr|title)\s*=\s*(["'])(.*?)\1""", re.DOTALL)
+"""Attributes of a picture that are text for people."""
 _UNIMPORTANT = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*/>")
 """Properties of a run in which two runs of the same formatting may differ."""
 
@@ -44,12 +49,22 @@ def read_docx(data: bytes, name: str, options: ReadOptions) -> Document:
 
 def _splice(source: str, name: str) -> Splicer:
     root, splicer = parse_xml(source, name), Splicer(source)
-    paragraphs = [one for one in root.descendants() if one.name == "p" and one.namespace in _NAMESPACES]
-    for paragraph in reversed(paragraphs):
-        content = [child for child in paragraph.children if not (isinstance(child, Element) and child.name == "pPr")]
-        if content and (unit := _Paragraph(source, splicer, content).unit()):
-            splicer.add(content[0].start, content[-1].end, unit)
+    for element in reversed(list(root.descendants())):
+        if element.name == "docPr":
+            _add_descriptions(source, splicer, element)
+        elif element.name == "p" and element.namespace in _NAMESPACES:
+            content = [child for child in element.children if not (isinstance(child, Element) and child.name == "pPr")]
+            if content and (unit := _Paragraph(source, splicer, content).unit()):
+                splicer.add(content[0].start, content[-1].end, unit)
     return splicer
+
+
+def _add_descriptions(source: str, splicer: Splicer, picture: Element) -> None:
+    """Add the title and the alternative text of a picture or text box."""
+    found = _DESCRIPTION.finditer(source, picture.start, picture.inner_start)
+    for match in reversed(list(found)):
+        if has_words(tagged := tagged_text(html.unescape(match[2]))):
+            splicer.add(*match.span(2), Unit([tagged], lambda outputs: outputs[0], html.escape))
 
 
 class _Container(NamedTuple):

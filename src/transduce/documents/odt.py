@@ -1,4 +1,4 @@
-"""ODT files: headings and paragraphs of the text, tables, text boxes, notes, headers and footers."""
+"""ODT files: headings and paragraphs of the text, tables, text boxes, notes, comments, headers and footers."""
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml
 from transduce.documents.mixed import MixedText, Role
@@ -10,8 +10,8 @@ from transduce.text.xml_source import Element, parse_xml
 
 _TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 _PARTS = ("content.xml", "styles.xml")
-_NOT_TEXT = frozenset({"annotation", "tracked-changes"})
-"""Elements whose paragraphs are not part of the text: comments and deleted text."""
+_NOT_TEXT = frozenset({"tracked-changes"})
+"""Elements whose paragraphs are not part of the text: deleted text."""
 
 
 def read_odt(data: bytes, name: str, options: ReadOptions) -> Document:

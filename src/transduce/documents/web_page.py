@@ -1,20 +1,37 @@
-"""HTML files: the texts between block-level elements."""
+"""HTML files: the texts between block-level elements, and attributes for people such as `alt`."""
 
+import html
 import re
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text, text_document
 from transduce.documents.encodings import decode_text
 from transduce.documents.options import ReadOptions
-from transduce.text.html_text import HtmlText
+from transduce.text.html_text import HtmlText, attribute_texts
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
+_WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")
 
 
 def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
     """Read an HTML file; the options make no difference."""
     source, encoding = decode_text(data, name, _CHARSET)
     page, splicer = HtmlText(source), Splicer(source)
-    for (start, end), text in reversed(list(zip(page.places, page.texts, strict=True))):
-        if has_words(text):
-            splicer.add(start, end, Unit([text], lambda outputs: outputs[0], escape_xml))
+    places: list[tuple[int, int, Unit | None]] = [
+        (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
+    ]
+    for start, end, quote, text in attribute_texts(source):
+        if has_words(tagged := tagged_text(text)):
+            places.append((start, end, Unit([tagged], _first if quote else _in_quotes, html.escape)))
+    for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
+        # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
+        splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, _first, escape_xml))
     return text_document(splicer, encoding)
+
+
+def _first(outputs: list[str]) -> str:
+    return outputs[0]
+
+
+def _in_quotes(outputs: list[str]) -> str:
+    """The value of an attribute that had no quotes, which it only needs for some characters."""
+    return outputs[0] if _WITHOUT_QUOTES.fullmatch(outputs[0]) else f'"{outputs[0]}"'

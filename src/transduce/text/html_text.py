@@ -1,4 +1,4 @@
-"""Extracts the texts to translate from HTML, and puts the translations in their place."""
+"""Extracts the texts to translate from HTML, and puts the translations in their place. Finds attributes with text."""
 
 import html
 import re
@@ -18,6 +18,16 @@ _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _EMPTY = frozenset({"area", "base", "embed", "img", "input", "param", "source", "track", "wbr"})
 _PROTECTED = frozenset({"code", "kbd", "pre", "samp", "tt", "var"})
 """Elements whose content is not translated; also those with translate="no" or class="notranslate"."""
+
+_TEXT_ATTRIBUTES = frozenset({
+    "alt", "aria-description", "aria-label", "aria-placeholder", "aria-roledescription", "aria-valuetext", "label",
+    "placeholder", "summary", "title",
+})  # fmt: skip
+"""Attributes whose value is text for people."""
+_DESCRIPTIONS = frozenset({"description", "og:description", "og:title", "twitter:description", "twitter:title"})
+"""Names of <meta> elements whose content is text for people."""
+_BUTTONS = frozenset({"button", "reset", "submit"})
+"""Types of <input> elements whose value is their label."""
 
 _TAG_START = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
 _NOT_TEXT = re.compile(r"<(script|style|svg|math)\b", re.IGNORECASE)
@@ -99,6 +109,44 @@ class HtmlText:
     def _append(self, source: str) -> None:
         self._parts.append(source)
         self._length += len(source)
+
+
+class AttributeText(NamedTuple):
+    """A text for people in the value of an attribute."""
+
+    start: int
+    end: int
+    """Where the value is in the source, without quotes."""
+    quote: str
+    """The quote around the value; empty if there is none."""
+    text: str
+    """The value with entities decoded."""
+
+
+def attribute_texts(source: str) -> Iterator[AttributeText]:
+    """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
+    start = 0
+    for part in _scan(source):
+        if part.name and part.kind in ("open", "empty", "block") and (tag := _TAG.fullmatch(part.source)):
+            yield from _attribute_texts(part.name, tag[0], start)
+        start += len(part.source)
+
+
+def _attribute_texts(name: str, tag: str, start: int) -> Iterator[AttributeText]:
+    found = [match for match in _ATTRIBUTE.finditer(tag, len(name) + 1) if match[2] is not None]
+    values = {match[1].lower(): match[2].strip("\"'") for match in found}
+    if name == "link" or _is_protected(name, tag):
+        return
+    wanted = set(_TEXT_ATTRIBUTES)
+    if name == "input" and values.get("type", "").lower() in _BUTTONS:
+        wanted.add("value")
+    if name == "meta" and (values.get("name") or values.get("property", "")).lower() in _DESCRIPTIONS:
+        wanted.add("content")
+    for match in found:
+        if match[1].lower() in wanted:
+            quote = match[2][0] if match[2][0] in "\"'" else ""
+            first, last = start + match.start(2) + len(quote), start + match.end(2) - len(quote)
+            yield AttributeText(first, last, quote, html.unescape(match[2][len(quote) : len(match[2]) - len(quote)]))
 
 
 def _scan(source: str) -> Iterator[_Part]:

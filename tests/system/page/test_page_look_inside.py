@@ -3,17 +3,19 @@
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers import small_model
 from pages import (
     TEXT,
+    accessibility_problems,
     choose,
     expect,
     expect_state,
     fractions,
+    load_axe,
     serve_page,
     settled,
     slide,
@@ -25,9 +27,10 @@ from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.reference import score_reference
 from transduce.inspect.request import HeadRequest
+from transduce.search.options import SearchConfig
+from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 
-AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -45,6 +48,7 @@ def click_cell(page: Any, row: int, column: int, rows: int, columns: int) -> Non
 def test_a_token_of_the_encoder_lights_one_direction(page: Any, inspection: Inspection) -> None:
     choose(page, "stack", "encoder")
     choose(page, "view", 1)
+    page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
     page.locator(".tokens.source button").nth(1).hover()
     weights_SS = inspection.attention["encoder"][1, 0]
     drawn = int((torch.round(255 * weights_SS[1]) / 255 >= 0.03).sum())
@@ -76,6 +80,7 @@ def test_the_first_tap_highlights(
     page = open_page(f"{address}#text={TEXT}&sentence=0", **PHONE)
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.locator(selector).tap()
+    page.locator(".tokens.source").scroll_into_view_if_needed()
     expect(page.locator(".tokens .highlighted")).to_have_count(1)
 
 
@@ -99,7 +104,7 @@ def test_heads_are_ranked_by_who_looks_from_one_token_to_another(page: Any, insp
     for n, value in ((0, "2"), (1, "1")):
         expect(choices.nth(n)).to_have_value(value)
     choices.nth(1).select_option("0")
-    expect(page.locator(".heat .mark:not([hidden])")).to_have_count(2)
+    expect(page.locator(".attention-section .heat .mark:not([hidden])")).to_have_count(2)
 
 
 # Search and predictions
@@ -179,6 +184,28 @@ def test_two_sentences_are_compared(page: Any, translator: Translator) -> None:
     second = page.locator("[data-figure=compare-second]")
     expect(second.locator("h3")).to_have_text(translator.tokenizer.decode(other.best.tokens))
     expect(second.locator("svg .token")).to_have_count(len(other.source) + len(other.target))
+
+
+def test_two_models_are_compared(
+    open_page: Callable[..., Any], translator: Translator, toy_tokenizer: Tokenizer
+) -> None:
+    """The second model has fewer layers and heads than those chosen of the first."""
+    small = small_model(5, toy_tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, num_heads=2).eval()
+    other = Translator(small, toy_tokenizer, config=SearchConfig(max_extra=3))
+    expected = inspect_translation(other, InspectionRequest(text=TEXT))
+    with serve_page(translator, other) as address:
+        page = open_page(f"{address}#text={TEXT}&sentence=0&model=model&stack=encoder&layer=2&view=4")
+        expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
+        page.locator("#compare-section select").select_option("model1")
+        first, second = (page.locator(f"[data-figure=compare-{name}]") for name in ("first", "second"))
+        expect(first.locator("figcaption p")).to_contain_text("Encoder, layer 2, head 4")
+        expect(second.locator("figcaption p")).to_contain_text("Encoder, layer 1, head 2")
+        expect(second.locator("h3")).to_have_text(toy_tokenizer.decode(expected.best.tokens))
+        page.mouse.move(0, 0)
+        second.locator(".frame").hover(position={"x": 5, "y": 5})
+        weight = float(expected.attention["encoder"][0, 1, 0, 0])
+        wait_for_value(page, lambda: fractions(page.locator(".tooltip .weight")), pytest.approx([weight], abs=0.006))
+        expect(second.locator("svg .token")).to_have_count(2 * len(expected.source))
 
 
 def test_the_guided_path_shows_the_numbers_of_the_head(
@@ -291,26 +318,17 @@ def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], add
     expect(page.locator("#text")).to_be_visible()
 
 
-def problems(page: Any) -> list[Any]:
-    """What axe-core finds."""
-    violations = page.evaluate("axe.run()")["violations"]
-    return [(one["id"], node["target"], node["failureSummary"]) for one in violations for node in one["nodes"]]
-
-
 @pytest.mark.parametrize("window", [{}, {"color_scheme": "dark", **PHONE}], ids=["light", "dark phone"])
 def test_every_state_is_accessible(
     open_page: Callable[..., Any], translator: Translator, window: dict[str, Any]
 ) -> None:
     """axe-core reports no violations, and nothing exceeds the width of the window."""
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: run npm ci in web/")
     with serve_page(translator, translator, keys=["secret"]) as address:
         page = open_page(address, bypass_csp=True, **window)
-        page.evaluate(AXE.read_text(encoding="utf-8"))
+        load_axe(page)
 
         def check(what: str) -> None:
-            assert (what, problems(page)) == (what, [])
-            page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+            assert (what, accessibility_problems(page)) == (what, [])
 
         check("empty page with examples")
         page.locator("#text").fill(TEXT)

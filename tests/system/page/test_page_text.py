@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import randomize
-from pages import choose, expect, fractions, slide, wait_for_value
+from pages import accessibility_problems, choose, expect, fractions, load_axe, slide, wait_for_value
 
 from transduce.generator import Generator
 from transduce.inspect.page import self_contained_text
@@ -89,3 +89,34 @@ def test_every_position_of_a_language_model_has_predictions(
     wait_for_value(page, lambda: fractions(page.locator(".bars .amount").first), pytest.approx([best], abs=0.0075))
     slide(page.locator("#predictions-section").get_by_role("slider", name="Position"), T)
     expect(page.locator("#predictions-section .lead")).to_contain_text("the text ends")
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "window"),
+    [
+        ("gpt2", "dedu babo gigo", {}),
+        ("bert", "dedu <mask> gigo", {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}}),
+    ],
+    ids=["language model", "encoder, dark phone"],
+)
+def test_the_page_of_a_text_is_accessible(
+    open_page: Callable[..., Any],
+    toy_tokenizer: Tokenizer,
+    tmp_path: Path,
+    style: str,
+    text: str,
+    window: dict[str, Any],
+) -> None:
+    inspection = inspected(style, text, toy_tokenizer)
+    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    page = open_page((tmp_path / "look.html").as_uri(), bypass_csp=True, **window)
+    load_axe(page)
+    expect(page.locator(".tokens button")).to_have_count(len(inspection.tokens))
+    assert accessibility_problems(page) == []
+    page.locator(".tokens button").nth(1).click()
+    page.locator("[data-figure=logit-lens]").get_by_role("button", name="Data of").click()
+    expect(page.locator("[data-figure=logit-lens] table")).to_have_count(1)
+    assert accessibility_problems(page) == []
+    page.get_by_role("button", name="lecture mode").click()
+    expect(page.locator("html.lecture")).to_have_count(1)
+    assert accessibility_problems(page) == []

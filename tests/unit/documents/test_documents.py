@@ -120,7 +120,7 @@ def test_translations_replace_every_text_and_nothing_else(name: str) -> None:
         assert [text.lower() for text in visible(name, written)] == [text.lower() for text in visible(name, data)]
         before, after = members(name, data), members(name, written)
         assert {one for one in before if before[one] != after[one]} <= {
-            "word/document.xml", "word/footnotes.xml", "content.xml",
+            "word/document.xml", "word/footnotes.xml", "word/comments.xml", "content.xml",
             *(one for one in before if re.match("word/(header|footer)", one)),
         }  # fmt: skip
         again = read(name, written)
@@ -215,6 +215,27 @@ def test_markup_moves_with_the_words_that_it_belongs_to() -> None:
     document = read("many.md", b"the **red** house\n")
     swapped = Output("la maison rouge", [((0, 3), (0, 2)), ((4, 7), (10, 15)), ((8, 13), (3, 9))])
     assert document.write([swapped]) == b"la maison **rouge**\n"
+
+
+def test_attributes_for_people_are_translated() -> None:
+    texts = {text.text for text in read("attributes.html").texts}
+    assert texts >= {
+        'About "us"', "The whole page", "a hint", "a small cat", "strong", "Your name", "Send", "Some fruit",
+        "open the menu", "See and this.",
+    }  # fmt: skip
+    assert not [text for text in texts if "kept" in text or text == "Brand"]
+    written = translated(read("attributes.html"), lambda text: f'{text}"<')
+    assert b"value=Send&quot;&lt;>" in written
+    assert b'value="Send it"' in translated(read("attributes.html"), lambda text: f"{text} it")
+    assert b"title='The whole page&quot;&lt;'" in written
+    assert b'alt="a small cat&quot;&lt;"' in written
+
+
+def test_comments_and_descriptions_of_a_word_file_are_translated() -> None:
+    texts = [text.text for text in read("comments.docx").texts]
+    assert texts == ["seen here", "a cat & a dog", "the animals", "A remark on this"]
+    document = members("x.docx", translated(read("comments.docx"), str.upper))["word/document.xml"]
+    assert b'name="Picture 1" descr="A CAT &amp; A DOG" title="THE ANIMALS"' in document
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:
