@@ -24,7 +24,7 @@ SLOW = """
 import os
 os.environ["TRANSDUCE_TEST_TOKEN"] = {token!r}
 import transduce.ray as r
-r._BATCH, r._BLOCK_BYTES = 8, 256
+r._ROWS, r._BLOCK_BYTES = 4, 256
 """
 
 
