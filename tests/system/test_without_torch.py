@@ -85,7 +85,9 @@ def test_doctor_tells_what_is_missing_and_what_for(without_torch: dict[str, str]
     assert (outcome.returncode, outcome.stderr) == (0, "")
     found = {finding["name"]: finding["text"] for finding in json.loads(outcome.stdout)}
     assert found["torch"].startswith("not installed (pip install 'transduce[train]'); needed for training, evaluation,")
-    assert found["extra train"].startswith("not installed: torch, sacrebleu (pip install 'transduce[train]'); needed for")
+    assert found["extra train"].startswith(
+        "not installed: torch, sacrebleu (pip install 'transduce[train]'); needed for"
+    )
     assert found["extra icu"].startswith("not installed: icu4py (pip install 'transduce[icu]'); needed for ")
     assert not {"gpu", "triton", "training"} & found.keys()
     assert found["translation"].startswith("native (8-bit")
