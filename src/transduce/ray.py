@@ -215,7 +215,7 @@ def _cluster() -> Iterator[Any]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises this very class if its processes do not start in time
         raise RunError(f"Ray cannot be started: {one_line(str(error))}; check RAY_ADDRESS, memory and /tmp") from None
     try:
         yield ray
