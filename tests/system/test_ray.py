@@ -123,6 +123,14 @@ def test_what_ray_cannot_do_is_refused(
     assert message in complaint(transduce("translate", "-m", trained.run, "--ray", *words, cwd=tmp_path))
 
 
+def test_a_start_of_ray_that_fails_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.txt", ["babo"])
+    before = "import ray\ndef fail(*_, **__): raise Exception('the node timed out')\nray.init = fail"
+    words = ("translate", "-m", trained.run, "--ray", "in.txt", "--out", "out")
+    message = complaint(transduce(*words, cwd=tmp_path, before=before))
+    assert message.startswith("Ray cannot be started: the node timed out; check ")
+
+
 def test_a_batch_of_any_kind_gets_a_column(trained: Any) -> None:
     pandas = pytest.importorskip("pandas")
     translate = TranslateBatch(trained.run, threads=1, beam=1)
