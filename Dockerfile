@@ -1,26 +1,29 @@
 # A server of models: `docker build -t transduce .`, then
 #
-#   docker run --read-only --tmpfs /tmp:exec --cap-drop ALL --security-opt no-new-privileges \
+#   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
 #       -p 127.0.0.1:5000:5000 -v "$PWD/runs/x/model:/model:ro" transduce serve -m /model --host 0.0.0.0
 #
-# It needs no write access except to /tmp: the native engine is compiled there at the start, for the processor that it runs
-# on, and loaded from there (hence exec; without it, the slower engine plain is used). For a GPU, build with
-# --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128 and run with --gpus all.
+# It needs no write access except to /tmp. The engine native is compiled into the image, for all processors of the
+# architecture. For a GPU, build with --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128 and
+# --build-arg PACKAGES="gcc libc6-dev", and run with --gpus all --tmpfs /tmp:exec: Triton compiles its kernels at the
+# start and loads them from /tmp.
 FROM python:3.12-slim-bookworm AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE constraints.txt requirements.lock ./
+COPY pyproject.toml setup.py README.md LICENSE constraints.txt requirements.lock ./
 COPY src ./src
 # The lock has the packages of development too; here it only tells the versions.
 RUN python -m venv /opt/transduce \
     && /opt/transduce/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)" \
     && sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > versions.txt \
-    && /opt/transduce/bin/pip install --no-cache-dir --constraint versions.txt '.[serve]'
+    && TRANSDUCE_PREBUILT=1 /opt/transduce/bin/pip install --no-cache-dir --constraint versions.txt '.[serve]'
 
 FROM python:3.12-slim-bookworm
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends gcc libc6-dev \
-    && rm -rf /var/lib/apt/lists/*
+ARG PACKAGES=""
+RUN if [ -n "$PACKAGES" ]; then \
+        apt-get update && apt-get install --yes --no-install-recommends $PACKAGES && rm -rf /var/lib/apt/lists/*; \
+    fi
 COPY --from=build /opt/transduce /opt/transduce
 ENV PATH=/opt/transduce/bin:$PATH HOME=/tmp TRANSDUCE_CACHE=/tmp/transduce PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

@@ -19,10 +19,13 @@ from transduce.text.tables import is_table, schema_of, table_writer, with_text_c
 if TYPE_CHECKING:
     from transduce.translator.translator import Terms
 
-_BATCH = 512
-"""Number of texts that a worker gets at once: enough that batches of similar length can be formed from them."""
-_BLOCK_BYTES = 1 << 15
-"""Size of the blocks that Ray distributes; of its default, 128 MB, one worker would get a whole file."""
+_BLOCK_BYTES = 1 << 14
+"""Size of the blocks of rows that workers get, one at a time: some 100 to 300 sentences, which take as much processor
+time in one batch as in a long stream, and are few enough that all workers end at about the same time."""
+_GPU_BLOCK_BYTES = 1 << 16
+"""The same for workers with a GPU, which needs larger batches."""
+_ROWS = 32
+"""Number of rows that are read at once; a block consists of several such parts."""
 
 
 class TranslateBatch:
@@ -109,7 +112,8 @@ def translate_files(
         log(f"{count} workers of Ray, one model on each {on}")
         arguments = {"column": "text", "output": "text", "threads": threads or 1, **options}
         # Closed before Ray is shut down, even after an error.
-        with closing(_translated_rows(ray, todo, column, count, each, arguments)) as outputs:
+        block = _GPU_BLOCK_BYTES if gpus else _BLOCK_BYTES
+        with closing(_translated_rows(ray, todo, column, count, block, each, arguments)) as outputs:
             for file, path in enumerate(todo):
                 _write(path, out / path.name, column, outputs, file, on_row)
                 log(f"{out / path.name} is complete")
@@ -118,11 +122,17 @@ def translate_files(
 
 
 def _translated_rows(
-    ray: Any, inputs: Sequence[Path], column: str | None, workers: int, each: dict[str, int], arguments: dict[str, Any]
+    ray: Any,
+    inputs: Sequence[Path],
+    column: str | None,
+    workers: int,
+    block: int,
+    each: dict[str, int],
+    arguments: dict[str, Any],
 ) -> Generator[tuple[int, int, str]]:
     """The number of the file, the number of the row and its translation, for every row in order."""
     context = ray.data.DataContext.get_current()
-    context.target_max_block_size = _BLOCK_BYTES
+    context.target_max_block_size = block
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -133,7 +143,7 @@ def _translated_rows(
     ).map_batches(
         TranslateBatch,
         fn_constructor_kwargs=arguments,
-        batch_size=_BATCH,
+        batch_size=None,  # a block
         compute=ray.data.ActorPoolStrategy(size=workers),
         **each,  # Ray Data replaces workers that die, and repeats their batches, without a limit
     )
@@ -151,7 +161,7 @@ def _source(ray: Any, inputs: Sequence[Path], column: str | None) -> Any:
 
     def read(file: int, path: Path) -> Iterator[Any]:
         rows = ((file, number, text) for number, (text, _) in enumerate(read_source_rows(path, column)))
-        while part := list(islice(rows, _BATCH)):
+        while part := list(islice(rows, _ROWS)):
             yield pyarrow.table([list(values) for values in zip(*part, strict=True)], schema=schema)
 
     class Source(ray.data.Datasource):  # type: ignore[misc]
@@ -205,7 +215,7 @@ def _cluster() -> Iterator[Any]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises this very class if its processes do not start in time
         raise RunError(f"Ray cannot be started: {one_line(str(error))}; check RAY_ADDRESS, memory and /tmp") from None
     try:
         yield ray

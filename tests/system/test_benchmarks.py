@@ -21,10 +21,17 @@ SETTING = {
     "shakespeare": ["characters", "context", "steps", "threads"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
     "train_language_model": ["vocabulary", "length", "windows"],
+    "translate_ray": ["model", "lines", "workers", "rounds", "speed of Ray / plain"],
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU
 are parts of gpu_suite."""
-NEEDS = {"generate": "triton", "gpu_suite": "triton", "imported": "transformers", "serve": "fastapi"}
+NEEDS = {
+    "generate": "triton",
+    "gpu_suite": "triton",
+    "imported": "transformers",
+    "serve": "fastapi",
+    "translate_ray": "ray",
+}
 
 
 @pytest.mark.parametrize("name", SETTING)

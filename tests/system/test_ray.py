@@ -24,7 +24,7 @@ SLOW = """
 import os
 os.environ["TRANSDUCE_TEST_TOKEN"] = {token!r}
 import transduce.ray as r
-r._BATCH, r._BLOCK_BYTES = 8, 256
+r._ROWS, r._BLOCK_BYTES = 4, 256
 """
 
 
@@ -121,6 +121,14 @@ def test_what_ray_cannot_do_is_refused(
     for name in ("in.txt", "file.txt"):
         write_lines(tmp_path / name, ["babo"])
     assert message in complaint(transduce("translate", "-m", trained.run, "--ray", *words, cwd=tmp_path))
+
+
+def test_a_start_of_ray_that_fails_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.txt", ["babo"])
+    before = "import ray\ndef fail(*_, **__): raise Exception('the node timed out')\nray.init = fail"
+    words = ("translate", "-m", trained.run, "--ray", "in.txt", "--out", "out")
+    message = complaint(transduce(*words, cwd=tmp_path, before=before))
+    assert message.startswith("Ray cannot be started: the node timed out; check ")
 
 
 def test_a_batch_of_any_kind_gets_a_column(trained: Any) -> None:
