@@ -2,7 +2,7 @@
 
 The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
 text belongs and the text itself. If the new output is much less probable, or still incomplete, the text is inserted
-into the original output at that place, and the model's own score decides between the two. The place is where
+into the original output at that place, and the score of the search decides between the two. The place is where
 cross-attention is highest for the corresponding source token.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.engines.engine import Engine, search_all
-from transduce.models.given_outputs import attention_weights, can_align, token_log_probs
+from transduce.models.given_outputs import attention_weights, can_align
 from transduce.models.stored import AnyModel
-from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
@@ -110,10 +110,8 @@ class Repairer:
                 del gaps[i, 0]
         changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
         changed |= dict(zip(gaps, self._filled([*gaps.values()]), strict=True))
-        rivals = {(i, 0): new.tokens for i, new in retried.items() if new and (i, 0) in gaps}
-        scored_rivals = dict(zip(rivals, self._scored(parts, rivals, config), strict=True))
-        for (i, rank), one in zip(changed, self._scored(parts, changed, config), strict=True):
-            rival = scored_rivals.get((i, rank))
+        for (i, rank), one in zip(changed, self._scored(parts, changed, config, engine), strict=True):
+            rival = retried.get(i) if rank == 0 else None
             repaired[i][rank] = rival if rival and rival.score > one.score else one
         return repaired
 
@@ -242,15 +240,13 @@ class Repairer:
         return list(attention_weights(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
 
     def _scored(
-        self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig
+        self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig, engine: Engine
     ) -> list[Hypothesis]:
-        """Outputs with the model's own scores, by number of the part and rank."""
-        pairs = [(parts[i].tokens, tokens) for (i, _), tokens in outputs.items()]
-        log_probs = map(sum, token_log_probs(self._model, pairs)) if pairs else ()
-        return [
-            Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1.0, config.length_penalty))
-            for tokens, log_prob in zip(outputs.values(), log_probs, strict=True)
-        ]
+        """Outputs, by number of the part and rank, with the scores of searches whose prefixes they are."""
+        jobs = [replace(parts[i], prefix=tokens) for (i, _), tokens in outputs.items()]
+        # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
+        forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
+        return [best for (best,) in search_all(engine, jobs, forced)]
 
 
 def _per_token(one: Hypothesis) -> float:
