@@ -51,7 +51,8 @@ def output_text(marked: str, part: Part) -> str:
     pieces = _SLOT.split(marked)
     # A forced prefix keeps its letters.
     finish = in_capitals if part.shape == "capitals" and not part.prefix else str
-    return "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
+    text = "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
+    return text if part.prefix else text.rstrip(" ")
 
 
 def missing(part: Part, marked: str) -> list[Required]:
@@ -91,9 +92,9 @@ class Repairer:
             [one if self._slots.isdisjoint(one.tokens) else self._with_own_slots(part, one) for one in best]
             for part, best in zip(parts, results, strict=True)
         ]
-        required = [(i, rank) for i, part in enumerate(parts) if part.required for rank in range(len(repaired[i]))]
-        copied = [(i, rank) for i, rank in required if parts[i].is_untranslatable]
-        others = [(i, rank) for i, rank in required if not parts[i].is_untranslatable]
+        every = [(i, rank) for i, best in enumerate(repaired) for rank in range(len(best))]
+        copied = [(i, rank) for i, rank in every if parts[i].is_untranslatable]
+        others = [(i, rank) for i, rank in every if parts[i].required and not parts[i].is_untranslatable]
         lacking = self._missing([(parts[i], repaired[i][rank].tokens) for i, rank in others])
         failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
         if not (copied or failing):
@@ -133,7 +134,7 @@ class Repairer:
     def _retried(self, gaps: Sequence["_Gaps"], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
         """New outputs with everything that is required, or None."""
         found: list[Hypothesis | None] = [None] * len(gaps)
-        current, best = dict(enumerate(gaps)), replace(config, nbest=1)
+        current, best = dict(enumerate(gaps)), replace(config, nbest=1, beam=(config.beam + 1) // 2)
         for rounds_left in reversed(range(_ROUNDS)):
             retries = {n: retry for n, own in current.items() if (retry := self._retry(own))}
             searched = {
