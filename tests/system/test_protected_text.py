@@ -127,3 +127,28 @@ def test_a_run_with_augmentation_resumes_bit_for_bit(transduce: Any, trained: An
     assert card["facts"]["augment"]["spans"] == 0.3
     output = transduce("translate", "-m", "whole", "ba a@b.de bo", cwd=tmp_path)
     assert output.out.count("a@b.de") == 1
+
+
+def test_validation_translates_with_slots_as_translate_does(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "valid.src").write_text("babo a@b.de dedu\ngigo\n", encoding="utf-8")
+    (tmp_path / "valid.tgt").write_text("dedu a@b.de babo\ngigo\n", encoding="utf-8")
+    own = {str(trained.folder / f"valid.{side}"): f"valid.{side}" for side in ("src", "tgt")}
+    words = [own.get(word, word) for word in trained.words]
+    outcome = transduce(*words, "--set", "augment.spans=0.3", *sets(steps=2), "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    records = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    outputs = [sample["output"] for record in records for sample in record.get("samples", [])]
+    assert [output.count("a@b.de") for output in outputs] == [1, 0] * (len(outputs) // 2)
+    assert outputs
+
+
+def test_the_score_of_a_translation_is_that_of_the_search(transduce: Any, tmp_path: Path) -> None:
+    source = "Please write to anna@example.org today."
+    options = ("--to", "de", "--beam", "1")
+    found = transduce("translate", *options, "--engine", "plain", "--jsonl", source, cwd=tmp_path)
+    (best,) = json.loads(found.out)["translations"]
+    (tmp_path / "pair.tsv").write_text(f"{source}\t{best['text']}\n", encoding="utf-8")
+    scored = transduce("score", "--to", "de", "--from", "en", "--test", "pair.tsv", "--jsonl", cwd=tmp_path)
+    record = json.loads(scored.out)
+    assert record["tokens"] == [*best["tokens"], "</s>"]
+    assert record["log_prob"] == pytest.approx(best["log_prob"], abs=1e-3)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from transduce.config import require
-from transduce.text.protect import Protection
+from transduce.text.protect import Protection, occurs_once
 from transduce.text.symbols import SLOTS, has_escapes, split_tags
 
 Pair = tuple[str, ...]
@@ -101,13 +101,7 @@ def _shared_parts(source: str, target: str) -> list[str]:
     parts = [source[start:end] for start, end in _PROTECTION.spans(source)]
     protected = " ".join(parts)
     parts += [name for name in _NAME.findall(source) if name not in protected]
-    return [part for part in parts if _occurs_once(part, source) and _occurs_once(part, target)]
-
-
-def _occurs_once(part: str, text: str) -> bool:
-    start = text.find(part)
-    end = start + len(part)
-    return text.count(part) == 1 and not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+    return [part for part in parts if occurs_once(part, source) and occurs_once(part, target)]
 
 
 def _with_other_end(source: str, target: str, *, doubled: bool) -> tuple[str, str]:

@@ -39,6 +39,8 @@ class Scoring:
     """Language of the references, an ISO 639-1 code, if it is known."""
     samples: int = 5
     """Number of outputs that the report shows."""
+    uses_slots: bool = False
+    """Whether protected spans are in slots, as when a model that is trained with slots translates."""
 
 
 @dataclass(frozen=True)

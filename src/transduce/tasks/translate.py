@@ -15,6 +15,7 @@ from transduce.search.options import SearchConfig
 from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.validation import Validation
 from transduce.text.languages import mark
+from transduce.text.protect import Protection
 from transduce.text.symbols import escape
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Translator
@@ -57,13 +58,14 @@ class Translate(Task):
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
         """See `Task`: BLEU of the first pairs of each validation file, and of all of these together.
 
-        The BLEU of a multilingual model is the mean of its directions' BLEU.
+        The BLEU of a multilingual model is the mean of its directions' BLEU. A model that is trained with slots
+        translates as in `transduce translate`, with protected spans in slots.
         """
         scored, scoring = validation.scored, validation.scoring
         if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
-        translator = _translator(model, validation, options)
+        translator = _translator(model, validation, options, protect=validation.scoring.uses_slots)
         examples = [example for _, pairs in scored for example in validation.texts[pairs]]
         sources, references = zip(*examples, strict=True)
         targets = [target for _, pairs in scored for target in validation.targets[pairs]]
@@ -141,7 +143,7 @@ def pack_pairs(source: PackedStream, labels: PackedStream) -> PackedBatch:
     return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
 
 
-def _translator(model: Model, validation: Validation, options: SearchConfig) -> Translator:
+def _translator(model: Model, validation: Validation, options: SearchConfig, *, protect: bool = False) -> Translator:
     data = validation.data
     return Translator(
         model,
@@ -150,6 +152,8 @@ def _translator(model: Model, validation: Validation, options: SearchConfig) -> 
         max_source_length=data.max_length,
         by_sentence=data.by_sentence,
         truecases=data.truecase,
+        uses_slots=protect,
+        protection=Protection() if protect else None,
         directions=data.language_pairs,
         tagged=bool(data.directions),
     )

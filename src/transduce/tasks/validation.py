@@ -46,6 +46,7 @@ class Validation:
         self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
         """Name of each validation file and its examples that the task scores, as a range of `texts`."""
         identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
+        identity += ["slots"] if scoring.uses_slots else []
         self.digest = hashlib.sha256(json.dumps(identity, default=_digest).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
         self._task, self._stop = task, stop

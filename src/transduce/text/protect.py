@@ -105,6 +105,13 @@ def mask(text: str, spans: Sequence[Span], slots: Sequence[str] = SLOTS) -> str:
     return "".join([*parts, escape(text[end:])])
 
 
+def occurs_once(part: str, text: str) -> bool:
+    """Whether a text contains a part exactly once, and there as a separate word."""
+    start = text.find(part)
+    end = start + len(part)
+    return text.count(part) == 1 and not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+
+
 def _trimmed(text: str, start: int, end: int) -> Span:
     """Without the punctuation after an address, which belongs to the sentence."""
     found = text[start:end]

@@ -220,7 +220,12 @@ def scoring_of(recipe: Recipe) -> Scoring:
     """How the model is scored on the validation data."""
     config = recipe.train
     return Scoring(
-        config.valid_sentences, config.criterion, config.bleu_tokenizer, recipe.data.tgt_lang, config.samples
+        config.valid_sentences,
+        config.criterion,
+        config.bleu_tokenizer,
+        recipe.data.tgt_lang,
+        config.samples,
+        uses_slots=bool(recipe.augment.spans),
     )
 
 

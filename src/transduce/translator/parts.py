@@ -12,7 +12,9 @@ from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
 from transduce.text.glossary import Glossary, has_spaces
 from transduce.text.languages import Direction, tag_prefix
-from transduce.text.protect import Protection, mask, merge
+from transduce.text.layout import split_layout
+from transduce.text.protect import Protection, Span, mask, merge
+from transduce.text.scripts import NOT_LATIN, foreign_words, known_scripts
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
 from transduce.text.truecase import Shape, shape_of, truecase
@@ -60,7 +62,7 @@ class Part(Job):
 
     @cached_property
     def is_untranslatable(self) -> bool:
-        """Whether nothing but spans in slots and punctuation is in the text, which is then its own translation."""
+        """Whether the text has only spans in slots and characters other than letters and digits, which are copied."""
         if self.prefix or not all(one.is_slot for one in self.required):
             return False
         rest = self.text
@@ -169,11 +171,13 @@ class Splitter:
         """The sentences of a text; those that share a protected span or a term, such as "Yahoo! Mail", are one."""
         if not text.strip():
             return []
-        sentences = split_sentences(text, self.source_language(target)) if self.by_sentence else [Sentence(text, "")]
+        if not self.by_sentence:
+            return [Sentence(text, "")]
+        sentences = list(split_layout(split_sentences(text, self.source_language(target))))
         if len(sentences) == 1 or not (self.protection or glossary):
             return sentences
         text = text.strip()
-        spans = self.protection.spans(text, numbers=self.uses_slots) if self.protection else []
+        spans = self._spans(text)
         held = sorted([*spans, *(span for span, _ in glossary.matches(text, spans))] if glossary else spans)
         joined, end, waiting = [sentences[0]], len(sentences[0].text), deque(held)
         for sentence in sentences[1:]:
@@ -186,6 +190,19 @@ class Splitter:
             else:
                 joined.append(sentence)
         return joined
+
+    def _spans(self, text: str) -> list[Span]:
+        """The protected spans of a text; if there are slots, also its words in scripts that the model cannot read."""
+        if not self.protection:
+            return []
+        spans = self.protection.spans(text, numbers=self.uses_slots)
+        if self.uses_slots and NOT_LATIN.search(text):
+            spans = merge(spans, foreign_words(text, self._known_scripts))
+        return spans
+
+    @cached_property
+    def _known_scripts(self) -> frozenset[str]:
+        return known_scripts(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
         """The parts of a sentence that is too long; the output of the first starts with the prefix."""
@@ -202,7 +219,7 @@ class Splitter:
 
     def _draft(self, sentence: Sentence, target: str | None, glossary: Glossary | None) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
-        spans = protection.spans(text, numbers=self.uses_slots) if protection else []
+        spans = self._spans(text)
         terms = glossary.matches(text, spans) if glossary else []
         copies = len(spans) > (len(SLOTS) if self.uses_slots else 0)
         shape = shape_of(text, spans) if self.truecases and not copies else None

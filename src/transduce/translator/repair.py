@@ -2,7 +2,7 @@
 
 The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
 text belongs and the text itself. If the new output is much less probable, or still incomplete, the text is inserted
-into the original output at that place, and the model's own score decides between the two. The place is where
+into the original output at that place, and the score of the search decides between the two. The place is where
 cross-attention is highest for the corresponding source token.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.engines.engine import Engine, search_all
-from transduce.models.given_outputs import attention_weights, can_align, token_log_probs
+from transduce.models.given_outputs import attention_weights, can_align
 from transduce.models.stored import AnyModel
-from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
@@ -52,7 +52,8 @@ def output_text(marked: str, part: Part) -> str:
     pieces = _SLOT.split(marked)
     # A forced prefix keeps its letters.
     finish = in_capitals if part.shape == "capitals" and not part.prefix else str
-    return "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
+    text = "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
+    return text if part.prefix else text.rstrip(" ")
 
 
 def missing(part: Part, marked: str) -> list[Required]:
@@ -92,9 +93,9 @@ class Repairer:
             [one if self._slots.isdisjoint(one.tokens) else self._with_own_slots(part, one) for one in best]
             for part, best in zip(parts, results, strict=True)
         ]
-        required = [(i, rank) for i, part in enumerate(parts) if part.required for rank in range(len(repaired[i]))]
-        copied = [(i, rank) for i, rank in required if parts[i].is_untranslatable]
-        others = [(i, rank) for i, rank in required if not parts[i].is_untranslatable]
+        every = [(i, rank) for i, best in enumerate(repaired) for rank in range(len(best))]
+        copied = [(i, rank) for i, rank in every if parts[i].is_untranslatable]
+        others = [(i, rank) for i, rank in every if parts[i].required and not parts[i].is_untranslatable]
         lacking = self._missing([(parts[i], repaired[i][rank].tokens) for i, rank in others])
         failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
         if not (copied or failing):
@@ -111,10 +112,8 @@ class Repairer:
                 del gaps[i, 0]
         changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
         changed |= dict(zip(gaps, self._filled([*gaps.values()]), strict=True))
-        rivals = {(i, 0): new.tokens for i, new in retried.items() if new and (i, 0) in gaps}
-        scored_rivals = dict(zip(rivals, self._scored(parts, rivals, config), strict=True))
-        for (i, rank), one in zip(changed, self._scored(parts, changed, config), strict=True):
-            rival = scored_rivals.get((i, rank))
+        for (i, rank), one in zip(changed, self._scored(parts, changed, config, engine), strict=True):
+            rival = retried.get(i) if rank == 0 else None
             repaired[i][rank] = rival if rival and rival.score > one.score else one
         return repaired
 
@@ -140,7 +139,7 @@ class Repairer:
     def _retried(self, gaps: Sequence["_Gaps"], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
         """New outputs with everything that is required, or None."""
         found: list[Hypothesis | None] = [None] * len(gaps)
-        current, best = dict(enumerate(gaps)), replace(config, nbest=1)
+        current, best = dict(enumerate(gaps)), replace(config, nbest=1, beam=(config.beam + 1) // 2)
         for rounds_left in reversed(range(_ROUNDS)):
             retries = {n: retry for n, own in current.items() if (retry := self._retry(own))}
             searched = {
@@ -241,15 +240,13 @@ class Repairer:
         return list(attention_weights(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
 
     def _scored(
-        self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig
+        self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig, engine: Engine
     ) -> list[Hypothesis]:
-        """Outputs with the model's own scores, by number of the part and rank."""
-        pairs = [(parts[i].tokens, tokens) for (i, _), tokens in outputs.items()]
-        log_probs = map(sum, token_log_probs(self._model, pairs)) if pairs else ()
-        return [
-            Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1.0, config.length_penalty))
-            for tokens, log_prob in zip(outputs.values(), log_probs, strict=True)
-        ]
+        """Outputs, by number of the part and rank, with the scores of searches whose prefixes they are."""
+        jobs = [replace(parts[i], prefix=tokens) for (i, _), tokens in outputs.items()]
+        # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
+        forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
+        return [best for (best,) in search_all(engine, jobs, forced)]
 
 
 def _slots(tokenizer: AnyTokenizer) -> set[int]:

@@ -6,7 +6,9 @@ from transduce.errors import DataError
 from transduce.models.given_outputs import token_log_probs
 from transduce.models.stored import AnyModel
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.languages import mark
+from transduce.text.languages import tag_prefix
+from transduce.text.protect import Protection, Span, mask, occurs_once
+from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import EOS
 from transduce.translator.translation import PairScore
 
@@ -14,23 +16,60 @@ from transduce.translator.translation import PairScore
 def score_pairs(
     model: AnyModel,
     tokenizer: AnyTokenizer,
-    sources: Sequence[str],
-    targets: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
     tags: Sequence[str | None],
+    protection: Protection | None,
 ) -> list[PairScore]:
-    """The log-probability of each target given its source with the tag of the target language, if it has one."""
-    marked = [mark(source, tag) for source, tag in zip(sources, tags, strict=True)]
-    encoded = tokenizer.encode_all(marked, -1, marked=True), tokenizer.target.encode_all(targets, -1)
-    pairs = list(zip(*encoded, strict=True))
+    """The log-probability of each target given its source with the tag of the target language, if it has one.
+
+    With `protection`, the protected spans of a source that its target has too are in slots, as in translation.
+    """
+    spans = [_shared_spans(*pair, protection) if protection else [] for pair in pairs]
+    sources = [
+        tag_prefix(tag) + mask(source, [span for span, _ in own])
+        for (source, _), own, tag in zip(pairs, spans, tags, strict=True)
+    ]
+    targets = [_mask_target(target, [span for _, span in own]) for (_, target), own in zip(pairs, spans, strict=True)]
+    encoded = list(
+        zip(
+            tokenizer.encode_all(sources, -1, marked=True),
+            tokenizer.target.encode_all(targets, -1, marked=True),
+            strict=True,
+        )
+    )
     longest = model.longest
-    for texts, sides in zip(zip(sources, targets, strict=True), pairs, strict=True):
+    for texts, sides in zip(pairs, encoded, strict=True):
         for text, tokens in zip(texts, sides, strict=True):
             if longest is not None and len(tokens) > longest:
                 raise DataError(
                     f"the text {text!r:.60} has {len(tokens):,} tokens, more than the {longest} this model takes; "
                     "shorten it"
                 )
-    return [
-        PairScore(sum(log_probs), tokenizer.target.pieces([*target, EOS]), log_probs)
-        for (_, target), log_probs in zip(pairs, token_log_probs(model, pairs), strict=True)
-    ]
+    written, scores = tokenizer.target, []
+    for (_, target), own, (_, tokens), log_probs in zip(
+        pairs, spans, encoded, token_log_probs(model, encoded), strict=True
+    ):
+        ids = [*tokens, EOS]
+        texts = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}
+        pieces = [texts.get(token, piece) for token, piece in zip(ids, written.pieces(ids), strict=True)]
+        scores.append(PairScore(sum(log_probs), pieces, log_probs))
+    return scores
+
+
+def _shared_spans(source: str, target: str, protection: Protection) -> list[tuple[Span, Span]]:
+    """The protected spans that occur once on both sides, as in training, with their places; one for each slot."""
+    shared: list[tuple[Span, Span]] = []
+    for span in protection.spans(source):
+        text = source[slice(*span)]
+        if occurs_once(text, source) and occurs_once(text, target):
+            place = target.index(text)
+            there = Span(place, place + len(text))
+            if all(there.end <= other.start or other.end <= there.start for _, other in shared):
+                shared.append((span, there))
+    return shared[: len(SLOTS)]
+
+
+def _mask_target(target: str, spans: Sequence[Span]) -> str:
+    """The marked target with slots for the spans, which are in the order of the source."""
+    ordered = sorted(zip(spans, SLOTS, strict=False))
+    return mask(target, [span for span, _ in ordered], [slot for _, slot in ordered])

@@ -12,7 +12,7 @@ from transduce.search.options import SearchConfig
 from transduce.translator.parts import Part
 from transduce.translator.translation import Translation
 
-_DECODED_TOGETHER = 64
+_DECODED_TOGETHER = 128
 """Number of texts with required text that are decoded together, because a search for few repairs is slow."""
 
 

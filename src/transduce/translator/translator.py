@@ -275,13 +275,14 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
 
-        `to` is as in `translate`.
+        `to` is as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
         """
         if len(sources) != len(targets):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [self.target(language) if self.tagged else None for language in languages]
-        return score_pairs(self.any_model, self.tokenizer, sources, targets, tags)
+        protection = self.splitter.protection if self.splitter.uses_slots else None
+        return score_pairs(self.any_model, self.tokenizer, list(zip(sources, targets, strict=True)), tags, protection)
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""

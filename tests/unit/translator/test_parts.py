@@ -109,3 +109,11 @@ def test_a_sentence_in_capitals_is_translated_as_an_ordinary_one(
     assert truecasing.translate(text) == output.upper().replace("{X}", "{x}")
     assert truecasing.translate("Babo dedu {x} gigo") == output
     assert truecasing.hypotheses([text], prefixes=["gi"])[0][0].text.startswith("gi")
+
+
+def test_text_without_letters_and_words_in_unknown_scripts_are_copied(translator: Translator) -> None:
+    texts = ["...", "?!", "-", "Привет, мир!", "東京"]
+    assert translator.translate(texts) == texts
+    assert requirements(translator.parts("babo 東京 dedu")) == [("東京", True)]
+    assert translator.translate("- babo\n  # ...\n") == "- " + translator.translate("babo") + "\n  # ..."
+    assert translator.translate("babo\t東京\tdedu").split("\t")[1] == "東京"

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
+from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Job
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.search.decoder import Hypothesis
+from transduce.models.likelihood import token_log_probs
+from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.options import SearchConfig
 from transduce.text.protect import Protection
 from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
-from transduce.translator import repair as module
 from transduce.translator.parts import Part
 from transduce.translator.repair import Repairer, output_text
 
@@ -30,10 +31,12 @@ class ScriptedEngine:
         self._answer, self._tokenizer = answer, tokenizer
         self.prefixes: list[str] = []
         self.log_prob = log_prob
+        self.wanted: Callable[[str], bool] = lambda text: True
 
     def start_session(self, config: SearchConfig) -> "ScriptedEngine":
         assert config.nbest == 1
         self._jobs: list[tuple[int, Job]] = []
+        self._scores = config.max_length == 1
         return self
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
@@ -45,8 +48,11 @@ class ScriptedEngine:
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         key, job = self._jobs.pop()
-        assert self._answer, "nothing was to be searched for again"
         prefix = self._tokenizer.decode_all([job.prefix], marked=True)[0]
+        if self._scores:
+            log_prob = -1.0 if self.wanted(prefix) else -100.0
+            return [(key, [Hypothesis(list(job.prefix), log_prob, log_prob)])]
+        assert self._answer, "nothing was to be searched for again"
         self.prefixes.append(prefix)
         return [(key, [hypothesis(self._tokenizer, self._answer(prefix), self.log_prob)])]
 
@@ -58,17 +64,13 @@ def hypothesis(tokenizer: Tokenizer, marked: str, log_prob: float = -1.0) -> Hyp
 class Case:
     """A translator whose outputs and searches are scripted."""
 
-    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, patch: pytest.MonkeyPatch) -> None:
-        self.model, self.tokenizer, self.patch = model, tokenizer, patch
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.wanted: Callable[[str], bool] = lambda text: True
 
     def prefer(self, wanted: Callable[[str], bool]) -> None:
-        """Let the model's score be high for outputs of this kind."""
-
-        def scores(_: Any, pairs: Any) -> list[list[float]]:
-            texts = self.tokenizer.decode_all([target for _, target in pairs], marked=True)
-            return [[-1.0 if wanted(text) else -100.0] for text in texts]
-
-        self.patch.setattr(module, "token_log_probs", scores)
+        """Let the score of complete outputs be high for those of this kind."""
+        self.wanted = wanted
 
     def part(self, text: str, prefix: str = "", glossary: Any = None, *, slots: bool = True) -> Part:
         protection = Protection()
@@ -80,6 +82,7 @@ class Case:
         self, part: Part, *outputs: str, answer: Callable[[str], str] | None = None, log_prob: float = -1.0
     ) -> list[str]:
         self.engine = ScriptedEngine(answer, self.tokenizer, log_prob)
+        self.engine.wanted = self.wanted
         repairer = Repairer(self.model, self.tokenizer)
         results = [hypothesis(self.tokenizer, output) for output in outputs]
         (best,) = repairer.repair([part], [results], SearchConfig(nbest=1), self.engine)  # type: ignore[arg-type]
@@ -88,8 +91,8 @@ class Case:
 
 
 @pytest.fixture
-def case(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Case:
-    return Case(untrained_model, toy_tokenizer, monkeypatch)
+def case(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> Case:
+    return Case(untrained_model, toy_tokenizer)
 
 
 def test_an_output_with_everything_stays(case: Case) -> None:
@@ -176,11 +179,12 @@ def test_text_that_is_only_spans_and_punctuation_is_its_own_translation(case: Ca
         assert case.repaired(case.part(text), "dedu") == [text]
 
 
-def test_a_changed_output_has_the_score_of_the_model(case: Case) -> None:
-    from transduce.models.likelihood import token_log_probs
-
-    part = case.part(f"babo {MAIL} dedu")
-    engine = ScriptedEngine(lambda prefix: "gigo", case.tokenizer, -1.0)
+def test_a_changed_output_has_the_score_of_the_search(case: Case) -> None:
+    part = case.part(f"{MAIL}, /usr/bin!")
+    engine = pick_engine("plain", case.model)
+    config = SearchConfig(beam=3, no_repeat=1, min_length=9)
     results = [[hypothesis(case.tokenizer, "dedu babo")]]
-    ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, SearchConfig(), engine)  # type: ignore[arg-type]
-    assert one.log_prob == pytest.approx(sum(token_log_probs(case.model, [(part.tokens, one.tokens)])[0]))
+    ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, config, engine)
+    log_prob = sum(token_log_probs(case.model, [(part.tokens, one.tokens)])[0])
+    assert one.log_prob == pytest.approx(log_prob)
+    assert one.score == pytest.approx(log_prob / length_penalty(len(one.tokens) + 1.0, config.length_penalty))

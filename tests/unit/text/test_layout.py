@@ -1,0 +1,34 @@
+"""Tabs, and the marks of lists, headings and quotations."""
+
+import pytest
+
+from transduce.text.layout import split_layout
+from transduce.text.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- Milk", ["-", "Milk"]),
+        ("# Heading", ["#", "Heading"]),
+        ("> * [ ] Buy it.", ["> * [ ]", "Buy it."]),
+        ("• One. Two.", ["•", "One.", "Two."]),
+        ("List:\n  - milk\n\n  - eggs", ["List:", "-", "milk", "-", "eggs"]),
+        ("Name:\tTom \t\t- 5", ["Name:", "Tom", "-", "5"]),
+        ("a - b", ["a - b"]),
+        ("-5 degrees", ["-5 degrees"]),
+        ("#tag", ["#tag"]),
+        ("-", ["-"]),
+        ("- -", ["-", "-"]),
+        ("1. One", ["1. One"]),
+    ],
+)
+def test_lines_are_split(text: str, expected: list[str]) -> None:
+    parts = list(split_layout(split_sentences(text, "en")))
+    assert [part.text for part in parts] == expected
+    assert "".join(part.text + part.separator for part in parts) == text
+
+
+def test_hostile_text_takes_linear_time() -> None:
+    text = "- " * 20_000 + "x" + "\t" * 20_000 + "y"
+    assert "".join(part.text + part.separator for part in split_layout(split_sentences(text))) == text
