@@ -100,6 +100,8 @@ def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
     result = copy.deepcopy(model)
     result.__class__, result.quantised_VD = QuantisedModel, quantise_rows(result.output_weight_VD.data)
     result.output_weight_VD.data = result.quantised_VD.float()
+    if result.source_weight_VD is not None:
+        result.source_weight_VD.data = quantise_rows(result.source_weight_VD.data).float()
     result.reserve(1024 if model.longest is None else 1)
     quantise_linear_layers(result, noise)
     return result

@@ -1,7 +1,7 @@
 """Random cases: every engine returns what the plain engine returns, and search what enumeration finds."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -66,12 +66,17 @@ def draw_case(number: int, small: bool) -> Case:
         max_length=draw.choice([1, 2] if small and beam > 3 else [None, None, 1, 2, 4]),
         min_length=draw.randint(0, 3),
     )
-    model = small_model(number, vocab_size, **settings).eval()
+    own = random.Random(f"source/{small}/{number}")
+    source_vocab_size = own.choice([None, None, 6, 90, 800])  # a vocabulary of the source, smaller or larger
+    model = small_model(number, vocab_size, source_vocab_size=source_vocab_size, **settings).eval()
     if settings["norm"] == "pre":
         favour_end(model, draw.choice([0.0, 2.0, 4.0]))
+    jobs = [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)]
+    if source_vocab_size:
+        jobs = [replace(job, tokens=[own.randrange(FIRST_WORD, source_vocab_size) for _ in job.tokens]) for job in jobs]
     return Case(
         model,
-        [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)],
+        jobs,
         search,
         draw.choice([beam, 2 * beam, 128]),
         draw.choice([1, 1, 1, 2, 3]),

@@ -152,8 +152,8 @@ def test_a_hugging_face_model(tmp_path: Path) -> None:
         )  # fmt: skip
         translations.append(tokenizer.decode(best[0], skip_special_tokens=True))
     assert len(set(translations)) == len(texts)
-    translator = Translator.load(tmp_path / "ours", engine="plain", beam=1, max_length=9)
-    assert [one.text for one in translator.translate(texts, protect=False)] == translations
+    translator = Translator.load(tmp_path / "ours", engine="plain", protect=False, beam=1, max_length=9)
+    assert translator.translate(texts) == translations
     native = Translator.load(tmp_path / "ours", engine="native", beam=1, max_length=9)
     assert native.engine.name == "native"
     assert len(native.translate(texts)) == len(texts)
@@ -175,6 +175,18 @@ def test_a_model_of_firefox(pair: TokenizerPair, tmp_path: Path) -> None:
     (folder / "trgvocab.elru.spm").unlink()
     with pytest.raises(ModelError, match=r"the folder needs a file srcvocab\.spm and a file trgvocab\.spm"):
         import_model(folder, tmp_path / "again")
+
+
+def test_the_forward_pass_in_numpy(pair: TokenizerPair, tmp_path: Path) -> None:
+    """Alignments and log-probabilities of given outputs, without torch, as by the module; also of 8-bit weights."""
+    save_random(tmp_path / "model", pair)
+    shrink_model(tmp_path / "model", tmp_path / "small")
+    source, output = pair.encode(GREEK[1]), pair.target.encode(CYRILLIC[1])
+    for name in ("model", "small"):
+        model = load_model(tmp_path / name).model
+        hidden_BTD, _ = read_model(tmp_path / name).forward_pass.hidden([source], [output])
+        logits = model.logits(torch.from_numpy(hidden_BTD[0]))
+        torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
 
 
 def test_search_of_the_stored_model_is_that_of_the_module(pair: TokenizerPair, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Both are saved as `tokenizer.json`: the original files and the order of ids (`to
 
 import base64
 import binascii
+import copy
 import json
 import re
 from abc import ABC, abstractmethod
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import sentencepiece
 
@@ -96,6 +97,14 @@ class ImportedTokenizer(ABC):
     def target(self) -> "ImportedTokenizer":
         """The tokenizer of outputs."""
 
+    def _copy(self) -> Self:
+        """The same vocabulary, which is not read again, without tokens before every text."""
+        other = copy.copy(self)
+        for name in ("model", "target", "adds_prefix"):  # computed from what a copy changes
+            other.__dict__.pop(name, None)
+        other.before = []
+        return other
+
     @cached_property
     def model(self) -> bytes:
         """The content of the saved file."""
@@ -175,7 +184,7 @@ class LibraryTokenizer(ImportedTokenizer):
     @cached_property
     def target(self) -> "LibraryTokenizer":
         """See `ImportedTokenizer`."""
-        return LibraryTokenizer(self._text, self.order) if self.before else self
+        return self._copy() if self.before else self
 
     def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
         with _library_errors("encode a text with this vocabulary"):
@@ -236,8 +245,9 @@ class SentencePiecePair(ImportedTokenizer):
     @cached_property
     def target(self) -> "SentencePiecePair":
         """See `ImportedTokenizer`: it encodes with the SentencePiece model of the target."""
-        target = self.models[1]
-        return SentencePiecePair(target, target, self._pieces, self.order)
+        other = self._copy()
+        other.models, other._source = (self.models[1], self.models[1]), self._target
+        return other
 
     def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
         # Models with several target languages expect a code such as >>fra<<, which is one token, before the text.

@@ -1,0 +1,168 @@
+"""Separate vocabularies: a toy language pair whose sides have different scripts, from the command line."""
+
+import json
+import shutil
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint, inspected_header
+from conftest import as_sets, write_lines
+from safetensors.torch import load_file
+
+from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.translator import Translator
+
+WORDS = {"αβγ": "абв", "δεζ": "где", "ηθι": "жзи", "κλμ": "клм", "νξο": "ноп", "πρσ": "рст"}
+SENTENCES = [*([word] for word in WORDS), *permutations(WORDS, 2)]
+PAIRS = [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in SENTENCES]
+SETTINGS: dict[str, Any] = {
+    "tokenizer.vocab_size": 420, "model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2, "model.norm": "pre",
+    "model.encoder_layers": 1, "model.decoder_layers": 1, "model.dropout": 0, "train.batch_tokens": 128,
+    "train.learning_rate": 0.01, "train.warmup": 10, "train.steps": 140, "train.save_every": 140,
+    "train.label_smoothing": 0,
+}  # fmt: skip
+TRAIN = ["train", "--train", "train.tsv", "--preset", "tiny", *as_sets(SETTINGS)]
+
+
+@pytest.fixture(scope="module")
+def folder(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with text and a trained model, `run`."""
+    folder = tmp_path_factory.mktemp("separate")
+    write_lines(folder / "train.tsv", ["\t".join(pair) for pair in PAIRS])
+    outcome = transduce(*TRAIN, "--set", "tokenizer.separate=true", "--out", "run", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert "learning two vocabularies of 420 tokens" in outcome.err
+    return folder
+
+
+def test_each_side_has_the_characters_of_its_language(folder: Path) -> None:
+    pair = TokenizerPair.load(folder / "run/model/tokenizers.json")
+    for side, own, other in ((pair.source, "αβγ", "абв"), (pair.target, "абв", "αβγ")):
+        pieces = "".join(side.pieces(range(side.vocab_size)))
+        assert set(own) <= set(pieces)
+        assert not set(other) & set(pieces)
+    weights = load_file(folder / "run/model/model.safetensors")
+    assert len(weights["source_weight_VD"]) == pair.source.vocab_size
+    assert len(weights["embedding.weight_VD"]) == pair.target.vocab_size
+    card = json.loads((folder / "run/model/model.json").read_text())
+    assert (card["vocab_size"], card["model"]["source_vocab_size"]) == (pair.target.vocab_size, pair.vocab_size)
+
+
+def test_the_model_translates_and_is_scored(transduce: Any, folder: Path) -> None:
+    """In both engines of a CPU; the scores of right translations are better than those of wrong ones."""
+    for engine in ("plain", "native"):
+        outcome = transduce("evaluate", "-m", "run", "--test", "train.tsv", "--engine", engine, "--json", cwd=folder)
+        assert outcome.code == 0, outcome.err
+        assert {one["metric"]: one["value"] for one in json.loads(outcome.out)}["chrF2"] > 95
+    source, expected = PAIRS[-1]
+    write_lines(folder / "pairs.tsv", [f"{source}\t{expected}", f"{source}\tабв где"])
+    outcome = transduce("score", "-m", "run", "--test", "pairs.tsv", "--jsonl", cwd=folder)
+    right, wrong = map(json.loads, outcome.out.splitlines())
+    assert right["log_prob"] > wrong["log_prob"] + 2
+    assert "".join(right["tokens"][:-1]).replace("▁", " ").strip() == expected
+
+    nbest = transduce("translate", "-m", "run", "--nbest", "2", "--jsonl", source, cwd=folder)
+    (folder / "nbest.jsonl").write_text(nbest.out, encoding="utf-8")
+    outcome = transduce("rerank", "nbest.jsonl", "-m", "run", cwd=folder)
+    assert outcome.out.strip() == expected, outcome.err
+
+
+def test_what_other_commands_make_of_it(transduce: Any, folder: Path) -> None:
+    """An 8-bit model, the mean of checkpoints, an ensemble, a page: each translates as the model does."""
+    source, expected = "αβγ πρσ", "абв рст"
+
+    def run(*words: str) -> str:
+        outcome = transduce(*words, cwd=folder)
+        assert outcome.code == 0, outcome.err
+        return str(outcome.out)
+
+    run("shrink", "-m", "run", "--out", "small")
+    assert run("translate", "-m", "small", source).strip() == expected
+    run("average", "run", "run", "--out", "mean")
+    assert run("translate", "-m", "mean", source).strip() == expected
+    assert run("translate", "-m", "run", "-m", "small", source).strip() == expected
+    run("inspect", "-m", "run", "--out", "page.html", source)
+    header = inspected_header(folder / "page.html")
+    pieces = [header["tokens"][str(token)][0] for token in header["source"] if token > EOS]
+    assert "".join(pieces).replace("▁", " ").strip() == source
+    assert header["translation"] == expected
+    pieces = [header["tokens"][str(token)][0] for token in header["target"] if token > EOS]
+    assert "".join(pieces).replace("▁", " ").strip() == expected
+
+
+def test_protected_text_is_copied_between_the_vocabularies(folder: Path) -> None:
+    """A source that has nothing to translate is encoded anew for the output; spans are inserted with target ids."""
+    translator = Translator.load(folder / "run")
+    for text in ("https://example.org/αβγ", "mail@example.org"):
+        assert translator.translate(text) == text
+    assert "https://example.org" in translator.translate("αβγ https://example.org κλμ")
+
+
+def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) -> None:
+    """A new run takes over both vocabularies and adds symbols to both; a run resumes with its settings."""
+    words = ["train", "--train", "train.tsv", "--start-from", "run", "--set", "tokenizer.symbols=<x>"]
+    words += [*as_sets({"train.steps": 1, "train.save_every": 1, "train.learning_rate": 1e-9}), "--out"]
+    outcome = transduce(*words, tmp_path / "tuned", cwd=folder)
+    assert outcome.code == 0, outcome.err
+    old, new = (TokenizerPair.load(run / "tokenizers.json") for run in (folder / "run", tmp_path / "tuned"))
+    assert (new.vocab_size, new.target.vocab_size) == (old.vocab_size + 1, old.target.vocab_size + 1)
+    assert new.encode("<x>")[-1] == old.vocab_size
+    assert new.target.encode("<x>")[-1] == old.target.vocab_size
+    outcome = transduce("translate", "-m", tmp_path / "tuned", "αβγ δεζ", cwd=folder)
+    assert outcome.out.strip() == "абв где"
+
+    shutil.copytree(folder / "run", tmp_path / "again", symlinks=True)
+    more = [*TRAIN, "--set", "tokenizer.separate=true", "--set", "train.steps=142", "--out", str(tmp_path / "again")]
+    outcome = transduce(*more, cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert "resuming from" in outcome.err
+    outcome = transduce(*TRAIN, "--set", "train.steps=142", "--out", tmp_path / "again", cwd=folder)
+    assert "tokenizer.separate (there True, here False)" in complaint(outcome)
+
+
+def test_own_files_for_each_side(transduce: Any, folder: Path, tmp_path: Path) -> None:
+    pair = TokenizerPair.load(folder / "run/tokenizers.json")
+    for name, side in (("a", pair.source), ("b", pair.target)):
+        (tmp_path / f"{name}.model").write_bytes(side.model)
+    sizes = as_sets({name: value for name, value in SETTINGS.items() if not name.startswith("tokenizer.")})
+    words = ["train", "--train", folder / "train.tsv", "--preset", "tiny", *sizes, "--set", "train.steps=1"]
+    files = ["--set", "tokenizer.path=a.model", "--set", "tokenizer.target_path=b.model"]
+    outcome = transduce(*words, *files, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    own = TokenizerPair.load(tmp_path / "run/model/tokenizers.json")
+    assert isinstance(own.source, Tokenizer)
+    assert (own.source.model, own.target.model) == (pair.source.model, pair.target.model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["model.architecture=recurrent"], "the architecture recurrent has one embedding matrix for source, target"),
+        (["task=denoise"], "tokenizer.separate is for the task translate, not for denoise"),
+        (["tokenizer.path=a.model"], "separate vocabularies need target_path, the model of the target, beside path"),
+        (
+            ["tokenizer.separate=false", "model.source_vocab_size=420"],
+            "model.source_vocab_size follows from the vocabularies: leave it out, and set tokenizer.separate=true",
+        ),
+    ],
+)
+def test_refusals(transduce: Any, folder: Path, tmp_path: Path, settings: list[str], message: str) -> None:
+    chosen = [word for setting in ["tokenizer.separate=true", *settings] for word in ("--set", setting)]
+    words = ["train", "--train", folder / "train.tsv", "--preset", "tiny", "--set", "tokenizer.vocab_size=420", *chosen]
+    assert message in complaint(transduce(*words, "--out", "run", cwd=tmp_path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_vocabularies_that_do_not_fit_the_model_are_refused(transduce: Any, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "run/model", tmp_path / "model")
+    file = tmp_path / "model/tokenizers.json"
+    pair = TokenizerPair.load(file)
+    assert isinstance(pair.source, Tokenizer)
+    file.write_bytes(TokenizerPair(pair.source.with_symbols(["<x>"]), pair.target).model)
+    message = complaint(transduce("translate", "-m", "model", "αβγ", cwd=tmp_path))
+    assert "(source_vocab_size) is one of 420 tokens, but tokenizers.json has one of 421 tokens" in message
+    file.write_text("{}")
+    assert "not two vocabularies: 'source'" in complaint(transduce("translate", "-m", "model", "α", cwd=tmp_path))
