@@ -27,8 +27,8 @@ _OLD_OPTIONS = {"output": "out", "save": "out"}
 
 _COMMANDS = (
     "init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
-    "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "shortlist", "export", "serve", "demo",
-    "doctor", "cache", "import", "data", "paper",
+    "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "shortlist", "export",
+    "serve", "demo", "doctor", "cache", "import", "data", "paper",
 )  # fmt: skip
 """The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
 _MODULES = {"import": "import_model"}

@@ -366,8 +366,8 @@ class Translator:
         reason = self.engine.supports(self.any_model, config)
         if reason and config.shortlist:
             raise ConfigError(
-                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model that "
-                "has one (make it with: transduce shortlist)"
+                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model "
+                "that has one (make it with: transduce shortlist)"
             )
         return self._plain if reason else self.engine
 
