@@ -263,5 +263,5 @@ class _Draft:
         )
         return Part(
             tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape,
-            terms=tuple(terms),
+            terms=tuple(sorted(terms)),
         )  # fmt: skip
