@@ -18,8 +18,8 @@ from typing import Any
 CPU_SECONDS, ADDRESS_SPACE = 20, 8 << 30
 """Limits of a case, so that a finding does no harm to the machine."""
 STRANGE: list[Any] = [
-    None, True, -1, 0, 1, 7, 2**31, 2**63, 10**400, 1e308, float("nan"), "", "x" * 100, "\x1b[2J", "\ud800", [], {},
-    [[]],
+    None, True, -1, 0, 1, 7, 2**31, 2**63, 10**400, 1e308, float("nan"),
+    "", "x" * 100, "\x1b[2J", "\ud800", [], {}, [[]],
 ]  # fmt: skip
 Outcome = tuple[str | None, float, int]
 

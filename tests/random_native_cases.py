@@ -227,9 +227,8 @@ def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolEx
         engine = random_engine(draw, library, threads)
         sessions = [engine.start_session(random_search(draw)) for _ in range(2)]
         groups = [sessions] if pool is None else [[session] for session in sessions]
-        parts = [
-            lambda draw, group=group: run_sessions(draw, group, engine.weights.model.vocabulary) for group in groups
-        ]
+        size = engine.weights.model.vocabulary
+        parts = [lambda draw, group=group: run_sessions(draw, group, size) for group in groups]
 
     def run(part: Callable[[random.Random], None], draw: random.Random) -> int:
         try:

@@ -21,15 +21,23 @@ MAX_THREADS = 1024
 T = TypeVar("T")
 Table = dict[str, Any]
 
+_TOML_BYTES = 1 << 22
+
 
 def read_toml(path: Path) -> Table:
     """Read the tables of a TOML file."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device might never end
+            raise ConfigError(f"{path}: not a plain file")
+        if path.is_file() and (size := path.stat().st_size) > _TOML_BYTES:
+            raise ConfigError(f"{path}: {size:,} bytes are more than the {_TOML_BYTES:,} that are read")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder; name a .toml file") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 

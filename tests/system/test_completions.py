@@ -148,6 +148,13 @@ def test_the_language_models_are_listed(client: httpx.Client) -> None:
         ({"prompt": "x", "max_tokens": 0}, 400, "max_tokens must be at least 1, unless echo is set"),
         ({"prompt": "x", "max_tokens": 1001}, 400, "max_tokens must be at most 1000"),
         ({"prompt": "x", "n": 17}, 400, "n must be at most 16"),
+        ({"prompt": ["x"] * 1000, "n": 16, "max_tokens": 1000}, 413, "16,000,000 tokens of all outputs are more than"),
+        ({"prompt": "x", "stop": ["a"] * 17}, 400, "stop: give at most 16 texts"),
+        ({"prompt": "x", "stop": ["a" * 30_000]}, 413, "30,001 characters are more than the 20,000 allowed"),
+        ({"prompt": "x", "seed": 10**400}, 400, "seed"),
+        ({"prompt": "x", "temperature": "nan"}, 400, "temperature"),
+        ({"prompt": "x", "max_tokens": 10**30}, 400, "max_tokens must be at most 1000"),
+        ({"prompt": {"a": 1}}, 400, "prompt"),
         ({"prompt": "x", "temperature": -1}, 400, "temperature must be between 0 and 1000"),
         ({"prompt": "x", "top_p": 0}, 400, "top_p must be above 0 and at most 1"),
         ({"prompt": "x", "suffix": "y"}, 400, "suffix is not supported"),
@@ -160,6 +167,26 @@ def test_the_language_models_are_listed(client: httpx.Client) -> None:
 )
 def test_bad_requests_are_answered_with_the_reason(client: httpx.Client, body: Any, status: int, message: str) -> None:
     assert message in complete(client, status, **body)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"prompt": "\\ud800"}', 400),
+        (b'{"prompt": "x", "stop": "\\udfff"}', 400),
+        (b'{"prompt": "x", "temperature": NaN}', 400),
+        (b'{"prompt": "x", "top_p": 1e999}', 400),
+        (b'{"prompt": "x", "logit_bias": ' + b'{"a":' * 5000, 400),
+        (b'{"prompt": "\xff"}', 400),
+        (b"[" * 100_000, 400),
+        (b'{"prompt": "' + b"x" * 2_000_000 + b'"}', 413),
+    ],
+)
+def test_hostile_bodies_are_refused(client: httpx.Client, body: bytes, status: int) -> None:
+    response = client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status
+    assert set(response.json()) == {"error"}
+    assert complete(client, prompt="x", max_tokens=1, temperature=0)["usage"]["completion_tokens"] == 1
 
 
 def test_values_without_effect_are_accepted(client: httpx.Client) -> None:

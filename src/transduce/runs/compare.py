@@ -1,6 +1,5 @@
 """Compares runs: one table, and one page with their curves in the same charts."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,7 +8,7 @@ from pathlib import Path
 from transduce.config import build, read_toml
 from transduce.errors import ConfigError, RunError
 from transduce.runs.charts import Series, line_chart
-from transduce.runs.metrics import Record
+from transduce.runs.metrics import Record, read_records
 from transduce.runs.recipe import Recipe
 from transduce.runs.report import duration, points_of, speeds, write_page
 from transduce.runs.report_settings import changed_settings
@@ -36,13 +35,12 @@ def read_run(path: Path) -> ComparedRun:
     config, metrics = path / "config.toml", path / "metrics.jsonl"
     if not config.is_file() or not metrics.is_file():
         raise RunError(f"{path} is not a run: it has no {config.name if not config.is_file() else metrics.name}")
-    records = []
-    for line in metrics.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue  # cut off, because the run was killed or is being trained
-    return ComparedRun(path.resolve().name, build(Recipe, read_toml(config), str(config)), records)
+    run = ComparedRun(path.resolve().name, build(Recipe, read_toml(config), str(config)), read_records(metrics))
+    try:
+        _figures(run)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        raise RunError(f"{metrics}: its measurements are not those of a run of this version") from None
+    return run
 
 
 def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:

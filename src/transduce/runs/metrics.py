@@ -6,8 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from transduce.disk import write_atomically
+from transduce.errors import RunError
 
 Record = dict[str, Any]
+
+_MAX_BYTES = 1 << 31
+
+
+def read_records(path: Path) -> list[Record]:
+    """The measurements in a file. Lines that are no measurement are left out: the last may be cut off."""
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        raise RunError(f"{path}: not a plain file, or too large for the measurements of a run")
+    records = []
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and isinstance(record.get("kind"), str) and _is_step(record.get("step")):
+                records.append(record)
+    return records
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**53
 
 
 class Metrics:
@@ -24,14 +47,8 @@ class Metrics:
 
     def start_at(self, step: int) -> None:
         """Read the measurements up to this step and delete later ones, which are after the resumed checkpoint."""
-        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue  # empty after the last newline, or cut off because the run was killed
-            if record["step"] <= step:
-                self.records.append(record)
+        if self.path.exists():
+            self.records += [record for record in read_records(self.path) if record["step"] <= step]
         self._write_all()
 
     def add(self, kind: str, **values: Any) -> Record:

@@ -206,5 +206,5 @@ def points_of(records: list[Record], key: str) -> list[Point]:
     return [
         (record["step"], record[key])
         for record in records
-        if record.get(key) is not None and math.isfinite(record[key])
+        if isinstance(record.get(key), int | float) and -math.inf < record[key] < math.inf
     ]

@@ -26,7 +26,7 @@ class CompletionRequest(BaseModel):
     top_k: int | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
     min_p: float | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
     n: int | None = Field(None, ge=1, description="Number of outputs for each prompt; default 1.")
-    stop: str | list[str] | None = Field(None, description="Text, or several texts, before which an output ends.")
+    stop: str | list[str] | None = Field(None, description="Text, or up to 16 texts, before which an output ends.")
     seed: int | None = Field(None, description="Random seed; without it, outputs differ between requests.")
     stream: bool | None = Field(None, description="Send text as it is generated, as server-sent events.")
     stream_options: StreamOptions | None = None
@@ -50,9 +50,19 @@ class CompletionRequest(BaseModel):
         return self.n or 1
 
     @property
+    def stops(self) -> list[str]:
+        """The stop strings as a list."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
     def limit(self) -> int:
         """Maximum number of new tokens of an output."""
         return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Maximum number of new tokens of all outputs."""
+        return len(self.prompts) * self.outputs * self.limit
 
 
 class LogProbs(BaseModel):

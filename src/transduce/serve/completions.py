@@ -34,6 +34,7 @@ from transduce.serve.translation_service import ClientDisconnectedError
 from transduce.text.symbols import SPACE_MARK
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
+_MAX_STOPS = 16
 _UNSUPPORTED = {"suffix", "logit_bias", "presence_penalty", "frequency_penalty"}
 
 
@@ -76,7 +77,7 @@ def completion_routes(
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
         pending = PendingGeneration(queue, request.receive, limits.seconds)
-        pending.submit(results)
+        pending.submit(results, sum(map(len, wanted.prompts)) + wanted.new_tokens)
         await run_in_threadpool(answer.count_prompt)
         if wanted.stream:
             return StreamingResponse(_events(answer, pending), media_type="text/event-stream")
@@ -91,7 +92,9 @@ def _check(wanted: CompletionRequest, limits: Limits) -> None:
     """Raise an error if a request exceeds a limit or wants what is not supported."""
     if not wanted.prompts:
         raise HttpError(400, "prompt: give at least one text")
-    characters = sum(map(len, wanted.prompts))
+    if len(wanted.stops) > _MAX_STOPS:
+        raise HttpError(400, f"stop: give at most {_MAX_STOPS} texts")
+    characters = sum(map(len, [*wanted.prompts, *wanted.stops]))
     if characters > limits.characters:
         raise HttpError(413, f"{characters:,} characters are more than the {limits.characters:,} allowed")
     if len(wanted.prompts) > limits.sentences:
@@ -99,6 +102,11 @@ def _check(wanted: CompletionRequest, limits: Limits) -> None:
     for name, value, most in (("n", wanted.outputs, limits.nbest), ("max_tokens", wanted.limit, limits.max_length)):
         if value > most:
             raise HttpError(400, f"{name} must be at most {most}")
+    if wanted.new_tokens > limits.output_tokens:
+        raise HttpError(
+            413, f"{wanted.new_tokens:,} tokens of all outputs are more than the {limits.output_tokens:,} allowed; "
+            "send fewer prompts, or lower n or max_tokens"
+        )  # fmt: skip
     if wanted.limit == 0 and not wanted.echo:
         raise HttpError(400, "max_tokens must be at least 1, unless echo is set")
     if given := [name for name in sorted(_UNSUPPORTED) if getattr(wanted, name)]:
@@ -127,7 +135,7 @@ class _Answer:
         options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **given})
         self._generator.with_options(options)
         scores = self._scores() if wanted.echo else iter(())
-        limits: dict[str, Any] = {"num": wanted.outputs, "max_tokens": wanted.limit, "stop": wanted.stop or ()}
+        limits: dict[str, Any] = {"num": wanted.outputs, "max_tokens": wanted.limit, "stop": wanted.stops}
         events = self._generator.events(wanted.prompts, **limits, **options) if wanted.limit else iter(())
         return chain(scores, events)
 

@@ -1,10 +1,15 @@
-"""The generation thread: continues the prompts of several requests, one token of each in turn."""
+"""The generation thread: continues the prompts of several requests in turn.
+
+The requests share the thread's time. Small ones have places of their own and a larger share, so that they do not wait
+for large ones.
+"""
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from transduce.serve.errors import error_location
@@ -14,7 +19,11 @@ if TYPE_CHECKING:
     from transduce.generator import GenerationEvent, TextScore
 
 _ACTIVE = 8
-"""Number of requests that are continued in turn; the others wait."""
+"""Number of small, and of large, requests that are continued in turn; the others wait."""
+_SMALL = 256
+"""Maximum number of tokens of a small request: those of its prompts and of all its outputs."""
+_WEIGHT = 2
+"""How much of `GenerationJob.used_seconds` a second of a large request is."""
 
 Result: TypeAlias = "GenerationEvent | list[TextScore] | Exception | None"
 """A token, the scores of the prompts, an error, or the end."""
@@ -30,6 +39,15 @@ class GenerationJob:
     """Advanced on the thread of the queue only."""
     deliver: Callable[[Result], object]
     """Called on the thread of the queue with every result, and after the last one with None."""
+    tokens: int
+    """Upper bound on the number of tokens of the prompts and all outputs."""
+    used_seconds: float = 0.0
+    """Weighted time of the thread used so far; the job with the least is next."""
+
+    @property
+    def small(self) -> bool:
+        """Whether the request does not wait for large ones."""
+        return self.tokens <= _SMALL
 
 
 class GenerationQueue:
@@ -41,6 +59,8 @@ class GenerationQueue:
         self._active: deque[GenerationJob] = deque()
         self._waiting: deque[GenerationJob] = deque()
         self._dropped: set[GenerationJob] = set()
+        self._least_used = 0.0
+        """Weighted seconds that the job chosen last had used when it was chosen."""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -72,11 +92,13 @@ class GenerationQueue:
     def _run(self) -> None:
         while (job := self._next()) is not None:
             result: Result
+            start = perf_counter()
             try:
                 result = next(job.results, None)
             except Exception as error:
                 _log.error("generation failed: %s", error_location(error))
                 result = error
+            job.used_seconds += (perf_counter() - start) * (1 if job.small else _WEIGHT)
             job.deliver(result)
             if result is not None and not isinstance(result, Exception):
                 with self._changed:
@@ -90,10 +112,17 @@ class GenerationQueue:
                     for job in [job for job in jobs if job in self._dropped]:
                         jobs.remove(job)
                 self._dropped.clear()
-                while self._waiting and len(self._active) < _ACTIVE:
-                    self._active.append(self._waiting.popleft())
+                for small in (True, False):
+                    places = _ACTIVE - sum(job.small == small for job in self._active)
+                    for job in [job for job in self._waiting if job.small == small][:places]:
+                        self._waiting.remove(job)
+                        job.used_seconds = self._least_used  # waiting earns no priority
+                        self._active.append(job)
                 if self._active:
-                    return self._active.popleft()
+                    job = min(self._active, key=lambda job: job.used_seconds)
+                    self._active.remove(job)
+                    self._least_used = job.used_seconds
+                    return job
                 if self._closing:
                     return None
                 self._changed.wait()

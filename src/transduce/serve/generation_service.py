@@ -24,10 +24,10 @@ class PendingGeneration:
         self._deadline = self._loop.time() + seconds
         self._results: asyncio.Queue[Result] = asyncio.Queue()
 
-    def submit(self, results: Iterator["GenerationEvent | list[TextScore]"]) -> None:
-        """Queue the work, or raise HttpError; it is dropped as soon as the client disconnects."""
+    def submit(self, results: Iterator["GenerationEvent | list[TextScore]"], tokens: int) -> None:
+        """Queue the work, of at most this many tokens, or raise HttpError; it is dropped if the client disconnects."""
         self._job = GenerationJob(
-            results, lambda result: self._loop.call_soon_threadsafe(self._results.put_nowait, result)
+            results, lambda result: self._loop.call_soon_threadsafe(self._results.put_nowait, result), tokens
         )
         try:
             self._queue.submit(self._job)

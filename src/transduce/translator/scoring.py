@@ -50,8 +50,8 @@ def score_pairs(
         pairs, spans, encoded, token_log_probs(model, encoded), strict=True
     ):
         ids = [*tokens, EOS]
-        texts = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}
-        pieces = [texts.get(token, piece) for token, piece in zip(ids, written.pieces(ids), strict=True)]
+        slots = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}
+        pieces = [slots.get(token, piece) for token, piece in zip(ids, written.pieces(ids), strict=True)]
         scores.append(PairScore(sum(log_probs), pieces, log_probs))
     return scores
 
