@@ -65,7 +65,7 @@ def shortlist(
     used = sum(len(sample.pairs) for sample in texts.values())
     if not used:
         raise DataError(f"{', '.join(map(str, train))}: no usable pairs")
-    learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token)
+    learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token, stored.config.source_vocab_size)
     learned.save(folder, stored.tokenizer)
     sources = [source for direction in directions for source in direction.sources[:1000]]
     size = sum(len(learned.tokens(source)) for source in sources) / len(sources)

@@ -34,17 +34,24 @@ class Direction(NamedTuple):
 
 
 def learn_shortlist(
-    directions: Sequence[Direction], vocab_size: int, frequent: int = FREQUENT, per_token: int = PER_TOKEN
+    directions: Sequence[Direction],
+    vocab_size: int,
+    frequent: int = FREQUENT,
+    per_token: int = PER_TOKEN,
+    source_vocab_size: int | None = None,
 ) -> Shortlist:
     """Learn a shortlist from the pairs of all directions of a model.
 
     The `frequent` most frequent target tokens of a direction are candidates of all its sentences. Of the others, each
-    source token has the `per_token` that translate it with the highest probability.
+    source token has the `per_token` that translate it with the highest probability. `source_vocab_size` is that of a
+    vocabulary of the source's own.
     """
-    found = [_learn(direction, vocab_size, frequent, per_token) for direction in directions]
-    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))  # source * vocab_size + target, ascending
-    offsets = np.searchsorted(keys, np.arange(vocab_size + 1) * vocab_size)
-    return Shortlist(offsets.astype(np.int32), (keys % vocab_size).astype(np.int32))
+    sources = source_vocab_size or vocab_size
+    size = max(sources, vocab_size)
+    found = [_learn(direction, size, frequent, per_token) for direction in directions]
+    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))  # source * size + target, ascending
+    offsets = np.searchsorted(keys, np.arange(sources + 1) * size)
+    return Shortlist(offsets.astype(np.int32), (keys % size).astype(np.int32), copies=source_vocab_size is None)
 
 
 def _learn(direction: Direction, vocab_size: int, frequent: int, per_token: int) -> _Ids:

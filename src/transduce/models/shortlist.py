@@ -32,16 +32,18 @@ class Shortlist:
     offsets_V1: Ids
     """Token s has the candidates offsets[s] up to offsets[s + 1]."""
     candidates_N: Ids
+    copies: bool = True
+    """Whether source tokens may be copied: source and target have one vocabulary."""
 
     def tokens(self, source: Sequence[int], others: Sequence[int] = ()) -> Ids:
         """The target tokens for a sentence, ascending.
 
-        These are the candidates of its tokens, the source tokens themselves, which may be copied, the end marker, and
+        These are the candidates of its tokens, the source tokens themselves if they may be copied, the end marker, and
         `others`. They depend on nothing but the sentence and `others`.
         """
         starts = self.offsets_V1
         own = [self.candidates_N[starts[token] : starts[token + 1]] for token in {*source, EOS}]
-        copied = [token for token in source if token > EOS]
+        copied = [token for token in source if token > EOS] if self.copies else []
         return np.unique(np.concatenate([*own, np.array([EOS, *copied, *others], np.int32)]))
 
     def save(self, folder: Path, tokenizer: AnyTokenizer) -> None:
@@ -52,7 +54,6 @@ class Shortlist:
 
 def load_shortlist(folder: Path, tokenizer: AnyTokenizer) -> Shortlist | None:
     """Read the shortlist of a model folder, which is untrusted; None if it has none."""
-    vocab_size = tokenizer.vocab_size
     path = folder / SHORTLIST
     if not path.exists():
         return None
@@ -69,15 +70,15 @@ def load_shortlist(folder: Path, tokenizer: AnyTokenizer) -> Shortlist | None:
     if metadata.get("tokenizer") != _digest(tokenizer):
         raise ModelError(f"{path}: made for another vocabulary; make it again with: transduce shortlist")
     if not (
-        offsets.shape == (vocab_size + 1,)
+        offsets.shape == (tokenizer.vocab_size + 1,)
         and candidates.ndim == 1
         and offsets[0] == 0
         and offsets[-1] == len(candidates)
         and bool((np.diff(offsets) >= 0).all())
-        and bool(((candidates >= EOS) & (candidates < vocab_size)).all())
+        and bool(((candidates >= EOS) & (candidates < tokenizer.target.vocab_size)).all())
     ):
         raise ModelError(f"{path}: damaged: tokens or offsets are out of range; make it again: transduce shortlist")
-    return Shortlist(offsets, candidates)
+    return Shortlist(offsets, candidates, copies=tokenizer.target is tokenizer)
 
 
 def _digest(tokenizer: AnyTokenizer) -> str:

@@ -33,22 +33,31 @@ def candidates(shortlist: Shortlist, token: int) -> list[int]:
 
 
 def test_the_translation_of_every_token_is_learned() -> None:
-    shortlist = learn_shortlist([dictionary_pairs(500)], V, frequent=1, per_token=1)
+    shortlist = learn_shortlist([dictionary_pairs(60)], V, frequent=1, per_token=1)
     assert [candidates(shortlist, token) for token in range(10, 30)] == [[token + 20] for token in range(10, 30)]
     assert candidates(shortlist, EOS) == [FREQUENT]
     assert not any(candidates(shortlist, token) for token in [*range(EOS), *range(4, 10), *range(30, V)])
 
 
+def test_the_source_may_have_a_vocabulary_of_its_own() -> None:
+    pairs = dictionary_pairs(60)
+    larger = Direction([[token + 100 for token in source] for source in pairs.sources], pairs.targets)
+    shortlist = learn_shortlist([larger], V, frequent=1, per_token=1, source_vocab_size=140)
+    assert [candidates(shortlist, token) for token in range(110, 130)] == [[token + 20] for token in range(10, 30)]
+    assert shortlist.offsets_V1.shape == (141,)
+    assert shortlist.tokens([110, 111]).tolist() == [EOS, 30, 31, FREQUENT]
+
+
 def test_frequent_tokens_belong_to_the_tag_of_their_language() -> None:
-    other = Direction([[58, 10, 11]] * 50, [[55, 56, 56]] * 50, 58)
-    shortlist = learn_shortlist([dictionary_pairs(200, TAG), other], V, frequent=1, per_token=2)
+    other = Direction([[58, 10, 11]] * 20, [[55, 56, 56]] * 20, 58)
+    shortlist = learn_shortlist([dictionary_pairs(50, TAG), other], V, frequent=1, per_token=2)
     assert (candidates(shortlist, TAG), candidates(shortlist, 58), candidates(shortlist, EOS)) == ([50], [55], [])
     assert {30, 56} <= {*candidates(shortlist, 10)}
 
 
 def test_only_so_many_links_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transduce.models.learn_shortlist._MOST_LINKS", 3000)
-    shortlist = learn_shortlist([dictionary_pairs(500)], V, frequent=1, per_token=1)
+    monkeypatch.setattr("transduce.models.learn_shortlist._MOST_LINKS", 900)
+    shortlist = learn_shortlist([dictionary_pairs(60)], V, frequent=1, per_token=1)
     assert [candidates(shortlist, token) for token in range(10, 30)] == [[token + 20] for token in range(10, 30)]
 
 
