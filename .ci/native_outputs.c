@@ -66,15 +66,14 @@ static Batch allocate_batch(int threads) {
     return batch;
 }
 
-/* A shortlist of every third token. */
-static void draw_shortlist(Job *job) {
+/* Every sixth token, from this one. */
+static Shortlist every_sixth(int first) {
     int count = 0, K = (WIDTH + PADDING - 1) / PADDING * PADDING;
     int32_t *tokens = allocate(VOCABULARY * sizeof(int32_t));
-    for (int token = EOS; token < VOCABULARY; token += 3) tokens[count++] = token;
+    for (int token = first; token < VOCABULARY; token += 6) tokens[count++] = token;
     int panels = (count + PANEL - 1) / PANEL, channels = panels * PANEL;
-    job->shortlist = tokens;
-    job->projection = (Linear){WIDTH, K, count, panels, allocate((size_t)channels * K), allocate(channels * sizeof(float)),
-                               allocate(channels * sizeof(float)), allocate(channels * sizeof(int32_t))};
+    return (Shortlist){tokens, {WIDTH, K, count, panels, allocate((size_t)channels * K), allocate(channels * sizeof(float)),
+                                allocate(channels * sizeof(float)), allocate(channels * sizeof(int32_t))}};
 }
 
 static Job draw_job(int beam, int source_length) {
@@ -96,13 +95,15 @@ static void translate(const Model *model, int count, int beam, int threads) {
     Job jobs[MOST_JOBS], *pointers[MOST_JOBS];
     int32_t tokens[MOST_JOBS * LENGTH] = {0}, offsets[MOST_JOBS + 1] = {0};
     Batch batch = allocate_batch(threads);
+    Shortlist common = every_sixth(EOS + 3);
+    EXPORT(pack_shortlist)(model, &common);
     state = 7;
     for (int j = 0; j < count; j++) {
         int length = 2 + draw(LENGTH - 2);
         offsets[j + 1] = offsets[j] + length;
         for (int i = offsets[j]; i < offsets[j + 1]; i++) tokens[i] = i + 1 < offsets[j + 1] ? 4 + draw(VOCABULARY - 4) : EOS;
         jobs[j] = draw_job(beam, length), pointers[j] = &jobs[j];
-        if (j % 6 == 0 || j % 6 == 4) draw_shortlist(&jobs[j]);
+        if (j % 6 == 0 || j % 6 == 4) jobs[j].common = &common, jobs[j].own = every_sixth(EOS);
     }
     EXPORT(encode)(model, pointers, count, tokens, offsets, &batch, threads);
     for (int active = count; active;) {

@@ -29,10 +29,10 @@ def shortlist(
     reverse: ReverseOption = None,
     frequent: Annotated[
         int, typer.Option(help="Number of frequent tokens that every sentence may use.", min=0, max=1_000_000)
-    ] = 1000,
+    ] = 4000,
     per_token: Annotated[
         int, typer.Option(help="Number of target tokens for each source token.", min=1, max=10_000)
-    ] = 100,
+    ] = 200,
 ) -> None:
     """Learn a lexical shortlist for a model: the target tokens that may translate each source token.
 

@@ -12,14 +12,14 @@ import numpy.typing as npt
 from transduce.models.shortlist import Shortlist
 from transduce.text.tokenizer import EOS
 
-FREQUENT, PER_TOKEN = 1000, 100
+FREQUENT, PER_TOKEN = 4000, 200
 _MOST_LINKS = 20_000_000
 """Links between the tokens of pairs to learn from; with more, every n-th pair is used. Takes about a gigabyte."""
 _COMMON = 0.05
 """Share of the sentences above which a source token, such as an article, explains no target token."""
 _ROUNDS = 4
 """Rounds of expectation maximisation."""
-_MIN_PROBABILITY = 1e-3
+_MIN_PROBABILITY = 1e-4
 """Of a target token given a source token, below which it is no candidate."""
 _Ids = npt.NDArray[np.int64]
 

@@ -9,21 +9,25 @@
 #include "search.h"
 #include "language_model.h"
 
-/* Copy the rows of the model's projection for a job's shortlist into panels of its own. */
-static void pack_shortlist(Worker worker, const Model *model, const Job *job) {
-    const Linear *from = &model->projection, *to = &job->projection;
+/* Copy the rows of the model's projection for the tokens of a shortlist, of which there is at least one. */
+static void pack_tokens(Worker worker, const Model *model, const Shortlist *shortlist) {
+    const Linear *from = &model->projection, *to = &shortlist->projection;
     int8_t *weight = (int8_t *)to->weight;
     float *scale = (float *)to->scale, *bias = (float *)to->bias;
     int32_t *start = (int32_t *)to->start;
     int K = from->padded_in, first, last;
     split_work(worker, to->panels, &first, &last);
     for (int n = first * PANEL; n < last * PANEL; n++) {
-        int token = job->shortlist[n < to->width_out ? n : 0]; /* what fills the last panel is never used */
+        int token = shortlist->tokens[n < to->width_out ? n : 0]; /* what fills the last panel is never used */
         int8_t *channel = weight + (size_t)(n / PANEL) * PANEL * K + n % PANEL * 4;
         const int8_t *row = from->weight + (size_t)(token / PANEL) * PANEL * K + token % PANEL * 4;
         for (int k = 0; k < K * PANEL; k += 4 * PANEL) memcpy(channel + k, row + k, 4);
         scale[n] = from->scale[token], bias[n] = from->bias[token], start[n] = from->start[token];
     }
+}
+
+void EXPORT(pack_shortlist)(const Model *model, const Shortlist *shortlist) {
+    pack_tokens((Worker){0, 1}, model, shortlist);
 }
 
 /* ---- encoder: packed sentences ---- */
@@ -83,7 +87,7 @@ static void run_encode(Worker worker, void *arguments) {
     const EncodeCall *call = arguments;
     const int32_t *offsets = call->offsets;
     for (int b = 0; b < call->count; b++)
-        if (call->jobs[b]->shortlist) pack_shortlist(worker, call->model, call->jobs[b]);
+        if (call->jobs[b]->common) pack_tokens(worker, call->model, &call->jobs[b]->own);
     for (int b = 0, end; b < call->count; b = end) { /* a few at a time, so that activations stay in the CPU's cache */
         end = b + 1;
         while (end < call->count && offsets[end + 1] - offsets[b] <= ENCODER_TOKENS) end++;

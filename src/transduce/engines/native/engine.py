@@ -39,14 +39,56 @@ MOST_ROWS = 128
 """Maximum number of hypotheses in a batch."""
 
 
+class _Tokens:
+    """Some tokens and the rows of the projection for them, which the library copies."""
+
+    def __init__(self, tokens: npt.NDArray[np.int32], full: Linear) -> None:
+        panels = -(-len(tokens) // PANEL)
+        sizes = {np.int8: panels * PANEL * full.padded_in, np.float32: 2 * panels * PANEL, np.int32: panels * PANEL}
+        self.arrays = [tokens, *(np.empty(size, kind) for kind, size in sizes.items())]
+        weight, scale, start = (array.ctypes.data for array in self.arrays[1:])
+        self.struct = structs.Shortlist(
+            tokens.ctypes.data,
+            Linear(
+                full.width_in, full.padded_in, len(tokens), panels, weight, scale, scale + 4 * panels * PANEL, start
+            ),
+        )
+
+
+class _Shortlists:
+    """The tokens for sentences: those of the longest list of a source token are common to many, and packed once."""
+
+    def __init__(self, shortlist: Shortlist, model: Model, library: ctypes.CDLL) -> None:
+        self._shortlist, self._model, self._library = shortlist, model, library
+        self._sizes = np.diff(shortlist.offsets_V1)
+        self._common: dict[int, _Tokens] = {}
+
+    def of(self, job: Job) -> tuple[int, _Tokens, _Tokens]:
+        """The source token with the common tokens of a job, these, and all others."""
+        source = [*job.tokens, EOS]
+        longest = max(source, key=lambda token: (self._sizes[token], token))
+        common = self._common.get(longest)
+        if common is None:
+            start, end = self._shortlist.offsets_V1[longest : longest + 2]
+            tokens = np.unique(self._shortlist.candidates_N[start:end])
+            common = _Tokens(tokens[tokens > EOS], self._model.projection)
+            self._library.pack_shortlist(byref(self._model), byref(common.struct))
+            self._common[longest] = common
+        tokens = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms])
+        own = np.setdiff1d(tokens, common.arrays[0], assume_unique=True)  # not empty: EOS is in it
+        return longest, common, _Tokens(own, self._model.projection)
+
+
 class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
     def __init__(
-        self, key: int, job: Job, limit: int, config: SearchConfig, model: Model, shortlist: Shortlist | None
+        self, key: int, job: Job, limit: int, config: SearchConfig, model: Model, shortlists: "_Shortlists | None"
     ) -> None:
         assert config.beam <= MAX_BEAM
         self.key, self._nbest, beam = key, config.nbest, config.beam
+        self.common = -1
+        """The source token whose list has the common tokens; -1 without a shortlist."""
         positions, source_length = limit + 1, len(job.tokens) + 1
         kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
         forced = np.full(positions, ANY, np.int32)
@@ -72,23 +114,9 @@ class _ActiveJob:
             alpha=config.length_penalty, **addresses,
         )  # fmt: skip
         if config.shortlist:
-            assert shortlist
-            self._set_shortlist(shortlist.tokens(job.tokens, [*job.prefix, *job.terms]), model.projection)
-
-    def _set_shortlist(self, tokens: npt.NDArray[np.int32], full: Linear) -> None:
-        """Search among these tokens only; `encode` copies their rows of the projection."""
-        panels = -(-len(tokens) // PANEL)
-        packed = {
-            "weight": np.empty(panels * PANEL * full.padded_in, np.int8),
-            "scale": np.empty(panels * PANEL, np.float32),
-            "bias": np.empty(panels * PANEL, np.float32),
-            "start": np.empty(panels * PANEL, np.int32),
-        }
-        self.arrays |= {"shortlist": tokens, **packed}
-        self.struct.shortlist = tokens.ctypes.data
-        self.struct.projection = Linear(
-            full.width_in, full.padded_in, len(tokens), panels, *(array.ctypes.data for array in packed.values())
-        )
+            assert shortlists
+            self.common, common, self._own = shortlists.of(job)
+            self.struct.common, self.struct.own = pointer(common.struct), self._own.struct
 
     def hypotheses(self) -> list[Hypothesis]:
         """The finished hypotheses, best first."""
@@ -122,6 +150,11 @@ class NativeEngine:
     def shortlist(self) -> Shortlist | None:
         """The model's lexical shortlist, read when it is first used."""
         return self._stored.shortlist if self._stored else None
+
+    @cached_property
+    def shortlists(self) -> "_Shortlists | None":
+        """The shortlists of sentences, if the model has one."""
+        return _Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
 
     @property
     def description(self) -> str:
@@ -227,7 +260,7 @@ class NativeSession:
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
         new = [
-            _ActiveJob(key, job, limit, config, model, engine.shortlist)
+            _ActiveJob(key, job, limit, config, model, engine.shortlists)
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])
@@ -242,8 +275,8 @@ class NativeSession:
         self._set_active(self._active + new)
 
     def _set_active(self, jobs: list[_ActiveJob]) -> None:
-        # Those without a shortlist are adjacent, so that their rows are projected together.
-        self._active = jobs = sorted(jobs, key=lambda job: bool(job.struct.shortlist))
+        # Those with the same common tokens, or without a shortlist, are adjacent: their rows are projected together.
+        self._active = jobs = sorted(jobs, key=lambda job: job.common)
         self._pointers = _pointers(jobs)
 
     def _reserve(self, rows: int, longest: int) -> None:

@@ -25,9 +25,8 @@ static int index_of(const int32_t *tokens, int n, int token) {
     return low;
 }
 
-/* Project the rows `from` up to `to` onto the vocabulary, or onto the shortlist of the job that all of them belong to, block
- * by block. Of each row, keep the softmax's maximum and sum and the best `count` tokens of this worker's part, but never
- * all logits.
+/* Project the rows `from` up to `to` onto the vocabulary, or onto the tokens of a shortlist, block by block. Of each row,
+ * update the softmax's maximum and sum and the best `count` tokens of this worker's part, but never keep all logits.
  */
 static void project_rows(Worker worker, const Linear *projection, const int32_t *shortlist, int from, int to, Batch *batch,
                          int count) {
@@ -69,20 +68,26 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
     }
 }
 
-/* Find the best `count` next tokens of each row. Adjacent rows whose jobs have no shortlist are projected together. */
+/* Find the best `count` next tokens of each row. Adjacent rows with the same common tokens, or without a shortlist, are
+ * projected together; those of a job with a shortlist, then also onto its own tokens.
+ */
 static void find_candidates(Worker worker, const Model *model, Batch *batch, int count) {
     int R = batch->count;
+    const Row *row = batch->row;
     float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
     Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
     for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0;
     for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
     for (int from = 0, to; from < R; from = to) {
-        const Job *job = batch->row[from].job;
-        for (to = from + 1; to < R; to++) {
-            const Job *next = batch->row[to].job;
-            if (next != job && (job->shortlist || next->shortlist)) break;
-        }
-        project_rows(worker, job->shortlist ? &job->projection : &model->projection, job->shortlist, from, to, batch, count);
+        const Shortlist *common = row[from].job->common;
+        for (to = from + 1; to < R && row[to].job->common == common; to++);
+        project_rows(worker, common ? &common->projection : &model->projection, common ? common->tokens : NULL, from, to,
+                     batch, count);
+    }
+    for (int from = 0, to; from < R; from = to) {
+        const Job *job = row[from].job;
+        for (to = from + 1; to < R && row[to].job == job; to++);
+        if (job->common) project_rows(worker, &job->own.projection, job->own.tokens, from, to, batch, count);
     }
     barrier(worker);
 }

@@ -51,6 +51,9 @@ typedef struct {
     Linear projection; /* also the embedding of the target: they share one matrix (section 3.4) */
 } Model;
 
+/* Some tokens of the vocabulary, ascending, and the rows of the projection for them. */
+typedef struct { const int32_t *tokens; Linear projection; } Shortlist;
+
 /* One sentence and its hypotheses. */
 typedef struct {
     int32_t beam;
@@ -65,8 +68,8 @@ typedef struct {
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
-    const int32_t *shortlist;   /* [projection.width_out]: the tokens that outputs may have, ascending; NULL is all */
-    Linear projection;          /* with a shortlist, the rows of the model's projection for it; `encode` fills it */
+    const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
+    Shortlist own;
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -133,9 +136,12 @@ static const Entry entries[] = {
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
     F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
 #undef T
+#define T Shortlist
+    STRUCT, F(tokens), F(projection),
+#undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(shortlist), F(projection), F(log_prob),
+    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(common), F(own), F(log_prob),
     F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row

@@ -46,6 +46,12 @@ class Model(ctypes.Structure):
     )  # fmt: skip
 
 
+class Shortlist(ctypes.Structure):
+    """Tokens, and the rows of the projection for them."""
+
+    _fields_ = (("tokens", c_void_p), ("projection", Linear))
+
+
 class Job(ctypes.Structure):
     """A sentence and its hypotheses."""
 
@@ -54,9 +60,9 @@ class Job(ctypes.Structure):
         ("alpha", c_float),
         *((name, c_int32) for name in ("position", "finished_count", "done")),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "tokens", "forced", "shortlist",
+            "self_kv", "cross_kv", "ancestor", "tokens", "forced",
         )),
-        ("projection", Linear),
+        ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (
             "log_prob", "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
         )),
@@ -122,7 +128,7 @@ class _Entry(ctypes.Structure):
 def check_layout(library: ctypes.CDLL) -> None:
     """Compare all of the above with the library's; a difference is a mistake in structs.py or structs.h."""
     ours: list[tuple[str, int, int]] = []
-    for struct in (Linear, Norm, Layer, Model, Job, Row, Candidate, Batch, LanguageModel, Sequence, Token):
+    for struct in (Linear, Norm, Layer, Model, Shortlist, Job, Row, Candidate, Batch, LanguageModel, Sequence, Token):
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
