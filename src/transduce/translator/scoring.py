@@ -50,8 +50,10 @@ def score_pairs(
         pairs, spans, encoded, token_log_probs(model, encoded), strict=True
     ):
         ids = [*tokens, EOS]
-        texts = {tokenizer.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}
-        pieces = [texts.get(token, piece) for token, piece in zip(ids, tokenizer.pieces(ids), strict=True)]
+        originals = {
+            tokenizer.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)
+        }
+        pieces = [originals.get(token, piece) for token, piece in zip(ids, tokenizer.pieces(ids), strict=True)]
         scores.append(PairScore(sum(log_probs), pieces, log_probs))
     return scores
 
