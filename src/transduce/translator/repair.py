@@ -139,13 +139,15 @@ class Repairer:
     def _retried(self, gaps: Sequence["_Gaps"], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
         """New outputs with everything that is required, or None."""
         found: list[Hypothesis | None] = [None] * len(gaps)
-        current, best = dict(enumerate(gaps)), replace(config, nbest=1, beam=(config.beam + 1) // 2)
+        current = dict(enumerate(gaps))
+        # The prefix decides most of the output: a narrower beam finds nearly the same rest in less time.
+        narrow = replace(config, nbest=1, beam=(config.beam + 1) // 2)
         for rounds_left in reversed(range(_ROUNDS)):
             retries = {n: retry for n, own in current.items() if (retry := self._retry(own))}
             searched = {
                 n: self._with_own_slots(retry, results[0])
                 for (n, retry), results in zip(
-                    retries.items(), search_all(engine, [*retries.values()], best), strict=True
+                    retries.items(), search_all(engine, [*retries.values()], narrow), strict=True
                 )
                 if results
             }
