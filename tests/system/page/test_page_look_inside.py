@@ -187,7 +187,9 @@ def test_two_models_are_compared(
         sync_api.expect(first.locator("figcaption p")).to_contain_text("Encoder, layer 2, head 4")
         sync_api.expect(second.locator("figcaption p")).to_contain_text("Encoder, layer 1, head 2")
         sync_api.expect(second.locator("h3")).to_have_text(toy_tokenizer.decode(expected.best.tokens))
-        page.mouse.move(0, 0)
+        second.locator(".frame").scroll_into_view_if_needed()
+        after_scrolling = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        page.evaluate(after_scrolling)  # tooltips are hidden while the page scrolls
         second.locator(".frame").hover(position={"x": 5, "y": 5})
         weight = float(expected.attention["encoder"][0, 1, 0, 0])
         shown = page.locator(".tooltip .weight")
