@@ -201,10 +201,14 @@ def test_two_models_are_compared(
         expect(first.locator("figcaption p")).to_contain_text("Encoder, layer 2, head 4")
         expect(second.locator("figcaption p")).to_contain_text("Encoder, layer 1, head 2")
         expect(second.locator("h3")).to_have_text(toy_tokenizer.decode(expected.best.tokens))
-        page.mouse.move(0, 0)
-        second.locator(".frame").hover(position={"x": 5, "y": 5})
         weight = float(expected.attention["encoder"][0, 1, 0, 0])
-        wait_for_value(page, lambda: fractions(page.locator(".tooltip .weight")), pytest.approx([weight], abs=0.006))
+
+        def shown() -> list[float]:
+            page.mouse.move(0, 0)  # again each time: tooltips are hidden while the page scrolls
+            second.locator(".frame").hover(position={"x": 5, "y": 5})
+            return fractions(page.locator(".tooltip .weight"))
+
+        wait_for_value(page, shown, pytest.approx([weight], abs=0.006))
         expect(second.locator("svg .token")).to_have_count(2 * len(expected.source))
 
 
