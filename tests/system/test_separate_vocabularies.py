@@ -11,6 +11,8 @@ from commands import complaint, inspected_header
 from conftest import as_sets, write_lines
 from safetensors.torch import load_file
 
+from transduce.models.saved import load_model
+from transduce.text.protect import Protection
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.translator import Translator
@@ -95,10 +97,12 @@ def test_what_other_commands_make_of_it(transduce: Any, folder: Path) -> None:
 
 def test_protected_text_is_copied_between_the_vocabularies(folder: Path) -> None:
     """A source that has nothing to translate is encoded anew for the output; spans are inserted with target ids."""
-    translator = Translator.load(folder / "run")
-    for text in ("https://example.org/αβγ", "mail@example.org"):
-        assert translator.translate(text) == text
-    assert "https://example.org" in translator.translate("αβγ https://example.org κλμ")
+    saved = load_model(folder / "run/model")
+    for uses_slots in (True, False):
+        translator = Translator(saved.model, saved.tokenizer, protection=Protection(), uses_slots=uses_slots)
+        assert "https://example.org" in translator.translate("αβγ https://example.org κλμ")
+        if uses_slots:
+            assert translator.translate("https://example.org/αβγ") == "https://example.org/αβγ"
 
 
 def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) -> None:
