@@ -1,8 +1,8 @@
 """Random and hostile cases for the C engine, for a build with sanitizers: `python random_native_cases.py SEED COUNT`.
 
 Translation: sizes, ids, limits, prefixes, shortlists, options, dropped jobs, weights that are not finite, several
-threads and interleaved sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are copied
-and dropped.
+threads and interleaved sessions. Language models: styles, sizes, prompts, interleaved generations whose texts are
+copied and dropped.
 """
 
 import random
