@@ -65,7 +65,7 @@ def test_scores_and_shrunk_models_use_it(transduce: Any, trained: Any, listed: P
     assert transduce("shrink", "-m", listed, "--out", "small", cwd=tmp_path).code == 0
     name = "shortlist.safetensors"
     assert (tmp_path / "small" / name).read_bytes() == (listed / name).read_bytes()
-    files = ("--src", trained.folder / "valid.src", "--tgt", trained.folder / "valid.tgt")
+    files = ("--src", trained.folder / "valid.src", "--ref", trained.folder / "valid.tgt")
     outcome = transduce("evaluate", "-m", "small", *files, "--engine", "native", "--shortlist", cwd=tmp_path)
     assert outcome.code == 0, outcome
 
@@ -88,7 +88,7 @@ def test_mistakes_are_reported(transduce: Any, trained: Any, listed: Path, tmp_p
     (tmp_path / "empty.tsv").write_text("\n", encoding="utf-8")
     checkpoint = max((trained.run / "checkpoints").glob("step-*"))
     for words, expected in (
-        (("-m", model, "--train", "empty.tsv"), "empty.tsv: no usable pairs"),
+        (("-m", model, "--train", "empty.tsv"), "empty.tsv: no usable sentence pair"),
         (("-m", model, "--train", "missing.tsv"), "missing.tsv"),
         (("-m", checkpoint, "--train", "empty.tsv"), "is a checkpoint, which cannot be changed"),
     ):

@@ -42,7 +42,7 @@ def shortlist(
     --reverse tell one.
     """
     from transduce.disk import MANIFEST
-    from transduce.errors import ConfigError, DataError
+    from transduce.errors import ConfigError
     from transduce.models.card import SHORTLIST, find_model
     from transduce.models.config import EncoderDecoderConfig
     from transduce.models.learn_shortlist import learn_shortlist
@@ -63,8 +63,6 @@ def shortlist(
             _read(path, direction.reverse, texts.setdefault(target, _Sample()))
     directions = [_encoded(stored.tokenizer, target, sample.pairs) for target, sample in texts.items()]
     used = sum(len(sample.pairs) for sample in texts.values())
-    if not used:
-        raise DataError(f"{', '.join(map(str, train))}: no usable pairs")
     learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token, stored.config.source_vocab_size)
     learned.save(folder, stored.tokenizer)
     sources = [source for direction in directions for source in direction.sources[:1000]]
