@@ -1,6 +1,7 @@
 """The C engine, built with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, in random cases."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -8,13 +9,20 @@ from pathlib import Path
 
 import pytest
 from fault_injection import repetitions
+from random_language_models import draw_settings
+from random_native_cases import language_model_shapes
+
+from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 
 TESTS = Path(__file__).parents[1]
-CASES = repetitions(4, 50_000)
+CASES = repetitions(40, 50_000)
+CHUNK = 5_000
+"""Cases of one process."""
 SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"],
     "thread": ["-fsanitize=thread"],
 }
+WORDS: dict[str, list[str]] = {"address": [], "thread": ["--concurrent"]}
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's
     "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",  # such as torch's
@@ -47,8 +55,20 @@ def test_a_sanitizer_finds_nothing_in_random_cases(sanitizer: str, tmp_path: Pat
         "TRANSDUCE_CACHE": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    command = [sys.executable, "-c", RUN, TESTS / "random_native_cases.py", "1", str(CASES)]
-    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert outcome.returncode == 0, outcome.stderr[-4000:]
-    assert outcome.stdout.startswith(f"{CASES} cases")
-    assert "Sanitizer" not in outcome.stderr
+    script = TESTS / "random_native_cases.py"
+    for first in range(0, CASES, CHUNK):
+        count = min(CHUNK, CASES - first)
+        command = [sys.executable, "-c", RUN, script, "1", str(first), str(count), *WORDS[sanitizer]]
+        outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if outcome.returncode or "Sanitizer" in outcome.stderr:
+            before, _, report = outcome.stderr.rpartition(" of seed 1\n")
+            number = before.rpartition("case ")[2]
+            pytest.fail(f"case {number} of seed 1: {report[:4000]}")
+        assert outcome.stdout.startswith(f"{count} cases")
+
+
+def test_drawn_language_models_have_the_weights_of_real_ones() -> None:
+    for seed in range(20):
+        config = DecoderOnlyConfig(dropout=0.0, **draw_settings(random.Random(seed)))
+        expected = {name: tuple(x.shape) for name, x in DecoderOnly(config, 17).state_dict().items()}
+        assert language_model_shapes(config, 17) == expected
