@@ -15,8 +15,9 @@ from transduce.text.tokenizer import EOS
 FREQUENT, PER_TOKEN = 4000, 200
 _MOST_LINKS = 20_000_000
 """Links between the tokens of pairs to learn from; with more, every n-th pair is used. Takes about a gigabyte."""
-_COMMON = 0.05
-"""Share of the sentences above which a source token, such as an article, explains no target token."""
+_COMMON, _LARGE = 0.05, 10_000
+"""Share of the sentences above which a source token, such as an article, explains no target token, and the number of
+sentences from which this applies: it saves half of the links."""
 _ROUNDS = 4
 """Rounds of expectation maximisation."""
 _MIN_PROBABILITY = 1e-4
@@ -57,7 +58,8 @@ def learn_shortlist(
 def _learn(direction: Direction, vocab_size: int, frequent: int, per_token: int) -> _Ids:
     """The candidates of one direction as numbers: source * vocab_size + target."""
     sources, targets = (_tokens_of(side, vocab_size) for side in direction[:2])
-    words = np.bincount(sources[1], minlength=vocab_size) <= max(_COMMON * len(direction.sources), 20)
+    number = len(direction.sources)
+    words = np.bincount(sources[1], minlength=vocab_size) <= (_COMMON if number >= _LARGE else 1) * number
     words[direction.marker] = False
     target_count = np.bincount(targets[1], minlength=vocab_size)
     target_count[: EOS + 1] = 0

@@ -21,7 +21,6 @@ from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.tokenizer import EOS
 
 Ids = npt.NDArray[np.int32]
-_FORMAT = "1"
 _MOST_BYTES = 1 << 28
 
 
@@ -49,7 +48,7 @@ class Shortlist:
     def save(self, folder: Path, tokenizer: AnyTokenizer) -> None:
         """Write the file of a model folder, atomically, with the digest of its vocabulary."""
         arrays = {"offsets": self.offsets_V1, "candidates": self.candidates_N}
-        write_atomically(folder / SHORTLIST, save(arrays, {"format": _FORMAT, "tokenizer": _digest(tokenizer)}))
+        write_atomically(folder / SHORTLIST, save(arrays, {"tokenizer": _digest(tokenizer)}))
 
 
 def load_shortlist(folder: Path, tokenizer: AnyTokenizer) -> Shortlist | None:
@@ -62,12 +61,12 @@ def load_shortlist(folder: Path, tokenizer: AnyTokenizer) -> Shortlist | None:
         with safe_open(path, framework="np") as file:
             metadata: dict[str, str] = file.metadata() or {}
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-            if kinds != {"offsets": "I32", "candidates": "I32"} or metadata.get("format") != _FORMAT:
+            if kinds != {"offsets": "I32", "candidates": "I32"} or "tokenizer" not in metadata:
                 raise ModelError(f"{path}: not a shortlist; make it again with: transduce shortlist")
             offsets, candidates = file.get_tensor("offsets"), file.get_tensor("candidates")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cannot be read: {error}") from None
-    if metadata.get("tokenizer") != _digest(tokenizer):
+    if metadata["tokenizer"] != _digest(tokenizer):
         raise ModelError(f"{path}: made for another vocabulary; make it again with: transduce shortlist")
     if not (
         offsets.shape == (tokenizer.vocab_size + 1,)

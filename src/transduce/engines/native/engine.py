@@ -260,7 +260,7 @@ class NativeSession:
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
         new = [
-            _ActiveJob(key, job, limit, config, model, engine.shortlists)
+            _ActiveJob(key, job, limit, config, model, engine.shortlists if config.shortlist else None)
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])
