@@ -2,10 +2,11 @@
 
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
-translation: sizes, ids, limits, prefixes, shortlists, options, dropped jobs, weights that are not finite or stored in 8
-bits, and interleaved sessions. Odd cases are language models: styles, sizes, prompts, interleaved generations whose
-texts are copied and dropped. One case in eight uses several threads of the engine. With `--concurrent` one in four
-does, and the sessions of the others run in several Python threads at the same time, each with one thread of the engine.
+translation: sizes, ids, limits, prefixes, shortlists, separate vocabularies, options, dropped jobs, weights that are
+not finite or stored in 8 bits, and interleaved sessions. Odd cases are language models: styles, sizes, prompts,
+interleaved generations whose texts are copied and dropped. One case in eight uses several threads of the engine. With
+`--concurrent` one in four does, and the sessions of the others run in several Python threads at the same time, each
+with one thread of the engine.
 """
 
 import os
@@ -119,7 +120,8 @@ def language_model_shapes(config: DecoderOnlyConfig, vocab_size: int) -> Shapes:
     return shapes
 
 
-def random_engine(draw: random.Random, library: CDLL, threads: int) -> NativeEngine:
+def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeEngine, int, int]:
+    """An engine and the sizes of its vocabularies of source and target."""
     heads, width = draw.choice([1, 2, 3, 4]), draw.choice([1, 2, 4, 8, 12])
     config = EncoderDecoderConfig(
         encoder_layers=draw.randint(1, 2),
@@ -132,16 +134,18 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> NativeEng
         positions=draw.choice(["learned", "sinusoidal", "marian"]),
         max_positions=draw.choice([1, 2, 5, 40]),
         output_bias=draw.random() < 0.3,
+        source_vocab_size=draw.choice([None, None, draw.choice(VOCABULARIES)]),
     )
     vocab_size = draw.choice(VOCABULARIES)
+    source_size = config.source_vocab_size or vocab_size
     weights: dict[str, Any] = draw_weights(draw, weight_shapes(config, vocab_size))
     if draw.random() < 0.3:
         weights = in_8_bits(draw, weights)
-    tokenizer: Any = SimpleNamespace(vocab_size=vocab_size)
+    tokenizer: Any = SimpleNamespace(vocab_size=source_size, target=SimpleNamespace(vocab_size=vocab_size))
     model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
     engine = NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
-    engine.shortlist = random_shortlist(draw, vocab_size)
-    return engine
+    engine.shortlist = random_shortlist(draw, source_size, vocab_size, copies=config.source_vocab_size is None)
+    return engine, source_size, vocab_size
 
 
 def random_language_model(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeLanguageModel, int]:
@@ -182,14 +186,14 @@ def random_search(draw: random.Random) -> SearchConfig:
     )
 
 
-def random_shortlist(draw: random.Random, vocab_size: int) -> Shortlist:
+def random_shortlist(draw: random.Random, source_size: int, vocab_size: int, *, copies: bool) -> Shortlist:
     """Lists of different lengths, some of them empty."""
-    sizes = [draw.choice([0, 1, 3, min(20, vocab_size - EOS)]) for _ in range(vocab_size)]
+    sizes = [min(draw.choice([0, 1, 3, 20]), vocab_size - EOS) for _ in range(source_size)]
     candidates = [token for size in sizes for token in sorted(draw.sample(range(EOS, vocab_size), size))]
-    return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32))
+    return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32), copies)
 
 
-def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], vocab_size: int) -> None:
+def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: tuple[int, int]) -> None:
     """Add, drop and step; one case in four runs until all jobs are finished. Jobs that are too long are refused."""
     key, steps = 0, draw.choice([2, 5, 5, 15])
     for _ in range(steps):
@@ -198,7 +202,10 @@ def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], vocab_s
             jobs = []
             for _ in range(draw.randint(1, 4)):
                 lengths = draw.choice([0, 1, 2, 7, 7, draw.choice([30, 150])]), draw.choice([0, 0, 0, 1, 4])
-                tokens, prefix = ([draw.randrange(FIRST_WORD, vocab_size) for _ in range(n)] for n in lengths)
+                tokens, prefix = (
+                    [draw.randrange(FIRST_WORD, size) for _ in range(length)]
+                    for size, length in zip(sizes, lengths, strict=True)
+                )
                 options = random_search(draw) if draw.random() < 0.3 else None
                 terms = tuple(prefix) if draw.random() < 0.5 else ()
                 jobs.append((key := key + 1, Job(tokens, prefix, terms=terms, options=options)))
@@ -224,11 +231,10 @@ def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolEx
             return 1
         parts = [lambda draw: run_generations(draw, native, vocab_size)] * 2
     else:
-        engine = random_engine(draw, library, threads)
+        engine, *sizes = random_engine(draw, library, threads)
         sessions = [engine.start_session(random_search(draw)) for _ in range(2)]
         groups = [sessions] if pool is None else [[session] for session in sessions]
-        size = engine.weights.model.vocabulary
-        parts = [lambda draw, group=group: run_sessions(draw, group, size) for group in groups]
+        parts = [lambda draw, group=group: run_sessions(draw, group, (sizes[0], sizes[1])) for group in groups]
 
     def run(part: Callable[[random.Random], None], draw: random.Random) -> int:
         try:

@@ -38,7 +38,7 @@ def desk(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a", "b"):
         write_lines(desk / f"{name}.de", [*targets[:49], "ba"])
     rows = [f"{source}\t{target}" for source, target in pairs]
-    for name in ("pairs.tsv", "mine.en-de.tsv"):
+    for name in ("pairs.tsv", "mine.en-de.tsv", "pairs.en-ja.tsv"):
         write_lines(desk / name, rows)
     (desk / "in").mkdir()
     (desk / "out").mkdir()
@@ -93,7 +93,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
 
 def test_the_pages_show_every_command() -> None:
     shown = {command.split("transduce ")[1].split()[0] for command in COMMANDS}
-    models = {"evaluate", "score", "rerank", "info", "average", "shrink"}
+    models = {"evaluate", "score", "rerank", "info", "average", "shrink", "shortlist"}
     family = {"generate", "parse", "fill", "embed", "classify", "transcribe", "import", "export", "paper"}
     around = {"init", "doctor", "data", "cache", "compare", "inspect", "serve"}
     assert shown == {"train", "translate"} | around | models | family

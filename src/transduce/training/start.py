@@ -191,7 +191,7 @@ def resolve_precision(
             split = -(-plan.batch_tokens // TRIAL_TOKENS)
             (batch, *_) = Loader(task, plan, variation, device, split=split).batch(0)
             chosen, measured = faster_precision(model, task, config, batch)
-            log(f"train.precision: {chosen} ({measured})")
+            log(f"precision: {chosen} ({measured})")
             half = chosen == "bfloat16"
         half = bool(processes.of_main(half))
     return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))

@@ -232,7 +232,7 @@ def test_a_run_keeps_the_precision_that_was_chosen_at_its_start(
     with monkeypatch.context() as fast:
         fast.setattr(starting, "faster_precision", lambda *_: ("bfloat16", "as measured"))
         train(tmp_path / "resumed", **run_of(tmp_path))
-        assert "train.precision: bfloat16 (as measured)" in capsys.readouterr().err
+        assert "precision: bfloat16 (as measured)" in capsys.readouterr().err
         train(tmp_path / "whole", **run_of(tmp_path, steps=4))
     assert read_toml(tmp_path / "resumed" / "config.toml")["train"]["precision"] == "bfloat16"
     monkeypatch.setattr(starting, "product_times", lambda: Times(1, 300))
