@@ -95,7 +95,7 @@ def random_search(draw: random.Random) -> SearchConfig:
 
 def random_shortlist(draw: random.Random, vocab_size: int) -> Shortlist:
     """Lists of different lengths, some of them empty."""
-    sizes = [draw.choice([0, 1, 3, min(20, vocab_size - EOS)]) for _ in range(vocab_size)]
+    sizes = [min(draw.choice([0, 1, 3, 20]), vocab_size - EOS) for _ in range(vocab_size)]
     candidates = [token for size in sizes for token in sorted(draw.sample(range(EOS, vocab_size), size))]
     return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32))
 
