@@ -184,8 +184,8 @@ def test_the_forward_pass_in_numpy(pair: TokenizerPair, tmp_path: Path) -> None:
     source, output = pair.encode(GREEK[1]), pair.target.encode(CYRILLIC[1])
     for name in ("model", "small"):
         model = load_model(tmp_path / name).model
-        hidden_BTD, _ = read_model(tmp_path / name).forward_pass.hidden([source], [output])
-        logits = model.logits(torch.from_numpy(hidden_BTD[0]))
+        hidden_LD, _ = read_model(tmp_path / name).forward_pass.hidden([source], [output])
+        logits = model.logits(torch.from_numpy(hidden_LD))
         torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
 
 
