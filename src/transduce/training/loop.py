@@ -126,8 +126,8 @@ def _train(
         variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")
         growth, max_length = variation.growth(prepared.train), recipe.data.max_length
         plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
-        recipe = resolve_precision(recipe, run, task, plan, variation, model, display.log, processes)
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
+        recipe = resolve_precision(recipe, run, task, plan, variation, model, display.log, processes)
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = resume(run, model, optimizer, prepared, display)
