@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from transduce.text.sentences import Sentence
 
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
-_COLUMN = re.compile(r"(.*?)([^\S\n]*\t\s*)", re.DOTALL)
+_TAB = re.compile(r"\t\s*")
 _ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
 
@@ -25,8 +25,9 @@ def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
 
 
 def _columns(sentence: Sentence) -> Iterator[Sentence]:
-    end = 0
-    for column in _COLUMN.finditer(sentence.text):
-        yield Sentence(column[1], column[2])
-        end = column.end()
-    yield Sentence(sentence.text[end:], sentence.separator)
+    text, start = sentence.text, 0
+    for tab in _TAB.finditer(text):
+        column = text[start : tab.start()].rstrip()
+        yield Sentence(column, text[start + len(column) : tab.end()])
+        start = tab.end()
+    yield Sentence(text[start:], sentence.separator)
