@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -21,6 +22,9 @@ from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.text.glossary import Glossary
 from transduce.translator import Confidence, Part
 
+_LARGE = 2_000
+"""Characters of a request above which its texts are split one request at a time."""
+
 
 class ClientDisconnectedError(Exception):
     """The client has closed its connection."""
@@ -31,6 +35,7 @@ class TranslationService:
 
     def __init__(self, scheduler: Scheduler, limits: Limits) -> None:
         self.scheduler, self.limits = scheduler, limits
+        self._splits_large = asyncio.Lock()
 
     async def accept(
         self,
@@ -57,7 +62,7 @@ class TranslationService:
         try:
             with self.scheduler.reserve():
                 terms = Glossary(glossary) if glossary else None
-                split = await run_in_threadpool(SplitTexts, model.translator, texts, prefix, to, terms, protect)
+                split = await self._split(model, texts, prefix, to, terms, protect)
                 if confidence is True and split.jobs:
                     model.translator.calibration(split.jobs[0].target)
                 return self._submit(receive, model, config, split, align, confidence)
@@ -65,6 +70,11 @@ class TranslationService:
             raise queue_full_error() from None
         except (DataError, ModelError) as error:
             raise HttpError(400, str(error)) from None
+
+    async def _split(self, model: ServedModel, texts: Sequence[str], *options: Any) -> SplitTexts:
+        """Split texts in a thread. Threads take turns, so a small request would wait for all large ones at once."""
+        async with self._splits_large if sum(map(len, texts)) > _LARGE else nullcontext():
+            return await run_in_threadpool(SplitTexts, model.translator, texts, *options)
 
     def accept_parts(
         self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
