@@ -64,7 +64,7 @@ def test_the_resolved_settings_are_written(trained: Any) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the precision is measured on CPUs only")
 def test_the_precision_is_measured_told_and_written(transduce: Any, trained: Any, tmp_path: Path) -> None:
     told = re.search(
-        r"train\.precision: (\w+) \(a .* takes .* ms in float32 and .* ms in bfloat16\)", trained.outcome.err
+        r"(?m)^precision: (\w+) \(a .* takes .* ms in float32 and .* ms in bfloat16\)", trained.outcome.err
     )
     assert told
     assert tomllib.loads((trained.run / "config.toml").read_text(encoding="utf-8"))["train"]["precision"] == told[1]
