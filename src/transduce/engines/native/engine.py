@@ -71,9 +71,9 @@ class _Shortlists:
         if common is None:
             start, end = self._shortlist.offsets_V1[longest : longest + 2]
             tokens = np.unique(self._shortlist.candidates_N[start:end])
-            common = _Tokens(tokens[tokens > EOS], self._model.projection)
-            self._library.pack_shortlist(byref(self._model), byref(common.struct))
-            self._common[longest] = common
+            packed = _Tokens(tokens[tokens > EOS], self._model.projection)
+            self._library.pack_shortlist(byref(self._model), byref(packed.struct))
+            common = self._common.setdefault(longest, packed)  # another thread may have packed them too
         tokens = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms])
         own = np.setdiff1d(tokens, common.arrays[0], assume_unique=True)  # not empty: EOS is in it
         return longest, common, _Tokens(own, self._model.projection)
@@ -115,8 +115,9 @@ class _ActiveJob:
         )  # fmt: skip
         if config.shortlist:
             assert shortlists
-            self.common, common, self._own = shortlists.of(job)
-            self.struct.common, self.struct.own = pointer(common.struct), self._own.struct
+            self.common, common, own = shortlists.of(job)
+            self.struct.common, self.struct.own = pointer(common.struct), own.struct
+            self._shortlist = common, own  # they own the memory
 
     def hypotheses(self) -> list[Hypothesis]:
         """The finished hypotheses, best first."""
