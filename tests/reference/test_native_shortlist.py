@@ -61,5 +61,7 @@ def test_jobs_with_and_without_a_shortlist_share_a_batch() -> None:
     searches = [SearchConfig(beam=3, shortlist=number % 2 == 0, max_extra=3) for number in range(len(SOURCES))]
     jobs = [Job(source, [], options=search) for source, search in zip(SOURCES, searches, strict=True)]
     together = search_all(engine, jobs, SearchConfig())
-    alone = [search_all(engine, [Job(source, [])], search)[0] for source, search in zip(SOURCES, searches, strict=True)]
-    assert together == alone  # to the last bit
+    single = [
+        search_all(engine, [Job(source, [])], search)[0] for source, search in zip(SOURCES, searches, strict=True)
+    ]
+    assert together == single  # to the last bit

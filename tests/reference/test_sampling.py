@@ -70,7 +70,7 @@ def test_top_p_cuts_the_tail_behind_the_likeliest_words_that_reach_it(top_p: flo
 
 
 def test_top_p_counts_probabilities_among_the_top_k() -> None:
-    # Of the two likeliest the first has 0.5 / 0.8 = 0.625, so 0.6 is reached by it alone.
+    # Of the two likeliest the first has 0.5 / 0.8 = 0.625, so it reaches 0.6 by itself.
     assert_frequencies(draw_tokens(sampler(1.0, 2, 0.6, seed=3, device="cpu")), {4: 1.0})
 
 

@@ -69,8 +69,8 @@ class TokenizerConfig:
         require(coverage == "auto" or 0.9 <= coverage <= 1, "character_coverage must be between 0.9 and 1, or auto")
         require(all(self.symbols), "symbols must not be empty strings")
         require(self.path is not None or self.target_path is None, "target_path needs path, the model of the source")
-        alone = self.separate and self.path is not None and self.target_path is None
-        require(not alone, "separate vocabularies need target_path, the model of the target, beside path")
+        has_target = not self.separate or self.path is None or self.target_path is not None
+        require(has_target, "separate vocabularies need target_path, the model of the target, beside path")
 
     @property
     def has_two(self) -> bool:
