@@ -60,11 +60,13 @@ def small(recipe: str) -> str:
 
 
 # Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time. The
-# folder `busy` is a lock: the script starts several commands at once.
+# folder `busy` is a lock, as the script starts several commands at once. Each command reads its exit code from a pipe of
+# its own: on a shared one, the next command could read the end of this answer instead of its own.
 STAND_IN = """#!/bin/sh
+mkfifo "answer.$$"
 until mkdir busy 2> /dev/null; do sleep 0.05; done
-printf '%s\\0' "$@" > asked
-read code < answered
+printf '%s\\0' "answer.$$" "$@" > asked
+read code < "answer.$$"
 rmdir busy
 exit "$code"
 """
@@ -73,8 +75,7 @@ exit "$code"
 def run_script(script: Path, transduce: Any, *arguments: str) -> int:
     """Run a shell script, with the command line of the tests for its `transduce`; returns its exit code."""
     folder = script.parents[2]
-    for name in ("asked", "answered"):
-        os.mkfifo(folder / name)
+    os.mkfifo(folder / "asked")
     (folder / "bin").mkdir()
     (folder / "bin" / "transduce").write_text(STAND_IN)
     (folder / "bin" / "transduce").chmod(0o755)
@@ -83,10 +84,10 @@ def run_script(script: Path, transduce: Any, *arguments: str) -> int:
     with subprocess.Popen(["sh", script, *arguments], cwd=folder, env={**os.environ, "PATH": path}) as process:
         while process.poll() is None:
             if select.select([asked], [], [], 0.1)[0]:
-                words = os.read(asked, 4096).decode().split("\0")[:-1]
+                answer, *words = os.read(asked, 4096).decode().split("\0")[:-1]
                 outcome = transduce(*words, cwd=folder)
                 sys.stderr.write(outcome.err)
-                (folder / "answered").write_text(f"{outcome.code}\n")
+                (folder / answer).write_text(f"{outcome.code}\n")
     os.close(asked)
     return process.returncode
 
