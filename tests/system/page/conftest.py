@@ -46,7 +46,7 @@ def address(translator: Translator) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not the session: while Playwright runs, asyncio.run fails in every other test
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
