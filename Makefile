@@ -23,8 +23,8 @@ docs: $(READY)          ## build the site into build/docs; warnings, such as bro
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
 faults: $(READY)        ## every fault as often as the docs promise: several hours
-	FAULTS=full $(BIN)/python -m pytest -n 2 --durations=20 tests/faults
-	FAULTS=full $(BIN)/python -m pytest -s --durations=20 tests/system/test_serve_faults.py
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/test_serve_faults.py
 
 format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .
