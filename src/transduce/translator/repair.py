@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from transduce.engines.engine import Engine, search_all
+from transduce.engines.engine import Aligner, Engine, search_all
 from transduce.models.given_outputs import attention_weights, can_align
 from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
@@ -101,7 +101,7 @@ class Repairer:
         if not (copied or failing):
             return repaired
         gaps = dict(
-            zip(failing, self._gaps([(parts[i], repaired[i][rank].tokens) for i, rank in failing]), strict=True)
+            zip(failing, self._gaps([(parts[i], repaired[i][rank].tokens) for i, rank in failing], engine), strict=True)
         )
         best = [i for i, rank in failing if rank == 0]
         retried = dict(zip(best, self._retried([gaps[i, 0] for i in best], config, engine), strict=True))
@@ -111,7 +111,7 @@ class Repairer:
                 repaired[i][0] = new
                 del gaps[i, 0]
         changed = {(i, rank): self._copy(parts[i]) for i, rank in copied}
-        changed |= dict(zip(gaps, self._filled([*gaps.values()]), strict=True))
+        changed |= dict(zip(gaps, self._filled([*gaps.values()], engine), strict=True))
         for (i, rank), one in zip(changed, self._scored(parts, changed, config, engine), strict=True):
             rival = retried.get(i) if rank == 0 else None
             repaired[i][rank] = rival if rival and rival.score > one.score else one
@@ -157,7 +157,7 @@ class Repairer:
             again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
             if not (rounds_left and again):
                 break
-            current = dict(zip((n for n, _ in again), self._gaps([one for _, one in again]), strict=True))
+            current = dict(zip((n for n, _ in again), self._gaps([one for _, one in again], engine), strict=True))
         return found
 
     def _retry(self, gaps: "_Gaps") -> Part | None:
@@ -165,7 +165,7 @@ class Repairer:
         place, one = min(gaps.places, key=lambda item: item[0], default=(0, None))
         return replace(gaps.part, prefix=[*gaps.tokens[:place], *self._encoded(one)]) if one else None
 
-    def _filled(self, gaps: Sequence["_Gaps"]) -> list[list[int]]:
+    def _filled(self, gaps: Sequence["_Gaps"], engine: Engine) -> list[list[int]]:
         """The outputs with the missing text inserted."""
         results: list[list[int]] = [[] for _ in gaps]
         current = dict(enumerate(gaps))
@@ -179,18 +179,18 @@ class Repairer:
             still = [n for n, lacks in zip(current, self._missing(outputs), strict=True) if lacks]
             if not (passes_left and still):
                 break
-            current = dict(zip(still, self._gaps([(gaps[n].part, results[n]) for n in still]), strict=True))
+            current = dict(zip(still, self._gaps([(gaps[n].part, results[n]) for n in still], engine), strict=True))
         return results
 
-    def _gaps(self, outputs: _Outputs) -> list["_Gaps"]:
+    def _gaps(self, outputs: _Outputs, engine: Engine) -> list["_Gaps"]:
         """The outputs without repeated slots, and the text that each lacks then with the places where it belongs."""
         lacking = self._missing(outputs)
-        weights = self._weights(outputs)
+        weights = self._weights(outputs, engine)
         stripped = []
         for (part, tokens), lacks, weights_TS in zip(outputs, lacking, weights, strict=True):
             stripped.append((part, self._with_slots_once(tokens, lacks, weights_TS)))
         if stripped != list(outputs):
-            lacking, weights = self._missing(stripped), self._weights(stripped)
+            lacking, weights = self._missing(stripped), self._weights(stripped, engine)
         return [
             _Gaps(part, tokens, [(self._place(part, one, tokens, weights_TS), one) for one in lacks])
             for (part, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
@@ -235,11 +235,12 @@ class Repairer:
         index = min(self._source_index(one), weights_TS.shape[1] - 1)
         return weights_TS[:, index : index + 2].sum(axis=1)
 
-    def _weights(self, outputs: _Outputs) -> Sequence[_Weights | None]:
+    def _weights(self, outputs: _Outputs, engine: Engine) -> Sequence[_Weights | None]:
         """The cross-attention (T, S) of each output."""
-        if not can_align(self._model):
-            return [None] * len(outputs)
-        return list(attention_weights(self._model, [(part.tokens, tokens) for part, tokens in outputs]))
+        pairs = [(part.tokens, tokens) for part, tokens in outputs]
+        if isinstance(engine, Aligner):
+            return engine.attention_weights(pairs)
+        return list(attention_weights(self._model, pairs)) if can_align(self._model) else [None] * len(outputs)
 
     def _scored(
         self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig, engine: Engine

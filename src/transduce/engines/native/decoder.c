@@ -139,6 +139,9 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
         Positions positions = {cache, cache + H * d_k - h * d_k + h * d_v, kv_width, kv_width, 0, NULL};
         attend(q, &positions, job->source_length, d_k, d_v, scores, o);
+        if (job->attention && l == model->alignment_layer)
+            memcpy(job->attention + ((size_t)job->position * H + h) * job->source_length, scores,
+                   job->source_length * sizeof(float));
     }
     barrier(worker);
 }

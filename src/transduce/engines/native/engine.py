@@ -29,6 +29,7 @@ from transduce.engines.native.structs import (
 from transduce.engines.native.weights import Weights, weight_shapes
 from transduce.models.arrays import module_arrays
 from transduce.models.config import EncoderDecoderConfig
+from transduce.models.given_outputs import Floats, Pairs
 from transduce.models.shortlist import Shortlist
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
@@ -83,9 +84,16 @@ class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
     def __init__(
-        self, key: int, job: Job, limit: int, config: SearchConfig, model: Model, shortlists: "_Shortlists | None"
+        self,
+        key: int,
+        job: Job,
+        limit: int,
+        config: SearchConfig,
+        model: Model,
+        shortlists: "_Shortlists | None",
+        align: bool,
     ) -> None:
-        assert config.beam <= MAX_BEAM
+        assert config.beam <= (1 if align else MAX_BEAM)
         self.key, self._nbest, beam = key, config.nbest, config.beam
         self.common = -1
         """The source token whose list has the common tokens; -1 without a shortlist."""
@@ -108,6 +116,9 @@ class _ActiveJob:
             "finished_log_prob": np.zeros(beam, np.float32),
             "finished_score": np.full(beam, -np.inf, np.float32),
         }
+        if align:
+            # Where a search ends early, as with weights that are no numbers, they are equal.
+            self.arrays["attention"] = np.ones((positions, model.heads, source_length), np.float32)
         addresses = {name: array.ctypes.data for name, array in self.arrays.items()}
         self.struct = structs.Job(
             beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
@@ -126,6 +137,11 @@ class _ActiveJob:
         )
         order = np.argsort(-score, kind="stable")[: min(self._nbest, self.struct.finished_count)]
         return [Hypothesis(tokens[i, : length[i]].tolist(), float(log_prob[i]), float(score[i])) for i in order]
+
+    def attention_weights(self) -> Floats:
+        """The cross-attention (T, S) of the layer that aligns: the mean over its heads."""
+        weights_THS = self.arrays["attention"]
+        return np.mean(weights_THS / weights_THS.sum(axis=2, keepdims=True), axis=1)
 
 
 class NativeEngine:
@@ -176,15 +192,24 @@ class NativeEngine:
         """As in `Engine`."""
         return NativeSession(self, config)
 
+    def attention_weights(self, pairs: Pairs) -> list[Floats]:
+        """As in `Aligner`: those of searches whose prefixes are the outputs."""
+        session = NativeSession(self, SearchConfig(beam=1, max_length=1), align=True)
+        session.add([(key, Job(source, output)) for key, (source, output) in enumerate(pairs)])
+        weights: dict[int, Floats] = {}
+        while session.busy:
+            weights |= {job.key: job.attention_weights() for job in session.advance()}
+        return [weights[key][: len(output) + 1] for key, (_, output) in enumerate(pairs)]
+
 
 class NativeSession:
     """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching).
 
-    `config` has the options of the jobs that have none of their own.
+    `config` has the options of the jobs that have none of their own. With `align`, jobs keep their attention weights.
     """
 
-    def __init__(self, engine: NativeEngine, config: SearchConfig) -> None:
-        self._engine, self._config = engine, config
+    def __init__(self, engine: NativeEngine, config: SearchConfig, *, align: bool = False) -> None:
+        self._engine, self._config, self._align = engine, config, align
         self._waiting: deque[tuple[int, Job]] = deque()
         self._active: list[_ActiveJob] = []
         self._pointers: Any = None
@@ -214,6 +239,10 @@ class NativeSession:
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """As in `Session`."""
+        return [(job.key, job.hypotheses()) for job in self.advance()]
+
+    def advance(self) -> list[_ActiveJob]:
+        """Take a step; returns the jobs that finished."""
         if jobs := self._next_jobs():
             self._start(jobs)
         assert self._active
@@ -224,7 +253,7 @@ class NativeSession:
         done = [job for job in self._active if job.struct.done]
         if done:
             self._set_active([job for job in self._active if not job.struct.done])
-        return [(job.key, job.hypotheses()) for job in done]
+        return done
 
     def _options(self, job: Job) -> SearchConfig:
         return job.options or self._config
@@ -261,7 +290,7 @@ class NativeSession:
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
         new = [
-            _ActiveJob(key, job, limit, config, model, engine.shortlists if config.shortlist else None)
+            _ActiveJob(key, job, limit, config, model, engine.shortlists if config.shortlist else None, self._align)
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])

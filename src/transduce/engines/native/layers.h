@@ -120,7 +120,9 @@ INLINE const float *at(const float *first, size_t stride, const Positions *posit
     return first + row * positions->row_stride + p * stride;
 }
 
-/* Attention of one head of one query over n positions, four at a time. `scores` has room for n. */
+/* Attention of one head of one query over n positions, four at a time. `scores` has room for n, and then has the weights,
+ * times a factor.
+ */
 INLINE void attend_widths(const float *q, const Positions *positions, int n, const int d_k, const int d_v, float *scores,
                           float *o) {
 #define KEY(p) at(positions->keys, positions->key_stride, positions, p)

@@ -44,6 +44,7 @@ typedef struct {
 
 typedef struct {
     int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish;
+    int32_t alignment_layer; /* the decoder layer whose cross-attention aligns */
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
@@ -70,6 +71,8 @@ typedef struct {
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
     const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
     Shortlist own;
+    float *attention;           /* [position][head][source]: the weights of the layer that aligns, times a factor for each
+                                 * position and head; NULL: not wanted. Only with a beam of 1. */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -134,14 +137,14 @@ static const Entry entries[] = {
 #undef T
 #define T Model
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
-    F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
+    F(alignment_layer), F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
 #undef T
 #define T Shortlist
     STRUCT, F(tokens), F(projection),
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(common), F(own), F(log_prob),
+    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(common), F(own), F(attention), F(log_prob),
     F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row

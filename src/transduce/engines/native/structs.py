@@ -40,6 +40,7 @@ class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
+            "alignment_layer",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("source_embedding", Linear), ("projection", Linear),
@@ -64,7 +65,7 @@ class Job(ctypes.Structure):
         )),
         ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (
-            "log_prob", "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
+            "attention", "log_prob", "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
         )),
     )  # fmt: skip
 

@@ -64,6 +64,7 @@ class Weights(Memory):
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
+            config.alignment_layer,
         )  # fmt: skip
         bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         self.model.projection = self.linear(projection, bias)
