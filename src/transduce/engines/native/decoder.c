@@ -2,7 +2,7 @@
  *
  * A job is a sentence with `beam` hypotheses. Jobs are encoded when they start and then take steps together, each at its
  * own position. Keys and values never move in the cache: ancestor[r][p] is the row of the job in which hypothesis r has
- * its token of position p.
+ * its token of position p. Neither do the states of SSRUs: those of even and of odd positions have places of their own.
  */
 #include <stdlib.h>
 
@@ -127,6 +127,28 @@ static void self_attention(Worker worker, const Model *model, int l, Batch *batc
     barrier(worker);
 }
 
+/* The simpler simple recurrent unit: in Python, `nn/ssru.py`. `residual` splits the rows among the workers in the same way,
+ * so no barrier is needed in between.
+ */
+static void ssru(Worker worker, const Model *model, int l, Batch *batch) {
+    int D = model->width, first, last;
+    split_work(worker, batch->count, &first, &last);
+    for (int r = first; r < last; r++) {
+        const Job *job = batch->row[r].job;
+        int row = batch->row[r].hypothesis, t = job->position;
+        int parent = t ? job->ancestor[row * job->positions + t - 1] : row; /* before the first position are zeros */
+        float *states = job->states + (size_t)2 * l * job->beam * D;
+        const float *before = states + (size_t)((t + 1) % 2 * job->beam + parent) * D;
+        const float *input = batch->wide + (size_t)r * 2 * D, *gate = input + D;
+        float *restrict state = states + (size_t)(t % 2 * job->beam + row) * D, *restrict y = batch->y + (size_t)r * D;
+        for (int d = 0; d < D; d++) {
+            float keep = sigmoid(gate[d]);
+            state[d] = keep * before[d] + (1 - keep) * input[d];
+            y[d] = state[d] > 0 ? state[d] : 0;
+        }
+    }
+}
+
 static void cross_attention(Worker worker, const Model *model, int l, Batch *batch) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
     float *scores = scratch_of(worker, batch);
@@ -163,9 +185,12 @@ static void run_step(Worker worker, void *arguments) {
     for (int l = 0; l < model->decoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->decoder_layers ? layer + 1 : NULL;
         linear(worker, &layer->qkv, batch, batch->wide, 0);
-        self_attention(worker, model, l, batch);
-        quantise(worker, batch->y, &layer->out, batch);
-        linear(worker, &layer->out, batch, batch->y, 0);
+        if (model->ssru) ssru(worker, model, l, batch);
+        else {
+            self_attention(worker, model, l, batch);
+            quantise(worker, batch->y, &layer->out, batch);
+            linear(worker, &layer->out, batch, batch->y, 0);
+        }
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
         linear(worker, &layer->q, batch, batch->wide, 0);
         cross_attention(worker, model, l, batch);

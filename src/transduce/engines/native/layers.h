@@ -22,7 +22,13 @@ static void linear(Worker worker, const Linear *layer, const Batch *batch, float
     barrier(worker);
 }
 
-/* x sigmoid(x); e^(-|x|) never overflows. */
+/* 1 / (1 + e^-x); e^(-|x|) never overflows. */
+static inline float sigmoid(float x) {
+    float t = exponential(-fabsf(x));
+    return (x < 0 ? t : 1) / (1 + t);
+}
+
+/* x sigmoid(x) */
 static inline float swish(float x) {
     float t = exponential(-fabsf(x));
     return x * (x < 0 ? t : 1) / (1 + t);

@@ -38,12 +38,12 @@ typedef struct {
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm; /* without a shift, RMSNorm */
 
 typedef struct {
-    Linear qkv, out, q, kv, cross_out, inner, outer;
-    Norm norms[3]; /* of self-attention, cross-attention (decoder only) and feed-forward */
+    Linear qkv, out, q, kv, cross_out, inner, outer; /* of an SSRU, qkv computes its input and its gate; out is not used */
+    Norm norms[3]; /* of self-attention or SSRU, cross-attention (decoder only) and feed-forward */
 } Layer;
 
 typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish;
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish, ssru;
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
@@ -65,6 +65,7 @@ typedef struct {
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
+    float *states;              /* of SSRUs, instead of self_kv: [layer][even or odd position][beam][width] */
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
@@ -134,14 +135,14 @@ static const Entry entries[] = {
 #undef T
 #define T Model
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
-    F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
+    F(ssru), F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
 #undef T
 #define T Shortlist
     STRUCT, F(tokens), F(projection),
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(common), F(own), F(log_prob),
+    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(forced), F(common), F(own), F(log_prob),
     F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row

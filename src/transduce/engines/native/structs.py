@@ -40,6 +40,7 @@ class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
+            "ssru",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("source_embedding", Linear), ("projection", Linear),
@@ -60,7 +61,7 @@ class Job(ctypes.Structure):
         ("alpha", c_float),
         *((name, c_int32) for name in ("position", "finished_count", "done")),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "tokens", "forced",
+            "self_kv", "cross_kv", "states", "ancestor", "tokens", "forced",
         )),
         ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (
