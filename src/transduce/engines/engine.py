@@ -104,7 +104,7 @@ def _attention_limits(config: EncoderDecoderConfig) -> str | None:
 
 
 def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it is written for the settings of the paper, pre-norm, Swish and SSRU."""
+    """What the native engine does not compute: it has the settings of the paper, pre-norm, Swish and SSRU."""
     paper = EncoderDecoderConfig()
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
         if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
 
 Floats = npt.NDArray[np.float32]
+FEWEST_ON_GRID = 16
+"""Weights of a row of which it is no coincidence that they are multiples of one number (models/int8.py)."""
 
 
 class Int8Matrix(NamedTuple):

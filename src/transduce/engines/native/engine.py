@@ -289,11 +289,12 @@ class NativeSession:
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
         self._reserved = rows, scratch = max(rows, self._reserved[0]), max(longest, self._reserved[1], sizes.d_model)
         width = max(sizes.d_model, sizes.num_heads * d_v)
+        parts = 2 if sizes.decoder_cell == "ssru" else 1
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
             # The rows of a tile may begin at any row.
-            "quantised": (rows + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * 4,
+            "quantised": (rows * parts + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * parts * 4,
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,

@@ -20,6 +20,7 @@ enum {
     LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
+    FEWEST_ON_GRID = 16,   /* weights of a row of which it is no coincidence that they are multiples of one number */
     FEW_ROWS = 2,          /* tokens up to which every worker has buffers of its own (see language_model.h) */
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
@@ -85,12 +86,13 @@ typedef struct { float log_prob; int32_t token; } Candidate;
 /* The rows that are computed together, and the buffers for them. */
 typedef struct {
     int32_t count;              /* rows */
+    int32_t parts;              /* 8-bit integers that an activation is rounded to: 1 or 2 (see int8.h) */
     int32_t scratch_size;       /* at least the width of the model and the length of any source and output */
     Row *row;                   /* [count]; in a step only */
     float *x;                   /* [count][width]: the residual stream */
     float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
-    int8_t *quantised;          /* [count][padded_in]: inputs of the next linear layer */
-    float *scale;               /* [count]: scales of `quantised` */
+    int8_t *quantised;          /* [count][parts][padded_in]: inputs of the next linear layer */
+    float *scale;               /* [count][parts]: scales of `quantised` */
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
@@ -152,8 +154,8 @@ static const Entry entries[] = {
     STRUCT, F(log_prob), F(token),
 #undef T
 #define T Batch
-    STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
-    F(max_logit), F(exp_sum), F(candidates),
+    STRUCT, F(count), F(parts), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch),
+    F(logits), F(max_logit), F(exp_sum), F(candidates),
 #undef T
 #define T LanguageModel
     STRUCT, F(vocabulary), F(width), F(heads), F(kv_heads), F(d_k), F(d_v), F(layers), F(norm_first), F(activation),
@@ -168,7 +170,8 @@ static const Entry entries[] = {
 #undef T
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),
-    CONSTANT(MAX_BEAM), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY), CONSTANT(ANY_BUT_END),
+    CONSTANT(MAX_BEAM), CONSTANT(FEWEST_ON_GRID), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY),
+    CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F
