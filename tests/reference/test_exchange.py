@@ -204,7 +204,7 @@ def test_ctranslate2_vocabularies_as_text(
         assert outcome.code == 0, outcome.err
     assert content(tmp_path / "text-ours") == content(tmp_path / "json-ours")
     if has_settings and (library := pytest.importorskip("ctranslate2")):
-        pieces = [toy_tokenizer.pieces(toy_tokenizer.encode(text)) + ["</s>"] for text in TEXTS[:2]]
+        pieces = [[*toy_tokenizer.pieces(toy_tokenizer.encode(text)), "</s>"] for text in TEXTS[:2]]
         outputs = [
             [
                 one.hypotheses[0]
