@@ -99,8 +99,8 @@ class ForwardPass:
     def _decoder_cell(self, name: str, x_LD: Floats, layout: "_Layout", causal_1TT: Mask) -> Floats:
         if self._config.decoder_cell == "attention":
             return self._self_attention(name, x_LD, layout, causal_1TT)
-        # At -87, the gate is 0 in float32; below, the exponential would overflow.
-        keep_LD = 1 / (1 + np.exp(-np.maximum(self._linear(f"{name}.forget", x_LD), np.float32(-87))))
+        # At -87, the gate is 1e-38; below, the exponential would overflow.
+        keep_LD: Floats = np.reciprocal(1 + np.exp(-np.maximum(self._linear(f"{name}.forget", x_LD), np.float32(-87))))
         new_LD = (1 - keep_LD) * (x_LD @ self._matrix(f"{name}.input.weight").T)
         keep_BTD, state_BTD = layout.padded(keep_LD), layout.padded(new_LD)
         for t in range(1, state_BTD.shape[1]):
