@@ -67,30 +67,34 @@ static int8_t *make_rows(const Linear *layer, int rows, int extreme) {
 static void check_products(int count) {
     for (int i = 0; i < count; i++) {
         int rows = i < 70 ? i + 1 : 1 + draw(70), width_in = 1 + draw(i % 5 ? 300 : 2100), width_out = 1 + draw(150);
-        int relu = draw(2), stride = width_out + draw(5);
+        int relu = draw(2), stride = width_out + draw(5), parts = 1 + draw(2);
         Linear layer = make_layer(width_in, width_out);
-        int8_t *x = make_rows(&layer, rows, i % 3 == 0);
-        float *y = malloc((size_t)rows * stride * sizeof(float)), *x_scale = malloc(rows * sizeof(float));
+        int8_t *x = make_rows(&layer, rows * parts, i % 3 == 0);
+        float *y = malloc((size_t)rows * stride * sizeof(float)), *x_scale = malloc(rows * parts * sizeof(float));
         if (!y || !x_scale) abort();
-        for (int r = 0; r < rows; r++) x_scale[r] = 1 + draw(9);
+        for (int r = 0; r < rows * parts; r++) x_scale[r] = 1 + draw(9);
         memset(y, 0x55, (size_t)rows * stride * sizeof(float));
-        int middle = draw(layer.panels + 1); /* in two parts, as two threads would */
-        multiply_panels(&layer, 0, middle, x, x_scale, rows, y, stride, relu);
-        multiply_panels(&layer, middle, layer.panels, x, x_scale, rows, y + middle * PANEL, stride, relu);
+        int middle = draw(layer.panels + 1); /* as two threads would share them */
+        multiply_panels(&layer, 0, middle, x, x_scale, rows, parts, y, stride, relu);
+        multiply_panels(&layer, middle, layer.panels, x, x_scale, rows, parts, y + middle * PANEL, stride, relu);
         for (int r = 0; r < rows; r++)
             for (int n = 0; n < stride; n++) {
-                float expected, got = y[(size_t)r * stride + n];
+                float expected, got = y[(size_t)r * stride + n], magnitude = 0;
                 memset(&expected, 0x55, sizeof(float));
                 if (n < width_out) {
-                    int32_t sum = 0;
-                    for (int k = 0; k < width_in; k++)
-                        sum += ((uint8_t)x[(size_t)r * layer.padded_in + k] - (ZERO_POINT ? ZERO_POINT : 0)
-                                - (!ZERO_POINT && x[(size_t)r * layer.padded_in + k] < 0 ? 256 : 0)) * weight_at(&layer, n, k);
-                    float factor = x_scale[r] * layer.scale[n];
-                    expected = fmaf(sum, factor, layer.bias[n]);
+                    expected = layer.bias[n];
+                    for (int i = r * parts; i < (r + 1) * parts; i++) {
+                        int32_t sum = 0;
+                        for (int k = 0; k < width_in; k++)
+                            sum += ((uint8_t)x[(size_t)i * layer.padded_in + k] - (ZERO_POINT ? ZERO_POINT : 0)
+                                    - (!ZERO_POINT && x[(size_t)i * layer.padded_in + k] < 0 ? 256 : 0))
+                                   * weight_at(&layer, n, k);
+                        expected = fmaf(sum, x_scale[i] * layer.scale[n], expected);
+                        magnitude = fmaxf(magnitude, fabsf(expected)); /* the second part may cancel the first */
+                    }
                     if (relu && expected < 0) expected = 0;
                 }
-                float tolerance = n < width_out ? 1e-6f * fabsf(expected) + 1e-6f : 0;
+                float tolerance = n < width_out ? 1e-6f * magnitude + 1e-6f : 0;
                 if (!(fabsf(got - expected) <= tolerance)) {
                     printf("WRONG: rows %d, %d -> %d, row %d, channel %d: %f instead of %f\n", rows, width_in, width_out, r, n,
                            got, expected);
@@ -111,7 +115,8 @@ static void run_products(Worker worker, void *arguments) {
         const Linear *layer = &call->layers[i % call->copies];
         int first, last;
         split_work(worker, layer->panels, &first, &last);
-        multiply_panels(layer, first, last, call->x, call->x_scale, call->rows, call->y + first * PANEL, layer->width_out, 0);
+        multiply_panels(layer, first, last, call->x, call->x_scale, call->rows, 1, call->y + first * PANEL, layer->width_out,
+                        0);
         barrier(worker);
     }
 }

@@ -55,15 +55,26 @@ def quantise_rows(x_ND: Tensor, noise: float = 0.0) -> Tensor:
     return q_ND.round().double() * (largest_N1.double() / 127)
 
 
+def quantise_in_two_parts(x_ND: Tensor, noise: float = 0.0) -> Tensor:
+    """Round each row to integers, and what these leave to integers with a scale 254 times as small."""
+    largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
+    first_ND = (q_ND := x_ND * (_127 / largest_N1)).round()
+    second_ND = (254 * (q_ND - first_ND)).round()
+    return (first_ND.double() + second_ND.double() / 254) * (largest_N1.double() / 127)
+
+
 _127 = torch.tensor(127.0)  # 127.0 / largest_N1 would be 127 times a reciprocal, rounded twice
 
 
-def quantise_linear_layers(model: nn.Module, noise: float) -> None:
+Rounding = Callable[[Tensor, float], Tensor]
+
+
+def quantise_linear_layers(model: nn.Module, noise: float, rounded: Rounding = quantise_rows) -> None:
     """Let all linear layers of a model multiply 8-bit integers."""
 
     class QuantisedLinear(Linear):
         def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
-            y_ND = (quantise_rows(x_ND, noise) @ self.quantised.T).float()
+            y_ND = (rounded(x_ND, noise) @ self.quantised.T).float()
             y_ND = y_ND if self.bias is None else y_ND + self.bias
             return y_ND.relu() if relu else y_ND
 
@@ -90,11 +101,14 @@ def quantised_language_model(model: DecoderOnly, noise: float = 0.0) -> DecoderO
 def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
     """A copy of the model that multiplies 8-bit integers: the definition of `native`."""
 
+    # Small models, which have SSRUs, have activations of two parts.
+    rounded = quantise_in_two_parts if model.config.decoder_cell == "ssru" else quantise_rows
+
     class QuantisedModel(EncoderDecoder):
         def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
             hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
             state.position += 1
-            logits_RV = (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float()
+            logits_RV = (rounded(hidden_RD, noise) @ self.quantised_VD.T).float()
             return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V, state
 
     result = copy.deepcopy(model)
@@ -103,7 +117,7 @@ def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
     if result.source_weight_VD is not None:
         result.source_weight_VD.data = quantise_rows(result.source_weight_VD.data).float()
     result.reserve(1024 if model.longest is None else 1)
-    quantise_linear_layers(result, noise)
+    quantise_linear_layers(result, noise, rounded)
     return result
 
 

@@ -135,6 +135,7 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
         max_positions=draw.choice([1, 2, 5, 40]),
         output_bias=draw.random() < 0.3,
         source_vocab_size=draw.choice([None, None, draw.choice(VOCABULARIES)]),
+        decoder_cell=draw.choice(["attention", "ssru"]),
     )
     vocab_size = draw.choice(VOCABULARIES)
     source_size = config.source_vocab_size or vocab_size

@@ -68,6 +68,8 @@ def draw_case(number: int, small: bool) -> Case:
     )
     own = random.Random(f"source/{small}/{number}")
     source_vocab_size = own.choice([None, None, 6, 90, 800])  # a vocabulary of the source, smaller or larger
+    if not small:  # the gpu engine has no SSRU
+        settings["decoder_cell"] = own.choice(["attention", "attention", "ssru"])
     model = small_model(number, vocab_size, source_vocab_size=source_vocab_size, **settings).eval()
     if settings["norm"] == "pre":
         favour_end(model, draw.choice([0.0, 2.0, 4.0]))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
+from commands import complaint, content
 from conftest import as_sets, make_toy_pairs, write_lines
 from engines import FAST, assert_same, plain
 
@@ -181,6 +183,39 @@ def test_an_imported_marian_model_is_like_any_other(transduce: Any, toy_tokenize
     weights = [load_model(tmp_path / name).model.state_dict()["embedding.weight_VD"] for name in ("ours", "run/model")]
     assert not torch.equal(*weights)
     assert not weights[1][BOS].any()
+
+
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_ctranslate2_vocabularies_as_text(
+    has_settings: bool, transduce: Any, toy_tokenizer: Any, tmp_path: Path
+) -> None:
+    """As older versions wrote them, the first without a `config.json`: it is imported as the same model."""
+    save_random(tmp_path / "model", toy_tokenizer)
+    export_model(tmp_path / "model", "ctranslate2", tmp_path / "json", sentences=TEXTS)
+    (tmp_path / "json/transduce.json").unlink()
+    older = shutil.copytree(tmp_path / "json", tmp_path / "text")
+    tokens = json.loads((older / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    (older / "shared_vocabulary.json").unlink()
+    (older / "shared_vocabulary.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    if not has_settings:
+        (older / "config.json").unlink()
+    for name in ("json", "text"):
+        outcome = transduce("import", name, "--out", f"{name}-ours", cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+    assert content(tmp_path / "text-ours") == content(tmp_path / "json-ours")
+    if has_settings and (library := pytest.importorskip("ctranslate2")):
+        pieces = [[*toy_tokenizer.pieces(toy_tokenizer.encode(text)), "</s>"] for text in TEXTS[:2]]
+        outputs = [
+            [
+                one.hypotheses[0]
+                for one in library.Translator(str(tmp_path / name), intra_threads=1).translate_batch(pieces)
+            ]
+            for name in ("json", "text")
+        ]
+        assert outputs[0] == outputs[1]
+    (older / "shared_vocabulary.txt").write_bytes(b"\xff\xfe")
+    message = complaint(transduce("import", "text", "--out", "damaged", cwd=tmp_path))
+    assert message.startswith("text/shared_vocabulary.txt: not UTF-8:")
 
 
 def test_ctranslate2_reads_the_names_of_a_marian_export(toy_tokenizer: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Models of Firefox Translations (Marian with an SSRU decoder, stored in 8 bits), against their definition."""
 
+import json
 import math
 import struct
 from pathlib import Path
@@ -9,17 +10,24 @@ import numpy as np
 import pytest
 import torch
 from commands import complaint
+from engines import assert_same, native_engine
+from helpers import small_model
 from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
+from transduce.engines.engine import Job, gpu_limits, search_all
+from transduce.engines.plain import PlainEngine
 from transduce.errors import ModelError
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
+from transduce.models.arrays import module_arrays
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.forward import ForwardPass
 from transduce.models.saved import load_model
 from transduce.nn.segments import Segments
 from transduce.nn.ssru import SSRU
+from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 
 D, H, INNER = 16, 2, 24
@@ -154,11 +162,17 @@ def test_an_imported_model_computes_the_definition(
     torch.testing.assert_close(
         forced_logits(saved.model, source, output)[:, EOS:], expected[:, EOS:], atol=1e-5, rtol=0
     )
-    words = ("--beam", "3", "--max-length", "4", "babo debo")
-    outcome = transduce("translate", "-m", "ours", *words, cwd=tmp_path)
-    assert outcome.code == 0, outcome.err
-    outcome = transduce("translate", "-m", "ours", "--engine", "native", *words, cwd=tmp_path)
-    assert complaint(outcome) == "engine native has no models with model.decoder_cell = ssru; use auto or plain"
+    if form == "bin":  # integers that native keeps
+        words = ("--beam", "3", "--max-length", "9", "--jsonl", "babo debo", "gidu", "debo gidu babo lo lo")
+        outcomes = [
+            transduce("translate", "-m", "ours", "--engine", engine, *words, cwd=tmp_path)
+            for engine in ("native", "plain")
+        ]
+        assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
+        lines = [[json.loads(line)["translations"][0] for line in outcome.out.splitlines()] for outcome in outcomes]
+        for ours, theirs in zip(*lines, strict=True):
+            assert (ours["tokens"], ours["alignment"]) == (theirs["tokens"], theirs["alignment"])
+            assert ours["score"] == pytest.approx(theirs["score"], abs=1e-3)
     outcome = transduce("inspect", "-m", "ours", "babo", cwd=tmp_path)
     assert complaint(outcome) == "models with model.decoder_cell = ssru cannot be inspected"
 
@@ -182,6 +196,42 @@ def test_steps_compute_the_same_as_a_forward_pass() -> None:
             logits_RV, state = model.step(torch.tensor([40, token]), state)
             torch.testing.assert_close(logits_RV[1], together[0, t])
             state = model.reorder(state, torch.tensor([[1]]))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_forward_pass_in_numpy(norm: str) -> None:
+    model = small_model(decoder_cell="ssru", norm=norm).eval()
+    sources, outputs = [[5, 6, 7], [8]], [[10, 11, 12], [20]]
+    hidden_LD, attention_BTS = ForwardPass(model.config, module_arrays(model)).hidden(sources, outputs)
+    with torch.inference_mode():
+        expected_LD = model(Batch.of(src=[[*source, EOS] for source in sources], tgt=[[2, *one] for one in outputs]))
+    torch.testing.assert_close(torch.from_numpy(hidden_LD), expected_LD, atol=1e-5, rtol=0)
+    assert attention_BTS.shape == (2, 4, 4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_native_engine_finds_the_same_alone_and_in_a_batch(threads: int) -> None:
+    """To the last bit, although hypotheses of several sentences are reordered at the same time."""
+    model = small_model(decoder_cell="ssru", decoder_layers=3)
+    engine, search = native_engine(model, threads), SearchConfig(beam=5, nbest=5, max_extra=12)
+    jobs = [Job([4 + n, 5, 6 + n][: 1 + n % 3], [7] * (n % 2)) for n in range(9)]
+    assert search_all(engine, jobs, search) == [search_all(engine, [job], search)[0] for job in jobs]
+
+
+def test_activations_of_the_native_engine_are_as_good_as_float32() -> None:
+    """If the weights are integers times one number, which the engine keeps, as in the models of Firefox."""
+    model = small_model(1, 60, decoder_cell="ssru", d_model=32, d_ff=48)
+    for name, x in model.state_dict().items():
+        if x.ndim == 2 and "positions" not in name:
+            one = x.abs().max() / 127
+            x.copy_((x / one).round() * one)
+    jobs = [Job([4 + n, 30 + n, 9], []) for n in range(8)]
+    search = SearchConfig(beam=4, nbest=4, max_extra=6)
+    assert_same(search_all(native_engine(model), jobs, search), search_all(PlainEngine(model.eval()), jobs, search))
+
+
+def test_the_gpu_engine_has_no_ssru() -> None:
+    assert gpu_limits(EncoderDecoderConfig(decoder_cell="ssru")) == "no models with model.decoder_cell = ssru"
 
 
 def test_gradients_reach_earlier_tokens_of_the_same_segment_only() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
+from commands import content
 from engines import FAST, assert_same
 from mixed_text import MIXED
 
@@ -175,6 +176,19 @@ def test_a_model_of_firefox(pair: TokenizerPair, tmp_path: Path) -> None:
     (folder / "trgvocab.elru.spm").unlink()
     with pytest.raises(ModelError, match=r"the folder needs a file srcvocab\.spm and a file trgvocab\.spm"):
         import_model(folder, tmp_path / "again")
+
+
+def test_ctranslate2_vocabularies_as_text(pair: TokenizerPair, tmp_path: Path) -> None:
+    save_random(tmp_path / "model", pair)
+    export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", sentences=GREEK[:2])
+    (tmp_path / "out/transduce.json").unlink()
+    import_model(tmp_path / "out", tmp_path / "from-json")
+    for side in ("source", "target"):
+        file = tmp_path / f"out/{side}_vocabulary.json"
+        file.with_suffix(".txt").write_text("\n".join(json.loads(file.read_bytes())), encoding="utf-8")
+        file.unlink()
+    import_model(tmp_path / "out", tmp_path / "from-text")
+    assert content(tmp_path / "from-text") == content(tmp_path / "from-json")
 
 
 def test_the_forward_pass_in_numpy(pair: TokenizerPair, tmp_path: Path) -> None:

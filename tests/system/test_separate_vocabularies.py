@@ -6,13 +6,18 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from commands import complaint, inspected_header
 from conftest import as_sets, write_lines
 from safetensors.torch import load_file
+from serving import serve_in_thread
 
+from transduce.data.shards import TokenShards
 from transduce.models.saved import load_model
+from transduce.runs.checkpoint import read_progress
 from transduce.text.protect import Protection
+from transduce.text.symbols import BACK_TRANSLATED, language_tag
 from transduce.text.tokenizer import EOS, Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.translator import Translator
@@ -103,6 +108,70 @@ def test_protected_text_is_copied_between_the_vocabularies(folder: Path) -> None
         assert "https://example.org" in translator.translate("αβγ https://example.org κλμ")
         if uses_slots:
             assert translator.translate("https://example.org/αβγ") == "https://example.org/αβγ"
+
+
+def test_serving(folder: Path) -> None:
+    """Tokens and alignments of an answer are those of the side that they belong to."""
+    translator = Translator.load(folder / "run", engine="native", threads=1)
+    texts = [source for source, _ in PAIRS[:4]]
+    body = {"text": texts, "nbest": 2, "align": True}
+    with serve_in_thread([("run", translator)]) as (address, _):
+        response = httpx.post(f"{address}/v1/translate", json=body)
+    assert response.status_code == 200, response.text
+    for answer, (source, expected) in zip(response.json()["translations"], PAIRS[:4], strict=True):
+        assert "".join(answer["source_tokens"]).replace("▁", " ").strip() == source
+        best, other = answer["outputs"]
+        assert best["text"] == expected != other["text"]
+        assert "".join(best["tokens"]).replace("▁", " ").strip() == expected
+        assert max(best["alignment"]) < len(answer["source_tokens"])
+
+
+def test_several_target_languages(transduce: Any, tmp_path: Path) -> None:
+    """The tags of languages are tokens of the source; the vocabulary of the targets has both languages."""
+    write_lines(tmp_path / "train.el-ru.tsv", ["\t".join(pair) for pair in WORDS.items()])
+    write_lines(tmp_path / "train.bg-el.tsv", [f"{target.upper()}\t{source}" for source, target in WORDS.items()])
+    files = {
+        "data.directions.el-ru.train": "train.el-ru.tsv", "data.directions.el-bg.train": "train.bg-el.tsv",
+        "data.directions.el-bg.reverse": "true", "tokenizer.separate": "true",
+    }  # fmt: skip
+    sets = as_sets(SETTINGS | files | {"train.steps": 100, "train.save_every": 100})
+    outcome = transduce("train", "--preset", "tiny", *sets, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    translator = Translator.load(tmp_path / "run", engine="native", threads=1)
+    texts = [*WORDS]
+    assert translator.translate(texts, to="ru") == [*WORDS.values()]
+    assert translator.translate(texts, to="bg") == [word.upper() for word in WORDS.values()]
+    (part,) = translator.parts(texts[0], to="bg")
+    assert part.tokens[1] == translator.tokenizer.symbol_ids[language_tag("bg")]
+    assert translator.tokenizer.pieces(part.tokens)[:2] == ["▁", "⟨bg⟩"]
+
+
+def test_back_translation(transduce: Any, folder: Path, private_cache: Path, tmp_path: Path) -> None:
+    """The model makes sources of a new one, which reads the symbol of such pairs with its source vocabulary."""
+    texts = [source for source, _ in PAIRS]
+    write_lines(tmp_path / "mono.txt", texts)
+    outcome = transduce("backtranslate", "-m", folder / "run", "mono.txt", "-o", "synthetic.tsv", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    synthetic = [tuple(line.split("\t")) for line in (tmp_path / "synthetic.tsv").read_text("utf-8").splitlines()]
+    assert [target for _, target in synthetic] == texts
+    assert sum((target, source) in PAIRS for source, target in synthetic) > len(PAIRS) // 2
+    write_lines(tmp_path / "train.tsv", ["\t".join(pair) for pair in PAIRS[:20]])
+    more = {
+        "train.steps": 1, "tokenizer.separate": "true", "data.reverse": "true", "data.back_translated": "synthetic.tsv",
+    }  # fmt: skip
+    words = ("train", "--train", "train.tsv", "--preset", "tiny", *as_sets(SETTINGS | more))
+    outcome = transduce(*words, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    pair = TokenizerPair.load(tmp_path / "run/tokenizers.json")
+    symbol = pair.symbol_ids[BACK_TRANSLATED]
+    shards = TokenShards(private_cache / read_progress(tmp_path / "run/checkpoints/step-1").corpus)
+    tagged = []
+    for source, target in shards.pairs(range(len(shards))):
+        ids = [token for token in source.tolist() if token != symbol]
+        decoded = pair.decode(ids).strip(), pair.target.decode(target.tolist())
+        tagged.append(source.tolist().count(symbol))
+        assert decoded in synthetic if tagged[-1] else decoded[::-1] in PAIRS
+    assert sorted(tagged) == [0] * 20 + [1] * len(synthetic)
 
 
 def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) -> None:

@@ -96,24 +96,29 @@ def cannot_generate(model: AnyModel) -> str | None:
 
 def gpu_limits(config: EncoderDecoderConfig) -> str | None:
     """What the gpu engine does not compute: it runs the model's own layers, but has its own attention."""
+    if config.decoder_cell != "attention":
+        return f"no models with model.decoder_cell = {config.decoder_cell}"
+    return _attention_limits(config)
+
+
+def _attention_limits(config: EncoderDecoderConfig) -> str | None:
+    """What neither of the fast engines computes."""
     if config.heads.kv_heads != config.num_heads:
         return "no grouped heads of keys and values"
     if config.positions == "relative":
         return "no relative positions"
     if config.attention_variant is not None:
         return "no attention other than the paper's"
-    if config.decoder_cell != "attention":
-        return f"no models with model.decoder_cell = {config.decoder_cell}"
     return "no models that read sound" if config.source == "audio" else None
 
 
 def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it is written for the settings of the paper, pre-norm and Swish."""
+    """What the native engine does not compute: it has the settings of the paper, pre-norm, Swish and SSRU."""
     paper = EncoderDecoderConfig()
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
         if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
-    return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
+    return "no rotary positions" if config.positions == "rotary" else _attention_limits(config)
 
 
 def search_limits(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:

@@ -112,6 +112,8 @@ def _read(path: Path) -> Original:
     if path.suffix == ".gguf":
         settings, weights, fields = read_gguf(path)
         return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
+    if not (path / "config.json").exists() and (path / "model.bin").exists() and [*path.glob("*_vocabulary.txt")]:
+        return _read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
     if marian := find_marian(path):
         settings, weights = read_marian(marian)
         return Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))

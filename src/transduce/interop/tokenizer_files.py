@@ -93,12 +93,19 @@ def ctranslate2_tokenizer(
     roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
     names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
     names = {**_DEFAULT_NAMES, **names}
+    shared = _listed(folder, "shared")
     if "source_vocab_size" not in settings:
-        return _pair(folder, files, read_list(folder / "shared_vocabulary.json"), settings, names)
-    kinds = ("shared",) * 2 if (folder / "shared_vocabulary.json").exists() else ("source", "target")
-    lists = [read_list(folder / f"{kind}_vocabulary.json") for kind in kinds]
+        return _pair(folder, files, read_list(shared), settings, names)
+    paths = [shared] * 2 if shared.exists() else [_listed(folder, kind) for kind in ("source", "target")]
+    lists = [read_list(path) for path in paths]
     sizes = settings["source_vocab_size"], settings["vocab_size"]
     return _two(folder, files, (lists[0], lists[1]), sizes, settings, names)
+
+
+def _listed(folder: Path, kind: str) -> Path:
+    """The list of tokens of CTranslate2: JSON, or text as older versions wrote it."""
+    text = folder / f"{kind}_vocabulary.txt"
+    return text if text.exists() and not text.with_suffix(".json").exists() else text.with_suffix(".json")
 
 
 def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedTokenizer | TokenizerPair:
@@ -244,7 +251,12 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def read_list(path: Path) -> list[str]:
-    """The texts in a JSON list."""
+    """The texts in a JSON list, or the lines of a `.txt` file."""
+    if path.suffix == ".txt":
+        try:
+            return _read_bytes(path).decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path}: not UTF-8: {error}") from None
     try:
         content = json.loads(_read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """The weights of a model as numpy arrays, without torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
 
 Floats = npt.NDArray[np.float32]
+FEWEST_ON_GRID = 16
+"""Weights of a row of which it is no coincidence that they are multiples of one number (models/int8.py)."""
 
 
 class Int8Matrix(NamedTuple):
@@ -34,6 +36,17 @@ class Int8Matrix(NamedTuple):
 Array = Floats | Int8Matrix
 Arrays = Mapping[str, Array]
 """Weights by name; matrices are float32, or 8-bit integers if the model is stored so."""
+
+
+def concatenated(matrices: Sequence[Array]) -> Array:
+    """The rows of several matrices, which are all stored in the same way."""
+    integers = [matrix for matrix in matrices if isinstance(matrix, Int8Matrix)]
+    if integers:
+        return Int8Matrix(
+            np.concatenate([matrix.q_NK for matrix in integers]),
+            np.concatenate([matrix.largest_N for matrix in integers]),
+        )
+    return np.concatenate([matrix for matrix in matrices if not isinstance(matrix, Int8Matrix)])
 
 
 def module_arrays(model: "Model") -> Arrays:

@@ -44,7 +44,7 @@ class ForwardPass:
         for number in range(self._config.decoder_layers):
             layer = f"decoder.{number}"
             normed_LD = self._norm_before(x_LD, f"{layer}.residuals.0")
-            y_LD = self._self_attention(f"{layer}.self_attention", normed_LD, target, causal_1TT)
+            y_LD = self._decoder_cell(f"{layer}.self_attention", normed_LD, target, causal_1TT)
             x_LD = self._norm_after(x_LD + y_LD, f"{layer}.residuals.0")
             normed_LD = self._norm_before(x_LD, f"{layer}.residuals.1")
             y_LD, weights_BHTS = self._cross_attention(f"{layer}.cross_attention", normed_LD, target, memory_ND, source)
@@ -95,6 +95,17 @@ class ForwardPass:
         q, k, v = np.split(qkv_BTD, [heads * d_k, 2 * heads * d_k], axis=-1)
         o_BTD, _ = _attend(self._heads(q, d_k), self._heads(k, d_k), self._heads(v, d_v), mask_BTT)
         return self._linear(f"{name}.out", o_BTD[layout.real_BT])
+
+    def _decoder_cell(self, name: str, x_LD: Floats, layout: "_Layout", causal_1TT: Mask) -> Floats:
+        if self._config.decoder_cell == "attention":
+            return self._self_attention(name, x_LD, layout, causal_1TT)
+        # At -87, the gate is 1e-38; below, the exponential would overflow.
+        keep_LD: Floats = np.reciprocal(1 + np.exp(-np.maximum(self._linear(f"{name}.forget", x_LD), np.float32(-87))))
+        new_LD = (1 - keep_LD) * (x_LD @ self._matrix(f"{name}.input.weight").T)
+        keep_BTD, state_BTD = layout.padded(keep_LD), layout.padded(new_LD)
+        for t in range(1, state_BTD.shape[1]):
+            state_BTD[:, t] += keep_BTD[:, t] * state_BTD[:, t - 1]
+        return np.maximum(state_BTD[layout.real_BT], 0)
 
     def _cross_attention(
         self, name: str, x_LD: Floats, target: "_Layout", memory_ND: Floats, source: "_Layout"

@@ -28,8 +28,9 @@ def test_no_array_on_the_stack_has_a_variable_length() -> None:
 
 @pytest.mark.parametrize("max_positions", [1, 2, 3])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_texts_beyond_the_learned_positions_are_refused(max_positions: int, beam: int) -> None:
-    engine = native_engine(small_model(positions="learned", max_positions=max_positions))
+@pytest.mark.parametrize("cell", ["attention", "ssru"])
+def test_texts_beyond_the_learned_positions_are_refused(max_positions: int, beam: int, cell: str) -> None:
+    engine = native_engine(small_model(positions="learned", max_positions=max_positions, decoder_cell=cell))
     search = SearchConfig(beam=beam)
     longest = max_positions - 1  # one position is for the end marker
     ((best, *_),) = search_all(engine, [Job([5] * longest, [])], search)
@@ -63,12 +64,25 @@ def test_a_table_of_positions_stays_while_another_thread_may_read_it() -> None:
     assert table().ctypes.data == address
 
 
-def test_texts_of_different_lengths_in_several_threads_share_one_engine() -> None:
+@pytest.mark.parametrize("cell", ["attention", "ssru"])
+def test_texts_of_different_lengths_in_several_threads_share_one_engine(cell: str) -> None:
     jobs = [Job([5 + n % 9] * n, []) for n in range(1, 60, 4)]
     search = SearchConfig(beam=2, max_extra=2)
-    own = native_engine(small_model(max_positions=64), threads=1)
+    own = native_engine(small_model(max_positions=64, decoder_cell=cell), threads=1)
     expected = [search_all(own, [job], search) for job in jobs]
     for _ in range(10):
-        shared = native_engine(small_model(max_positions=1), threads=1)
+        shared = native_engine(small_model(max_positions=1, decoder_cell=cell), threads=1)
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(lambda job, engine=shared: search_all(engine, [job], search), jobs)) == expected
+
+
+def test_the_memory_of_an_ssru_is_that_of_one_vector_for_each_hypothesis() -> None:
+    """Whatever the length of the output; the buffers hold its input and its gate, wider here than anything else."""
+    model = small_model(decoder_cell="ssru", d_model=36, num_heads=1, d_k=1, d_v=1, d_ff=1)
+    session: Any = native_engine(model).start_session(SearchConfig(beam=3, max_extra=200))
+    session.add([(0, Job([5], []))])
+    session.step()
+    arrays = session._active[0].arrays
+    assert arrays["self_kv"].size == 0
+    assert arrays["states"].size == 2 * 3 * 36 * 2  # the last two positions, hypotheses, width, layers
+    assert session._buffers["wide"].nbytes >= session._reserved[0] * 2 * 36 * 4

@@ -41,7 +41,9 @@ def searched(model: AnyModel) -> list[list[Hypothesis]]:
     return search_all(NativeEngine(model, library, threads=2), jobs, SearchConfig(beam=4, nbest=4, max_extra=3))
 
 
-@pytest.mark.parametrize("kind", [{}, {"positions": "learned"}, {"norm": "pre", "d_k": 5, "d_v": 3}])
+@pytest.mark.parametrize(
+    "kind", [{}, {"positions": "learned"}, {"norm": "pre", "d_k": 5, "d_v": 3}, {"decoder_cell": "ssru"}]
+)
 def test_the_native_engine_finds_the_same_to_the_last_bit(kind: Any, toy_tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = small_model(vocab_size=toy_tokenizer.vocab_size, **kind)
     save_model(tmp_path / "float", model, toy_tokenizer, {})
@@ -100,6 +102,27 @@ def test_the_native_engine_makes_the_same_of_a_matrix_and_of_its_8_bit_form() ->
     largest_N[3] = 0
     foreign = Int8Matrix(q_ND, largest_N)
     assert packed(foreign) == packed(foreign.rows())
+
+
+def test_rows_of_integers_times_one_number_keep_their_integers() -> None:
+    """As in a model that another toolkit stored in 8 bits with one scale for a matrix: nothing is lost."""
+    library = load_library()
+    if library is None:
+        pytest.skip("no C compiler")
+    q_NK = np.random.default_rng(1).integers(-127, 128, size=(300, 40)) * np.linspace(0, 1, 300)[:, None]
+    q_NK = np.rint(q_NK).astype(np.int8)  # the first row is 0; the largest integers of others are 1 to 127
+    q_NK[5], q_NK[6] = 2, np.where(np.arange(40) == 3, -9, 0)  # a multiple, and one number
+    scale = np.float32(0.0123)
+    x_NK = q_NK.astype(np.float32) / (1 / scale)
+    stored = to_int8({"a.weight": torch.from_numpy(x_NK)})
+    np.testing.assert_allclose(from_int8(stored)["a.weight"], x_NK, rtol=1e-6)
+    memory = Memory(library)
+    for weight in (x_NK, int8_matrix(stored, "a.weight")):
+        layer = memory.linear(weight, np.zeros(300, np.float32))
+        packed = np.frombuffer(ctypes.string_at(layer.weight, layer.panels * 16 * layer.padded_in), np.int8)
+        packed_NK = packed.reshape(layer.panels, -1, 16, 4).transpose(0, 2, 1, 3).reshape(layer.panels * 16, -1)
+        scale_N = np.frombuffer(ctypes.string_at(layer.scale, layer.panels * 16 * 4), np.float32)
+        np.testing.assert_allclose(packed_NK[:300, :40] * scale_N[:300, None], x_NK, rtol=1e-6)
 
 
 def test_only_matrices_are_rounded() -> None:

@@ -2,7 +2,7 @@
  *
  * A job is a sentence with `beam` hypotheses. Jobs are encoded when they start and then take steps together, each at its
  * own position. Keys and values never move in the cache: ancestor[r][p] is the row of the job in which hypothesis r has
- * its token of position p.
+ * its token of position p. Neither do the states of SSRUs: those of even and of odd positions have places of their own.
  */
 #include <stdlib.h>
 
@@ -29,6 +29,9 @@ static void pack_tokens(Worker worker, const Model *model, const Shortlist *shor
 void EXPORT(pack_shortlist)(const Model *model, const Shortlist *shortlist) {
     pack_tokens((Worker){0, 1}, model, shortlist);
 }
+
+/* Small models, which have SSRUs, lose more by rounding: with two parts, their outputs are those of float32 activations. */
+static int parts_of(const Model *model) { return model->ssru ? 2 : 1; }
 
 /* ---- encoder: packed sentences ---- */
 
@@ -100,6 +103,7 @@ static void run_encode(Worker worker, void *arguments) {
 /* Encode the sources of these jobs: job b has the tokens offsets[b] up to offsets[b + 1], with the end marker. */
 void EXPORT(encode)(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
                     Batch *batch, int threads) {
+    batch->parts = parts_of(model);
     EncodeCall call = {model, jobs, count, tokens, offsets, batch};
     run_parallel(threads, run_encode, &call);
 }
@@ -125,6 +129,28 @@ static void self_attention(Worker worker, const Model *model, int l, Batch *batc
         attend(q, &positions, t + 1, d_k, d_v, scores, o);
     }
     barrier(worker);
+}
+
+/* The simpler simple recurrent unit: in Python, `nn/ssru.py`. `residual` splits the rows among the workers in the same way,
+ * so no barrier is needed in between.
+ */
+static void ssru(Worker worker, const Model *model, int l, Batch *batch) {
+    int D = model->width, first, last;
+    split_work(worker, batch->count, &first, &last);
+    for (int r = first; r < last; r++) {
+        const Job *job = batch->row[r].job;
+        int row = batch->row[r].hypothesis, t = job->position;
+        int parent = t ? job->ancestor[row * job->positions + t - 1] : row; /* before the first position are zeros */
+        float *states = job->states + (size_t)2 * l * job->beam * D;
+        const float *before = states + (size_t)((t + 1) % 2 * job->beam + parent) * D;
+        const float *input = batch->wide + (size_t)r * 2 * D, *gate = input + D;
+        float *restrict state = states + (size_t)(t % 2 * job->beam + row) * D, *restrict y = batch->y + (size_t)r * D;
+        for (int d = 0; d < D; d++) {
+            float keep = sigmoid(gate[d]);
+            state[d] = keep * before[d] + (1 - keep) * input[d];
+            y[d] = state[d] > 0 ? state[d] : 0;
+        }
+    }
 }
 
 static void cross_attention(Worker worker, const Model *model, int l, Batch *batch) {
@@ -166,9 +192,12 @@ static void run_step(Worker worker, void *arguments) {
     for (int l = 0; l < model->decoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->decoder_layers ? layer + 1 : NULL;
         linear(worker, &layer->qkv, batch, batch->wide, 0);
-        self_attention(worker, model, l, batch);
-        quantise(worker, batch->y, &layer->out, batch);
-        linear(worker, &layer->out, batch, batch->y, 0);
+        if (model->ssru) ssru(worker, model, l, batch);
+        else {
+            self_attention(worker, model, l, batch);
+            quantise(worker, batch->y, &layer->out, batch);
+            linear(worker, &layer->out, batch, batch->y, 0);
+        }
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[1], &layer->q);
         linear(worker, &layer->q, batch, batch->wide, 0);
         cross_attention(worker, model, l, batch);
@@ -192,7 +221,7 @@ static void run_step(Worker worker, void *arguments) {
 /* One step of all jobs. */
 void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int threads) {
     int candidates = 1;
-    batch->count = 0;
+    batch->count = 0, batch->parts = parts_of(model);
     for (int j = 0; j < count; j++) {
         int own = candidate_count(jobs[j]->beam);
         if (own > candidates) candidates = own;
@@ -210,13 +239,29 @@ static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, in
     for (int k = 0; k < padded_in; k++) start[n] -= ZERO_POINT * row[k];
 }
 
+/* Quantise a row of weights, as `to_int8` in models/int8.py; returns its scale. Weights that are integers times one number
+ * already, as in a model that another toolkit stored in 8 bits with one scale for a matrix, keep these integers.
+ */
+static float quantise_weights(const float *x, int width, int padded, int8_t *q) {
+    float largest = largest_of(x, width, 0, 1), scale = quantise_row(x, width, padded, 0, q);
+    for (int steps = 127; steps > 0 && largest > 0 && width >= FEWEST_ON_GRID; steps--) { /* in the largest weight */
+        float inverse = steps / largest;
+        int k = 0;
+        while (k < width && fabsf(x[k] * inverse - rintf(x[k] * inverse)) < 1e-4f) k++;
+        if (k < width) continue;
+        for (k = 0; k < width && steps < 127; k++) q[k] = (int8_t)rintf(x[k] * inverse);
+        return largest / steps;
+    }
+    return scale;
+}
+
 /* Quantise weights and arrange them in panels. `packed`, `scale` and `start` have room for all panels and hold zeros; `row`
  * is scratch space of padded_in numbers.
  */
 void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
                           float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++) {
-        scale[n] = quantise_row(weight + (size_t)n * width_in, width_in, padded_in, 0, row);
+        scale[n] = quantise_weights(weight + (size_t)n * width_in, width_in, padded_in, row);
         pack_row(row, n, padded_in, packed, start);
     }
 }
@@ -236,7 +281,7 @@ void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, 
             memset(row + width_in, 0, padded_in - width_in);
         } else {
             for (int k = 0; k < width_in; k++) x[k] = (float)(q[k] * ((double)largest[n] / 127));
-            scale[n] = quantise_row(x, width_in, padded_in, 0, row);
+            scale[n] = quantise_weights(x, width_in, padded_in, row);
         }
         pack_row(row, n, padded_in, packed, start);
     }
@@ -249,7 +294,7 @@ void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, float *
     for (int r = 0; q && scale && r < rows; r++)
         scale[r] = quantise_row(x + (size_t)r * layer->width_in, layer->width_in, layer->padded_in, ZERO_POINT,
                                 q + (size_t)r * layer->padded_in);
-    if (q && scale) multiply_panels(layer, 0, layer->panels, q, scale, rows, y, layer->width_out, 0);
+    if (q && scale) multiply_panels(layer, 0, layer->panels, q, scale, rows, 1, y, layer->width_out, 0);
     free(q);
     free(scale);
 }

@@ -99,14 +99,16 @@ class _ActiveJob:
         """The source token whose list has the common tokens; -1 without a shortlist."""
         positions, source_length = limit + 1, len(job.tokens) + 1
         kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
+        self_width, state_width = (0, model.width * model.decoder_layers) if model.ssru else (kv_width, 0)
         forced = np.full(positions, ANY, np.int32)
         forced[: config.min_length] = ANY_BUT_END
         forced[: len(job.prefix)], forced[limit] = job.prefix, EOS
         log_prob = np.full(beam, -np.inf, np.float32)
         log_prob[0] = 0.0  # search starts with one hypothesis, which is empty
         self.arrays: dict[str, npt.NDArray[Any]] = {
-            "self_kv": np.empty(beam * positions * kv_width, np.float32),
+            "self_kv": np.empty(beam * positions * self_width, np.float32),
             "cross_kv": np.empty(source_length * kv_width, np.float32),
+            "states": np.zeros(2 * beam * state_width, np.float32),
             "ancestor": np.zeros((beam, positions), np.uint8),
             "tokens": np.zeros((beam, positions), np.int32),
             "forced": forced,
@@ -315,11 +317,13 @@ class NativeSession:
             return
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
         self._reserved = rows, scratch = max(rows, self._reserved[0]), max(longest, self._reserved[1], sizes.d_model)
-        width, wide = max(sizes.d_model, sizes.num_heads * d_v), max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v))
+        width = max(sizes.d_model, sizes.num_heads * d_v)
+        parts = 2 if sizes.decoder_cell == "ssru" else 1
+        wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
             # The rows of a tile may begin at any row.
-            "quantised": (rows + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * 4,
+            "quantised": (rows * parts + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * parts * 4,
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,

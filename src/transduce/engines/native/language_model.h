@@ -115,7 +115,7 @@ static void project(Worker worker, const LanguageModel *model, const Batch *rows
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < V ? end * PANEL : V) - start;
-        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, logits + start, V, 0);
+        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, 1, logits + start, V, 0);
         for (int r = 0; r < R; r++) {
             const float *row = logits + (size_t)r * V + start;
             float max = max_logit[r], sum = 0, highest = -INFINITY;
@@ -196,7 +196,7 @@ static void run_tokens(Worker worker, void *arguments) {
  */
 void EXPORT(process_tokens)(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits,
                             Candidate *best, int threads) {
-    batch->count = count;
+    batch->count = count, batch->parts = 1;
     TokensCall call = {model, tokens, batch, logits, best};
     run_parallel(threads, run_tokens, &call);
 }

@@ -17,12 +17,18 @@ static inline float exponential(float x) {
 static void linear(Worker worker, const Linear *layer, const Batch *batch, float *y, int relu) {
     int first, last;
     split_work(worker, layer->panels, &first, &last);
-    multiply_panels(layer, first, last, batch->quantised, batch->scale, batch->count, y + first * PANEL, layer->width_out,
-                    relu);
+    multiply_panels(layer, first, last, batch->quantised, batch->scale, batch->count, batch->parts, y + first * PANEL,
+                    layer->width_out, relu);
     barrier(worker);
 }
 
-/* x sigmoid(x); e^(-|x|) never overflows. */
+/* 1 / (1 + e^-x); e^(-|x|) never overflows. */
+static inline float sigmoid(float x) {
+    float t = exponential(-fabsf(x));
+    return (x < 0 ? t : 1) / (1 + t);
+}
+
+/* x sigmoid(x) */
 static inline float swish(float x) {
     float t = exponential(-fabsf(x));
     return x * (x < 0 ? t : 1) / (1 + t);
@@ -37,13 +43,19 @@ static void apply_swish(Worker worker, const Linear *layer, const Batch *batch, 
     for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++) y[i] = swish(y[i]);
 }
 
-/* Quantise x as the input of layer `next`. */
+/* Quantise x as row r of the input of layer `next`. */
+static void quantise_input(const float *x, int r, const Linear *next, Batch *batch) {
+    int8_t *q = batch->quantised + (size_t)r * batch->parts * next->padded_in;
+    float *scale = batch->scale + r * batch->parts;
+    if (batch->parts == 2) quantise_two_parts(x, next->width_in, next->padded_in, q, scale);
+    else *scale = quantise_row(x, next->width_in, next->padded_in, ZERO_POINT, q);
+}
+
+/* Quantise all rows of x as the input of layer `next`. */
 static void quantise(Worker worker, const float *x, const Linear *next, Batch *batch) {
     int first, last;
     split_work(worker, batch->count, &first, &last);
-    for (int r = first; r < last; r++)
-        batch->scale[r] = quantise_row(x + (size_t)r * next->width_in, next->width_in, next->padded_in, ZERO_POINT,
-                                       batch->quantised + (size_t)r * next->padded_in);
+    for (int r = first; r < last; r++) quantise_input(x + (size_t)r * next->width_in, r, next, batch);
     barrier(worker);
 }
 
@@ -86,8 +98,7 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
             for (int d = 0; d < D; d++) x[d] += batch->y[(size_t)r * D + d];
         if (add && after) normalise(after, x, x);
         if (before) normalise(before, x, normed);
-        batch->scale[r] = quantise_row(before ? normed : x, D, next->padded_in, ZERO_POINT,
-                                       batch->quantised + (size_t)r * next->padded_in);
+        quantise_input(before ? normed : x, r, next, batch);
     }
     barrier(worker);
 }

@@ -38,8 +38,8 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < projection->width_out ? end * PANEL : projection->width_out) - start;
-        multiply_panels(projection, panel, end, batch->quantised + (size_t)from * projection->padded_in, batch->scale + from,
-                        to - from, logits, LOGIT_PANELS * PANEL, 0);
+        multiply_panels(projection, panel, end, batch->quantised + (size_t)from * batch->parts * projection->padded_in,
+                        batch->scale + from * batch->parts, to - from, batch->parts, logits, LOGIT_PANELS * PANEL, 0);
         for (int r = from; r < to; r++) {
             const float *row = logits + (size_t)(r - from) * LOGIT_PANELS * PANEL;
             const Job *job = batch->row[r].job;

@@ -20,6 +20,7 @@ enum {
     LOGIT_PANELS = 32,     /* panels of the vocabulary whose logits are in memory at the same time */
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
+    FEWEST_ON_GRID = 16,   /* weights of a row of which it is no coincidence that they are multiples of one number */
     FEW_ROWS = 2,          /* tokens up to which every worker has buffers of its own (see language_model.h) */
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
@@ -38,12 +39,12 @@ typedef struct {
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm; /* without a shift, RMSNorm */
 
 typedef struct {
-    Linear qkv, out, q, kv, cross_out, inner, outer;
-    Norm norms[3]; /* of self-attention, cross-attention (decoder only) and feed-forward */
+    Linear qkv, out, q, kv, cross_out, inner, outer; /* of an SSRU, qkv computes its input and its gate; out is not used */
+    Norm norms[3]; /* of self-attention or SSRU, cross-attention (decoder only) and feed-forward */
 } Layer;
 
 typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish;
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish, ssru;
     int32_t alignment_layer; /* the decoder layer whose cross-attention aligns */
     const float *positions; /* the table of positional encodings */
     const Layer *encoder, *decoder;
@@ -66,6 +67,7 @@ typedef struct {
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
+    float *states;              /* of SSRUs, instead of self_kv: [layer][even or odd position][beam][width] */
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
@@ -87,12 +89,13 @@ typedef struct { float log_prob; int32_t token; } Candidate;
 /* The rows that are computed together, and the buffers for them. */
 typedef struct {
     int32_t count;              /* rows */
+    int32_t parts;              /* 8-bit integers that an activation is rounded to: 1 or 2 (see int8.h) */
     int32_t scratch_size;       /* at least the width of the model and the length of any source and output */
     Row *row;                   /* [count]; in a step only */
     float *x;                   /* [count][width]: the residual stream */
     float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
-    int8_t *quantised;          /* [count][padded_in]: inputs of the next linear layer */
-    float *scale;               /* [count]: scales of `quantised` */
+    int8_t *quantised;          /* [count][parts][padded_in]: inputs of the next linear layer */
+    float *scale;               /* [count][parts]: scales of `quantised` */
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
@@ -137,14 +140,15 @@ static const Entry entries[] = {
 #undef T
 #define T Model
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
-    F(alignment_layer), F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm), F(source_embedding), F(projection),
+    F(ssru), F(alignment_layer), F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm),
+    F(source_embedding), F(projection),
 #undef T
 #define T Shortlist
     STRUCT, F(tokens), F(projection),
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(ancestor), F(tokens), F(forced), F(common), F(own), F(attention), F(log_prob),
+    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(forced), F(common), F(own), F(attention), F(log_prob),
     F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
 #undef T
 #define T Row
@@ -154,8 +158,8 @@ static const Entry entries[] = {
     STRUCT, F(log_prob), F(token),
 #undef T
 #define T Batch
-    STRUCT, F(count), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch), F(logits),
-    F(max_logit), F(exp_sum), F(candidates),
+    STRUCT, F(count), F(parts), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch),
+    F(logits), F(max_logit), F(exp_sum), F(candidates),
 #undef T
 #define T LanguageModel
     STRUCT, F(vocabulary), F(width), F(heads), F(kv_heads), F(d_k), F(d_v), F(layers), F(norm_first), F(activation),
@@ -170,7 +174,8 @@ static const Entry entries[] = {
 #undef T
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),
-    CONSTANT(MAX_BEAM), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY), CONSTANT(ANY_BUT_END),
+    CONSTANT(MAX_BEAM), CONSTANT(FEWEST_ON_GRID), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY),
+    CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F

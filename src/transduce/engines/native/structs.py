@@ -5,6 +5,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
 from itertools import count, takewhile
 
 from transduce.engines.engine import ANY, ANY_BUT_END
+from transduce.models.arrays import FEWEST_ON_GRID
 from transduce.text.tokenizer import BOS, EOS
 
 PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM, FEW_ROWS = 16, 64, 16, 32, 128, 16, 2
@@ -40,7 +41,7 @@ class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
-            "alignment_layer",
+            "ssru", "alignment_layer",
         )),
         ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("source_embedding", Linear), ("projection", Linear),
@@ -61,7 +62,7 @@ class Job(ctypes.Structure):
         ("alpha", c_float),
         *((name, c_int32) for name in ("position", "finished_count", "done")),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "ancestor", "tokens", "forced",
+            "self_kv", "cross_kv", "states", "ancestor", "tokens", "forced",
         )),
         ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (
@@ -86,7 +87,7 @@ class Batch(ctypes.Structure):
     """The rows that are computed together, and the buffers for them."""
 
     _fields_ = (
-        ("count", c_int32), ("scratch_size", c_int32),
+        ("count", c_int32), ("parts", c_int32), ("scratch_size", c_int32),
         *((name, c_void_p) for name in (
             "row", "x", "y", "wide", "quantised", "scale", "scratch", "logits", "max_logit", "exp_sum", "candidates",
         )),
@@ -136,6 +137,7 @@ def check_layout(library: ctypes.CDLL) -> None:
     constants = {
         "PANEL": PANEL, "PADDING": PADDING, "TILE_ROWS": TILE_ROWS, "LOGIT_PANELS": LOGIT_PANELS,
         "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM, "FEW_ROWS": FEW_ROWS,
+        "FEWEST_ON_GRID": FEWEST_ON_GRID,
         "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
     constants |= {name.upper(): number for number, name in enumerate(ACTIVATIONS)}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from transduce.engines.native.structs import PADDING, PANEL, Layer, Linear, Model, Norm
 from transduce.errors import ConfigError
-from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, fixed_positions
+from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, concatenated, fixed_positions
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.header import Shapes
 
@@ -64,7 +64,7 @@ class Weights(Memory):
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
-            config.alignment_layer,
+            config.decoder_cell == "ssru", config.alignment_layer,
         )  # fmt: skip
         bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         self.model.projection = self.linear(projection, bias)
@@ -106,7 +106,10 @@ class Weights(Memory):
         for number, layer in enumerate(stack):
             of = f"{name}.{number}"
             attention, feed_forward = f"{of}.self_attention", f"{of}.feed_forward"
-            layer.qkv, layer.out = self._linear(f"{attention}.qkv"), self._linear(f"{attention}.out")
+            if name == "decoder" and self._config.decoder_cell == "ssru":
+                layer.qkv = self._ssru(attention)
+            else:
+                layer.qkv, layer.out = self._linear(f"{attention}.qkv"), self._linear(f"{attention}.out")
             layer.inner, layer.outer = self._linear(f"{feed_forward}.inner"), self._linear(f"{feed_forward}.outer")
             layer.norms[0] = self._norm(f"{of}.residuals.0.norm")
             layer.norms[2] = self._norm(f"{of}.residuals.{norms - 1}.norm")
@@ -120,6 +123,12 @@ class Weights(Memory):
 
     def _linear(self, name: str) -> Linear:
         return self.linear(self._arrays[f"{name}.weight"], self._floats(f"{name}.bias"))
+
+    def _ssru(self, name: str) -> Linear:
+        """The input, which has no bias, and the forget gate of an SSRU as one layer."""
+        weights = [self._arrays[f"{name}.{part}.weight"] for part in ("input", "forget")]
+        gate_bias = self._floats(f"{name}.forget.bias")
+        return self.linear(concatenated(weights), np.concatenate([np.zeros_like(gate_bias), gate_bias]))
 
     def _norm(self, name: str) -> Norm:
         gain, shift = self._floats(f"{name}.weight"), self._floats(f"{name}.bias")
@@ -144,8 +153,12 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
 
     for stack, layers, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
         for layer in (f"{stack}.{number}" for number in range(layers)):
-            linear(f"{layer}.self_attention.qkv", heads * (2 * d_k + d_v), d_model)
-            linear(f"{layer}.self_attention.out", d_model, heads * d_v)
+            if stack == "decoder" and config.decoder_cell == "ssru":
+                shapes[f"{layer}.self_attention.input.weight"] = (d_model, d_model)
+                linear(f"{layer}.self_attention.forget", d_model, d_model)
+            else:
+                linear(f"{layer}.self_attention.qkv", heads * (2 * d_k + d_v), d_model)
+                linear(f"{layer}.self_attention.out", d_model, heads * d_v)
             if stack == "decoder":
                 linear(f"{layer}.cross_attention.q", heads * d_k, d_model)
                 linear(f"{layer}.cross_attention.kv", heads * (d_k + d_v), d_model)
