@@ -159,7 +159,7 @@ def test_a_client_that_does_not_read_a_file_is_disconnected(
 # Streams
 
 
-TEXT = "\n".join(["babo dego gibo dedu gigo"] * 100)
+TEXT = "\n".join(["babo dego gibo dedu gigo"] * 300)
 
 
 @pytest.mark.parametrize(
