@@ -46,8 +46,8 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
 
 @pytest.fixture
 def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the kernel keep little of a response, so that a few events are enough to fill it."""
-    monkeypatch.setattr("transduce.serve.server._SEND_BUFFER", 4096)
+    """Let the kernel keep little of a response, so that some events are enough to fill it."""
+    monkeypatch.setattr("transduce.serve.server._SEND_BUFFER", 1 << 15)
 
 
 def connect(address: str, buffer: int = 4096) -> socket.socket:
@@ -207,6 +207,7 @@ def test_parts_that_a_client_does_not_read_are_merged(
         generated.clear()
         with post(address, "/v1/completions", **body, stream=True) as connection:
             assert generated.wait(TIMEOUT)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # from now on, it reads fast
             received = rest_of(connection).decode()
     *parts, end = [line.removeprefix("data: ") for line in received.splitlines() if line.startswith("data: ")]
     assert end == "[DONE]"
