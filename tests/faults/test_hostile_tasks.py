@@ -123,6 +123,7 @@ CHANGES: list[tuple[str, str, Callable[[Path], object]]] = [
     ("generate", "NaN weights", set_number("embedding.weight_VD", np.nan)),
     ("generate", "an absurd context", set_facts(max_length=2**40)),
     ("fill", "an absurd context", set_facts(max_length=[1])),
+    ("fill", "a context that is true", set_facts(max_length=True)),
     ("embed", "a number that is too large for a float", set_model(norm_epsilon=10**400)),
     ("embed", "another number of positions", set_model(max_positions=2**16)),
     ("classify", "a trillion classes", set_model(classes=10**12)),
