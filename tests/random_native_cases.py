@@ -3,12 +3,15 @@
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
 translation: sizes, ids, limits, prefixes, shortlists, separate vocabularies, options, dropped jobs, weights that are
-not finite or stored in 8 bits, and interleaved sessions. Odd cases are language models: styles, sizes, prompts,
-interleaved generations whose texts are copied and dropped. One case in eight uses several threads of the engine. With
-`--concurrent` one in four does, and the sessions of the others run in several Python threads at the same time, each
-with one thread of the engine.
+not finite or stored in 8 bits, interleaved sessions, and alignment. Odd cases are language models: styles, sizes, prompts,
+interleaved generations whose texts are copied and dropped. What is refused is counted, and the case continues. Most
+sizes are small; a few cross the borders of the blocks in the C code: panels of 16 outputs, 64 inputs, 512 logits, 128
+tokens of sources, 256 of prompts, 64 positions of an output, heads of 64 dimensions. One case in eight uses several
+threads of the engine. With `--concurrent` one in four does, and the sessions of the others run in several Python
+threads at the same time, each with one thread of the engine.
 """
 
+import math
 import os
 import random
 import sys
@@ -16,13 +19,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from helpers import FIRST_WORD
+from numpy_memory import allocate_by_malloc
 from random_language_models import draw_settings
 
 from transduce.data.batch import Stream
@@ -35,6 +40,7 @@ from transduce.errors import ConfigError
 from transduce.models.arrays import Array, Floats, Int8Matrix
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
+from transduce.models.given_outputs import Pairs
 from transduce.models.header import Shapes
 from transduce.models.shortlist import Shortlist
 from transduce.models.stored import StoredModel, StoredWeights
@@ -42,8 +48,13 @@ from transduce.nn.segments import pack_tokens
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 
-VOCABULARIES = (5, 8, 17, 64, 200)
 CPU = torch.device("cpu")
+NOISE = np.random.default_rng(0).standard_normal(2**18, np.float32)
+"""What weights are copied from: to draw them would take longer than the rest of a case."""
+INTEGERS = np.random.default_rng(0).integers(-128, 128, 2**18, np.int8)
+"""The same for weights that are stored in 8 bits."""
+STEPS = (2, 3, 5, 9)
+"""Numbers of steps of a session or of generations."""
 
 
 class DrawnWeights(dict[str, Array]):
@@ -64,13 +75,31 @@ class DrawnLanguageModel:
         return {name: torch.from_numpy(weight) for name, weight in self.weights.items()}
 
 
+T = TypeVar("T")
+
+
+def mostly(draw: random.Random, usual: Sequence[T], seldom: Sequence[T]) -> T:
+    """One of the usual values or, in one draw of twenty, of the others."""
+    return draw.choice(seldom if draw.random() < 0.05 else usual)
+
+
+def draw_vocabulary(draw: random.Random) -> int:
+    return mostly(draw, [5, 8, 16, 17, 33], [64, 200, 512, 530])
+
+
+def part_of(draw: random.Random, numbers: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A random part of some numbers, in this shape; a view."""
+    size = math.prod(shape)
+    start = int(draw.random() * (len(numbers) - size))
+    return numbers[start : start + size].reshape(shape)
+
+
 def draw_weights(draw: random.Random, shapes: Shapes) -> dict[str, Floats]:
     """Random weights; in some models a few are not finite, or so large that products overflow."""
-    generator = np.random.default_rng(draw.getrandbits(32))
-    weights = {
-        name: 0.3 * generator.standard_normal(shape, np.float32) + np.float32(name.endswith("norm.weight"))
-        for name, shape in shapes.items()
-    }
+    weights = {}
+    for name, shape in shapes.items():
+        weight = np.float32(0.3) * part_of(draw, NOISE, shape)
+        weights[name] = weight + np.float32(1) if name.endswith("norm.weight") else weight
     if draw.random() < 0.2:
         for name in draw.sample(list(weights), 2):
             weights[name].reshape(-1)[draw.randrange(weights[name].size)] = draw.choice([np.nan, np.inf, -1e38])
@@ -79,9 +108,8 @@ def draw_weights(draw: random.Random, shapes: Shapes) -> dict[str, Floats]:
 
 def in_8_bits(draw: random.Random, weights: dict[str, Floats]) -> dict[str, Array]:
     """The matrices as integers, some of which `quantise_row` would not have made."""
-    generator = np.random.default_rng(draw.getrandbits(32))
     return {
-        name: Int8Matrix(generator.integers(-128, 128, weight.shape, np.int8), abs(weight[:, 0]).copy())
+        name: Int8Matrix(part_of(draw, INTEGERS, weight.shape).copy(), abs(weight[:, 0]))
         if name.endswith((".weight", "weight_VD")) and weight.ndim == 2
         else weight
         for name, weight in weights.items()
@@ -122,22 +150,22 @@ def language_model_shapes(config: DecoderOnlyConfig, vocab_size: int) -> Shapes:
 
 def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeEngine, int, int]:
     """An engine and the sizes of its vocabularies of source and target."""
-    heads, width = draw.choice([1, 2, 3, 4]), draw.choice([1, 2, 4, 8, 12])
+    heads, width = draw.choice([1, 1, 2, 3]), mostly(draw, [1, 2, 4, 8], [12, 16, 32])
     config = EncoderDecoderConfig(
         encoder_layers=draw.randint(1, 2),
         decoder_layers=draw.randint(1, 2),
         d_model=2 * heads * width,
-        d_ff=draw.choice([1, 3, 16, 50]),
+        d_ff=mostly(draw, [1, 3, 16, 17], [50, 64, 65, 130]),
         num_heads=heads,
         norm=draw.choice(["pre", "post"]),
         activation=draw.choice(["relu", "swish"]),
         positions=draw.choice(["learned", "sinusoidal", "marian"]),
         max_positions=draw.choice([1, 2, 5, 40]),
         output_bias=draw.random() < 0.3,
-        source_vocab_size=draw.choice([None, None, draw.choice(VOCABULARIES)]),
+        source_vocab_size=draw.choice([None, None, draw_vocabulary(draw)]),
         decoder_cell=draw.choice(["attention", "ssru"]),
     )
-    vocab_size = draw.choice(VOCABULARIES)
+    vocab_size = draw_vocabulary(draw)
     source_size = config.source_vocab_size or vocab_size
     weights: dict[str, Any] = draw_weights(draw, weight_shapes(config, vocab_size))
     if draw.random() < 0.3:
@@ -151,31 +179,38 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
 
 def random_language_model(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeLanguageModel, int]:
     """A language model and the size of its vocabulary."""
-    config, vocab_size = DecoderOnlyConfig(dropout=0.0, **draw_settings(draw)), draw.choice(VOCABULARIES)
+    settings, vocab_size = draw_settings(draw), draw_vocabulary(draw)
+    wide = {"d_model": draw.choice([64, 65]), "d_ff": draw.choice([64, 65, 130]), "d_k": 64, "d_v": 64}
+    config = DecoderOnlyConfig(dropout=0.0, **(settings | mostly(draw, [{}], [wide])))
     model = DrawnLanguageModel(config, draw_weights(draw, language_model_shapes(config, vocab_size)))
     return NativeLanguageModel(cast(DecoderOnly, model), library, threads), vocab_size
 
 
-def run_generations(draw: random.Random, native: NativeLanguageModel, vocab_size: int) -> None:
-    """Start, step and reorder generations in turns; texts that are too long for the model are refused."""
+def run_generations(draw: random.Random, native: NativeLanguageModel, vocab_size: int) -> int:
+    """Start, step and reorder generations in turns; returns how often a text was too long for the model."""
     states: list[Any] = []
-    for _ in range(draw.choice([2, 5, 5, 15])):
-        if not states or draw.random() < 0.2:
-            lengths = [draw.choice([0, 1, 2, 2, 7, 7, 30, draw.choice([30, 300])]) for _ in range(draw.randint(1, 4))]
-            prompts = [[draw.randrange(vocab_size) for _ in range(length)] for length in lengths]
-            states.append(native.start(Stream(*pack_tokens(prompts, CPU))))
-        number = draw.randrange(len(states))
-        rows = len(states[number])
-        token_R = torch.tensor([draw.randrange(vocab_size) for _ in range(rows)])
-        step = draw.choice([native.step, native.greedy_step])
-        states[number] = step(token_R, states[number])[-1]
-        if draw.random() < 0.3:
-            index = sorted(draw.choices(range(rows), k=draw.randint(1, 5)))
-            states[number] = native.reorder(states[number], torch.tensor([index]))
+    refused = 0
+    for _ in range(draw.choice(STEPS)):
+        try:
+            if not states or draw.random() < 0.2:
+                lengths = [mostly(draw, [0, 1, 2, 2, 7, 7, 16], [30, 130, 300]) for _ in range(draw.randint(1, 4))]
+                prompts = [draw.choices(range(vocab_size), k=length) for length in lengths]
+                states.append(native.start(Stream(*pack_tokens(prompts, CPU))))
+            number = draw.randrange(len(states))
+            rows = len(states[number])
+            token_R = torch.tensor(draw.choices(range(vocab_size), k=rows))
+            step = draw.choice([native.step, native.greedy_step])
+            states[number] = step(token_R, states[number])[-1]
+            if draw.random() < 0.3:
+                index = sorted(draw.choices(range(rows), k=draw.randint(1, 5)))
+                states[number] = native.reorder(states[number], torch.tensor([index]))
+        except ConfigError:
+            refused += 1
+    return refused
 
 
 def random_search(draw: random.Random) -> SearchConfig:
-    beam = draw.choice([1, 2, 4, 16])
+    beam = mostly(draw, [1, 1, 2, 3, 4, 5], [16])
     return SearchConfig(
         beam=beam,
         nbest=draw.randint(1, beam),
@@ -188,24 +223,35 @@ def random_search(draw: random.Random) -> SearchConfig:
 
 
 def random_shortlist(draw: random.Random, source_size: int, vocab_size: int, *, copies: bool) -> Shortlist:
-    """Lists of different lengths, some of them empty."""
-    sizes = [min(draw.choice([0, 1, 3, 20]), vocab_size - EOS) for _ in range(source_size)]
-    candidates = [token for size in sizes for token in sorted(draw.sample(range(EOS, vocab_size), size))]
-    return Shortlist(np.array([0, *accumulate(sizes)], np.int32), np.array(candidates, np.int32), copies)
+    """Lists of different lengths, some of them empty: from a random token, every one or every few."""
+    first = [EOS + int(draw.random() * (vocab_size - EOS)) for _ in range(source_size)]
+    kinds = [(0, 1), (1, 1), (3, 1), (3, 2), (20, 1), (20, 7)]
+    sizes = draw.choices(kinds, k=source_size)
+    lists = [range(start, vocab_size, step)[:size] for start, (size, step) in zip(first, sizes, strict=True)]
+    offsets = np.array([0, *accumulate(map(len, lists))], np.int32)
+    return Shortlist(offsets, np.array(list(chain.from_iterable(lists)), np.int32), copies)
 
 
-def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: tuple[int, int]) -> None:
-    """Add, drop and step; one case in four runs until all jobs are finished. Jobs that are too long are refused."""
-    key, steps = 0, draw.choice([2, 5, 5, 15])
+def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: tuple[int, int]) -> int:
+    """Add, drop and step; one case in four runs until all jobs are finished. Returns how many steps were refused."""
+    key, steps, refused = 0, draw.choice(STEPS), 0
+
+    def step(session: NativeSession) -> int:
+        try:
+            if session.busy:
+                session.step()
+        except ConfigError:  # a job is too long for the model
+            return 1
+        return 0
+
     for _ in range(steps):
         session = draw.choice(sessions)
         if not session.busy or draw.random() < 0.4:
             jobs = []
             for _ in range(draw.randint(1, 4)):
-                lengths = draw.choice([0, 1, 2, 7, 7, draw.choice([30, 150])]), draw.choice([0, 0, 0, 1, 4])
+                lengths = mostly(draw, [0, 1, 2, 7, 7, 16], [30, 70, 150]), draw.choice([0, 0, 0, 1, 4])
                 tokens, prefix = (
-                    [draw.randrange(FIRST_WORD, size) for _ in range(length)]
-                    for size, length in zip(sizes, lengths, strict=True)
+                    draw.choices(range(FIRST_WORD, size), k=length) for size, length in zip(sizes, lengths, strict=True)
                 )
                 options = random_search(draw) if draw.random() < 0.3 else None
                 terms = tuple(prefix) if draw.random() < 0.5 else ()
@@ -213,18 +259,29 @@ def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: 
             session.add(jobs)
         if draw.random() < 0.2:
             session.drop([draw.randint(1, key + 1) for _ in range(2)])
-        if session.busy:
-            session.step()
+        refused += step(session)
     while steps == 2 and any(session.busy for session in sessions):
-        for session in sessions:
-            if session.busy:
-                session.step()
+        refused += sum(map(step, sessions))
+    return refused
+
+
+def align(draw: random.Random, engine: NativeEngine, sizes: tuple[int, int]) -> int:
+    """Align outputs of a few sentences; returns 1 if one is too long for the model."""
+    pairs = [
+        tuple(draw.choices(range(FIRST_WORD, size), k=mostly(draw, [0, 1, 2, 7, 16], [30, 70, 150])) for size in sizes)
+        for _ in range(draw.randint(1, 4))
+    ]
+    try:
+        engine.attention_weights(cast(Pairs, pairs))
+    except ConfigError:
+        return 1
+    return 0
 
 
 def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolExecutor | None) -> int:
-    """Run one case; returns the number of its parts that were refused."""
+    """Run one case; returns how much of it was refused."""
     threads = draw.randint(2, 4) if draw.random() < (0.25 if pool else 0.125) else 1
-    parts: list[Callable[[random.Random], None]]
+    parts: list[Callable[[random.Random], int]]
     if number % 2:
         try:
             native, vocab_size = random_language_model(draw, library, threads)
@@ -236,17 +293,11 @@ def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolEx
         sessions = [engine.start_session(random_search(draw)) for _ in range(2)]
         groups = [sessions] if pool is None else [[session] for session in sessions]
         parts = [lambda draw, group=group: run_sessions(draw, group, (sizes[0], sizes[1])) for group in groups]
-
-    def run(part: Callable[[random.Random], None], draw: random.Random) -> int:
-        try:
-            part(draw)
-        except ConfigError:
-            return 1
-        return 0
-
+        if draw.random() < 0.2:
+            parts.insert(0, lambda draw: align(draw, engine, (sizes[0], sizes[1])))
     if pool is None:
-        return run(parts[0], draw)
-    return sum(pool.map(run, parts, [random.Random(draw.random()) for _ in parts]))
+        return parts[0](draw)
+    return sum(pool.map(lambda part, seed: part(random.Random(seed)), parts, [draw.random() for _ in parts]))
 
 
 def main() -> None:
@@ -254,6 +305,7 @@ def main() -> None:
     seed, first, count = map(int, sys.argv[1:4])
     library = load_library()
     assert library, "the library could not be compiled"
+    allocate_by_malloc()
     with ThreadPoolExecutor(2) as pool:
         refused = 0
         for number in range(first, first + count):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -55,6 +56,40 @@ def serve_in_thread(
             app.state.draining = True
             thread.join(TIMEOUT)
             assert not thread.is_alive()
+
+
+def send_raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """Send raw bytes part by part; returns the response until the server closes the connection."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+        except OSError:
+            pass  # the server may close the connection early
+        received = b""
+        try:
+            while more := connection.recv(65_536):
+                received += more
+        except ConnectionResetError:
+            pass
+        return received
+
+
+def request_head(path: str, length: int | None, kind: str = "application/json") -> bytes:
+    """The header of a POST request with a body of this length, or in chunks if that is None."""
+    size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Type: {kind}", size]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def wait_until(condition: Any) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def error_message(response: httpx.Response, status: int) -> str:

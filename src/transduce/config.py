@@ -165,7 +165,10 @@ def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] =
         items = [value] if isinstance(value, str) else value
         return tuple(_convert(get_args(hint)[0], item, where, key) for item in items)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise wrong("a number below 1e308") from None
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         raise wrong(names[hint])

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from fault_injection import repetitions
 from hostile import change_one_file, problems, try_all
-from safetensors.numpy import load_file, save_file
+from hostile_originals import Arrays, byte_level, copy, edit_json, edit_weights, random_arrays
+from safetensors.numpy import save_file
 
 from transduce.interop.export.export_model import EXPORTERS
 from transduce.interop.export.exporter import Exported
@@ -27,12 +28,6 @@ EACH = repetitions(6, 250)
 """Random changes of each format."""
 FORMATS = ("hf", "ctranslate2", "ctranslate2-int8", "marian", "firefox", "gpt2", "bert", "gguf")
 WIDTH = 16
-Arrays = dict[str, Any]
-
-
-def random_arrays(shapes: dict[str, tuple[int, ...]]) -> Arrays:
-    generator = np.random.default_rng(1)
-    return {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 
 def write_exported(format_name: str, tokenizer: Any, folder: Path) -> None:
@@ -67,16 +62,6 @@ def binary_file(arrays: Arrays) -> bytes:
     return content + struct.pack("<Q", 0) + b"".join(stored for *_, stored in items)
 
 
-def byte_level() -> Any:
-    tokenizers: Any = pytest.importorskip("tokenizers")
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {piece: number for number, piece in enumerate([*alphabet, "ab", "<|endoftext|>", "[MASK]"])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("a", "b")]))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return tokenizer
-
-
 def gpt2_shapes(size: int) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"wte.weight": (size, WIDTH), "wpe.weight": (12, WIDTH)}
     layers = {"attn.c_attn": 3 * WIDTH, "attn.c_proj": WIDTH, "mlp.c_fc": 24, "mlp.c_proj": WIDTH}
@@ -90,7 +75,7 @@ def gpt2_shapes(size: int) -> dict[str, tuple[int, ...]]:
 
 def write_gpt2(folder: Path) -> None:
     folder.mkdir()
-    tokenizer = byte_level()
+    tokenizer = byte_level("[MASK]")
     size = tokenizer.get_vocab_size()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
@@ -103,7 +88,7 @@ def write_gpt2(folder: Path) -> None:
 
 def write_bert(folder: Path) -> None:
     folder.mkdir()
-    tokenizer = byte_level()
+    tokenizer = byte_level("[MASK]")
     size = tokenizer.get_vocab_size()
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
@@ -135,7 +120,7 @@ def write_bert(folder: Path) -> None:
 
 def write_gguf(path: Path) -> None:
     gguf: Any = pytest.importorskip("gguf")
-    content = json.loads(byte_level().to_str())
+    content = json.loads(byte_level("[MASK]").to_str())
     tokens = list(content["model"]["vocab"])
     names = {
         "wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "h.0.attn.c_attn": "blk.0.attn_qkv",
@@ -179,12 +164,6 @@ def originals(toy_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> d
     return {name: folder / (f"{name}.gguf" if name == "gguf" else name) for name in FORMATS}
 
 
-def copy(original: Path, name: Path) -> Path:
-    if original.is_dir():
-        return Path(shutil.copytree(original, name))
-    return Path(shutil.copy(original, name.with_suffix(original.suffix)))
-
-
 def test_randomly_damaged_models_are_imported_or_refused(originals: dict[str, Path], tmp_path: Path) -> None:
     cases: dict[str, Path] = {}
     for name, original in originals.items():
@@ -197,25 +176,6 @@ def test_randomly_damaged_models_are_imported_or_refused(originals: dict[str, Pa
     assert {name: outcomes[name][0] for name in originals} == dict.fromkeys(originals)
     found = {name: problems(outcomes[name], path, must_fail=False) for name, path in cases.items()}
     assert {name: one for name, one in found.items() if one} == {}
-
-
-def edit_json(name: str, **values: object) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        settings = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(settings | values))
-
-    return change
-
-
-def edit_weights(**changes: Any) -> Callable[[Path], None]:
-    """Replace arrays of model.safetensors; in names, __ is a dot."""
-
-    def change(folder: Path) -> None:
-        weights = load_file(folder / "model.safetensors")
-        weights |= {name.replace("__", "."): array for name, array in changes.items()}
-        save_file(weights, folder / "model.safetensors")
-
-    return change
 
 
 def edit_npz(change_arrays: Callable[[Arrays], object]) -> Callable[[Path], None]:

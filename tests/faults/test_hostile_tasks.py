@@ -12,6 +12,7 @@ import pytest
 from conftest import Pairs
 from fault_injection import repetitions
 from hostile import STRANGE, change_one_file, problems, try_all
+from hostile_originals import edit_json
 from safetensors.numpy import load_file, save_file
 
 from transduce.models.registry import build_config, create_model
@@ -122,6 +123,8 @@ CHANGES: list[tuple[str, str, Callable[[Path], object]]] = [
     ("generate", "NaN weights", set_number("embedding.weight_VD", np.nan)),
     ("generate", "an absurd context", set_facts(max_length=2**40)),
     ("fill", "an absurd context", set_facts(max_length=[1])),
+    ("fill", "a context that is true", set_facts(max_length=True)),
+    ("embed", "a number that is too large for a float", set_model(norm_epsilon=10**400)),
     ("embed", "another number of positions", set_model(max_positions=2**16)),
     ("classify", "a trillion classes", set_model(classes=10**12)),
     ("classify", "a hundred million classes", set_model(classes=10**8)),
@@ -145,6 +148,7 @@ CHANGES: list[tuple[str, str, Callable[[Path], object]]] = [
     ("transcribe", "a million frames", set_model(max_frames=10**6)),
     ("transcribe", "a model that reads text", set_model(source="text")),
     ("translate", "a model that reads sound", set_model(source="audio")),
+    ("translate", "no such architecture", edit_json("model.json", architecture="x" * 100)),
 ]
 
 

@@ -4,12 +4,12 @@
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_injection import repetitions
+from hostile import places
 
 from transduce.errors import ModelError
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
@@ -42,15 +42,6 @@ def library(kind: str) -> LibraryTokenizer:
         tokenizer.pre_tokenizer, tokenizer.decoder = parts[0].Whitespace(), parts[1].WordPiece()
     tokenizer.add_special_tokens(["<extra>"])
     return LibraryTokenizer(tokenizer.to_str(), TokenOrder((0, 1, 2, 3), 8))
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all values in a tree of JSON."""
-    if path:
-        yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from places(inner, (*path, key))
 
 
 def mutate_tree(tree: Any, draw: random.Random) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fault_injection import repetitions
+from fault_injection import FULL, repetitions
 from random_language_models import draw_settings
 from random_native_cases import language_model_shapes
 
@@ -22,19 +22,26 @@ SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"],
     "thread": ["-fsanitize=thread"],
 }
+FLAGS = ["-g1", "-DSPINS=10"]  # spinning would take most of the time, as there are more threads than cores
 WORDS: dict[str, list[str]] = {"address": [], "thread": ["--concurrent"]}
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's
     "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",  # such as torch's
 }
-RUN = """
-import runpy, sys
+RUN = f"""
+import os, runpy, sys
+del os.environ["LD_PRELOAD"]
 from transduce.engines.native import library
 library._TIMEOUT = 3600
+library.FLAGS += {() if FULL else ("-O0",)}
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Python code that runs a script; compiling may take as long as a busy machine needs."""
+"""Python code that runs a script.
+
+The compiler runs without the sanitizer's runtime, and may take as long as a busy machine needs. For a few cases it
+does not optimize, as compiling would be most of the work.
+"""
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
@@ -49,12 +56,14 @@ def test_a_sanitizer_finds_nothing_in_random_cases(sanitizer: str, tmp_path: Pat
     environment = {
         **os.environ,
         **OPTIONS,
-        "CC": " ".join([compiler, "-g", *SANITIZERS[sanitizer]]),
+        "CC": " ".join([compiler, *FLAGS, *SANITIZERS[sanitizer]]),
         "LD_PRELOAD": path,
         "OMP_NUM_THREADS": "1",
         "TRANSDUCE_CACHE": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
+    if FULL and sanitizer == "address":
+        environment["PYTHONMALLOC"] = "malloc"  # the structures, too, have memory of their own; importing takes longer
     script = TESTS / "random_native_cases.py"
     for first in range(0, CASES, CHUNK):
         count = min(CHUNK, CASES - first)

@@ -60,8 +60,8 @@ def small(recipe: str) -> str:
 
 
 # Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time. The
-# folder `busy` is a lock, as the script starts several commands at once. Each command reads its exit code from a pipe of
-# its own: on a shared one, the next command could read the end of this answer instead of its own.
+# folder `busy` is a lock, as the script starts several commands at once. Each command reads its exit code from its own
+# pipe: on a shared one, the next command could read the end of this answer instead of its own.
 STAND_IN = """#!/bin/sh
 mkfifo "answer.$$"
 until mkdir busy 2> /dev/null; do sleep 0.05; done

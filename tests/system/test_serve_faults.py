@@ -10,7 +10,6 @@ import random
 import signal
 import socket
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,9 +22,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
-from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
+from serving import TIMEOUT, ServerProcess, metric_value, request_head, send_raw, serve_in_thread, wait_until
 
-from transduce.serve.http_protocol import _HttpProtocol
 from transduce.translator import Translator
 
 FULL = os.environ.get("FAULTS") == "full"
@@ -100,31 +98,6 @@ def fuzz(operation: Any, mode: Any, address: str, cases: int, statuses: "Counter
 # Malicious bodies
 
 
-def send_raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
-    """Send raw bytes part by part; returns the response until the server closes the connection."""
-    host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
-        try:
-            for part in parts:
-                connection.sendall(part)
-                time.sleep(pause)
-        except OSError:
-            pass  # the server may close the connection early
-        received = b""
-        try:
-            while more := connection.recv(65_536):
-                received += more
-        except ConnectionResetError:
-            pass
-        return received
-
-
-def head(path: str, length: int | None, kind: str = "application/json") -> bytes:
-    size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Type: {kind}", size]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
 def status(response: bytes) -> int:
     return int(response.split(b" ", 2)[1])
 
@@ -141,9 +114,9 @@ def test_ten_megabytes_of_text_are_rejected(address: str) -> None:
 
 def test_an_endless_body_is_not_read_completely(address: str) -> None:
     chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
-    response = send_raw(address, head("/translate", None), *[chunk] * 1600)  # 100 MB
+    response = send_raw(address, request_head("/translate", None), *[chunk] * 1600)  # 100 MB
     assert status(response) == 413
-    assert status(send_raw(address, head("/translate", 10**15))) == 413
+    assert status(send_raw(address, request_head("/translate", 10**15))) == 413
 
 
 @pytest.mark.parametrize(
@@ -201,73 +174,16 @@ def test_unusual_characters_are_translated(address: str, text: str) -> None:
 def test_the_connection_of_a_slow_client_is_closed(address: str, translator: Translator) -> None:
     body = b'{"text": "babo"}'
     with serve_in_thread([("toy", translator)], receive_seconds=0.3) as (impatient, _):
-        slow_body = send_raw(impatient, head("/v1/translate", 10_000), *[body] * 6, pause=0.1)
+        slow_body = send_raw(impatient, request_head("/v1/translate", 10_000), *[body] * 6, pause=0.1)
         assert status(slow_body) == 408
         slow_head = send_raw(impatient, *[bytes([byte]) for byte in b"POST /v"], pause=0.1)
         assert slow_head == b""  # closed without a response: there was no request yet
     endless_head = send_raw(address, b"GET / HTTP/1.1\r\n", *[b"X: " + b"a" * 8000 + b"\r\n"] * 20)
     assert status(endless_head or b" 431") in (400, 431)
     in_time = send_raw(
-        address, head("/v1/translate", len(body)), *[body[n : n + 4] for n in range(0, 16, 4)], pause=0.05
+        address, request_head("/v1/translate", len(body)), *[body[n : n + 4] for n in range(0, 16, 4)], pause=0.05
     )
     assert status(in_time) == 200
-
-
-def not_reading(address: str, buffer: int = 4096) -> socket.socket:
-    """A connection that has requested more than fits into all buffers, and reads nothing."""
-    host, port = address.removeprefix("http://").split(":")
-    connection = socket.socket()
-    connection.settimeout(TIMEOUT)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    connection.connect((host, int(port)))
-    connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 800)
-    return connection
-
-
-def test_a_client_that_does_not_read_is_disconnected(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose, closed = _HttpProtocol.connection_lost, threading.Event()
-
-    def connection_lost(*arguments: Any) -> None:
-        lose(*arguments)
-        closed.set()
-
-    monkeypatch.setattr(_HttpProtocol, "connection_lost", connection_lost)
-    with serve_in_thread([("toy", translator)], send_seconds=0.5) as (address, _):
-        with not_reading(address) as connection:
-            assert closed.wait(TIMEOUT)
-            received = 0
-            try:
-                while more := connection.recv(1 << 20):
-                    received += len(more)
-            except ConnectionResetError:
-                pass
-        assert received < 800 * len(httpx.get(f"{address}/openapi.json").content)
-
-
-def test_a_client_that_reads_slowly_gets_everything(translator: Translator) -> None:
-    with serve_in_thread([("toy", translator)], send_seconds=2) as (address, _):
-        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        size = len(send_raw(address, request)) - len("connection: close\r\n")
-        received, start = 0, time.monotonic()
-        with not_reading(address, buffer=1 << 16) as connection:
-            while received < 800 * size:
-                more = connection.recv(1 << 16)
-                assert more, received
-                received += len(more)
-                if time.monotonic() < start + 2.5:  # longer than the timeout
-                    time.sleep(0.03)
-
-
-def test_a_client_that_does_not_read_does_not_prevent_shutdown(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    arguments = ["-m", f"toy={trained.run}", "--limit", "send_seconds=1"]
-    with (
-        ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server,
-        not_reading(server.address),
-    ):
-        wait_until(lambda: server.metric("transduce_requests_total", path="/openapi.json") > 0)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(TIMEOUT) == 0
-        assert "Traceback" not in server.stderr
 
 
 def test_too_many_connections_are_one_line_and_later_ones_are_accepted(
@@ -302,7 +218,7 @@ def test_requests_of_disconnected_clients_are_dropped(translator: Translator) ->
         def disconnect(seed: int) -> None:
             body = json.dumps({"text": text, "stream": seed % 2 == 0}).encode()
             with socket.create_connection((host, int(port))) as connection:
-                connection.sendall(head("/v1/translate", len(body)) + body)
+                connection.sendall(request_head("/v1/translate", len(body)) + body)
                 if seed % 4 == 0:
                     connection.recv(100)  # the response has started
                 time.sleep(random.Random(seed).random() / 20)
@@ -318,13 +234,6 @@ def test_requests_of_disconnected_clients_are_dropped(translator: Translator) ->
         assert dropped > done, (dropped, done)
         assert metric_value(metrics, "transduce_waiting_requests") == 0
         assert httpx.post(f"{address}/v1/translate", json={"text": "babo"}, timeout=TIMEOUT).status_code == 200
-
-
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 # Shutdown
@@ -392,7 +301,7 @@ def test_an_idle_server_stops_immediately_and_a_second_signal_does_not_wait(
         body = json.dumps({"text": "\n".join(["babo dego gibo dedu gigo"] * 400), "beam": 16}).encode()
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(head("/v1/translate", len(body)) + body)
+            connection.sendall(request_head("/v1/translate", len(body)) + body)
             wait_until(lambda: server.metric("transduce_running_sentences") > 0)
             for _ in range(2):
                 server.process.send_signal(signal.SIGTERM)
@@ -404,7 +313,7 @@ def test_an_idle_server_stops_immediately_and_a_second_signal_does_not_wait(
 
 
 BODY = json.dumps({"q": "\n".join(["babo dego gibo dedu gigo"] * 40), "source": "en", "target": "de"}).encode()
-REQUEST = head("/translate", len(BODY)).replace(b"Connection: close\r\n", b"") + BODY
+REQUEST = request_head("/translate", len(BODY)).replace(b"Connection: close\r\n", b"") + BODY
 
 
 async def load(address: str, clients: int, seconds: float, every: float) -> tuple["Counter[int]", list[float]]:

@@ -105,6 +105,7 @@ def test_a_key_unlike_all_others_gets_no_suggestion() -> None:
         ({"seats": True}, "seats must be a whole number, not True"),
         ({"weight": "heavy"}, "weight must be a number, not 'heavy'"),
         ({"weight": True}, "weight must be a number, not True"),
+        ({"weight": 10**400}, "weight must be a number below 1e308, not 1000"),
         ({"electric": 1}, "electric must be true or false, not 1"),
         ({"name": 5}, "name must be text, not 5"),
         ({"name": ["a"]}, "name must be text"),

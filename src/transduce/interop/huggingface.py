@@ -181,12 +181,15 @@ def _fairseq_settings(settings: Settings) -> dict[str, Any]:
     """What BART, Marian and Whisper have in common."""
     if settings["encoder_ffn_dim"] != settings["decoder_ffn_dim"]:
         raise ModelError("config.json: encoder and decoder with different widths (ffn_dim) cannot be imported")
+    heads = settings["encoder_attention_heads"]
+    if settings.get("decoder_attention_heads", heads) != heads:
+        raise ModelError("config.json: encoder and decoder with different numbers of heads cannot be imported")
     return {
         "encoder_layers": settings["encoder_layers"],
         "decoder_layers": settings["decoder_layers"],
         "d_model": settings["d_model"],
         "d_ff": settings["encoder_ffn_dim"],
-        "num_heads": settings["encoder_attention_heads"],
+        "num_heads": heads,
         "dropout": settings.get("dropout", 0.1),
         "positions": "learned",
         "activation": activation_of(settings.get("activation_function", "gelu")),

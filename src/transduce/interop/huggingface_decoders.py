@@ -38,8 +38,8 @@ def gpt2(settings: Settings, weights: Weights) -> Converted:
 def llama(settings: Settings, weights: Weights) -> Converted:
     """Convert Llama and models of its form."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise ModelError(f"config.json: rotary positions of type {rope['rope_type']!r:.40} cannot be imported")
+    if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+        raise ModelError(f"config.json: rotary positions of type {kind!r:.40} cannot be imported")
     config = DecoderOnlyConfig(
         layers=settings["num_hidden_layers"],
         d_model=settings["hidden_size"],

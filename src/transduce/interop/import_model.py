@@ -172,7 +172,10 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
             weights |= load_file(folder / name)
         except (OSError, ValueError, SafetensorError) as error:
             raise ModelError(f"{folder / name}: cannot be read: {error}") from None
-    return {name: x.float() for name, x in weights.items() if x.is_floating_point()}
+    weights = {name: x for name, x in weights.items() if x.is_floating_point()}
+    if (size := 4 * sum(x.numel() for x in weights.values())) > physical_memory():  # they are not in memory yet
+        raise ModelError(f"{folder}: its weights in float32 have {size:,} bytes, more than this machine has memory for")
+    return {name: x.float() for name, x in weights.items()}
 
 
 def _converted(original: Original) -> Converted:

@@ -20,6 +20,7 @@ from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer_pair import TokenizerPair
 
 _MAX_BYTES = 1 << 26
+_MAX_SENTINELS = 1 << 16
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -314,6 +315,8 @@ def _pair(
         own = Tokenizer.load(folder / files[0])
         pieces = own.pieces(range(own.vocab_size))
         sentinels = settings.get("extra_ids", 100)
+        if sentinels > (most := min(size, _MAX_SENTINELS)):
+            raise ModelError(f"config.json: {sentinels:,} sentinels (extra_ids) are more than the {most:,} allowed")
         pieces = [*pieces, *(f"<extra_id_{sentinels - 1 - n}>" for n in range(sentinels))]
     ids = {piece: number for number, piece in enumerate(pieces)}
     order = TokenOrder(markers(settings, names, ids.get, size, begins=False), size)

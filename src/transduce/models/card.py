@@ -68,7 +68,7 @@ def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
         raise ModelError(f"{path}: precision must be one of {', '.join(PRECISIONS)}, not {card['precision']!r:.40}")
     facts = card["facts"]
     max_length = facts.get("max_length", 1)
-    if not isinstance(max_length, int) or not 1 <= max_length <= _LONGEST:
+    if type(max_length) is not int or not 1 <= max_length <= _LONGEST:  # True is an int, too
         raise ModelError(f"{path}: facts.max_length must be between 1 and {_LONGEST}, not {max_length!r:.40}")
     if not isinstance(facts.get("task", ""), str):
         raise ModelError(f"{path}: facts.task has the wrong type")

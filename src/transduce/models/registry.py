@@ -36,7 +36,7 @@ def config_class(table: Mapping[str, Any]) -> type[ModelConfig]:
 
 def build_config(architecture: str, table: Mapping[str, Any], where: str) -> ModelConfig:
     """The settings of a saved model; `where` names its file in messages."""
-    return build(_architecture(architecture).config, {**table, "architecture": architecture}, where)
+    return build(_architecture(architecture, f"{where}: ").config, {**table, "architecture": architecture}, where)
 
 
 def create_model(config: ModelConfig, vocab_size: int) -> Model:
@@ -44,7 +44,8 @@ def create_model(config: ModelConfig, vocab_size: int) -> Model:
     return _architecture(config.architecture).model(config, vocab_size)
 
 
-def _architecture(name: str) -> Architecture:
+def _architecture(name: str, where: str = "") -> Architecture:
     if name not in MODELS:
-        raise ConfigError(f"no architecture {name!r:.40}{suggestion(str(name), list(MODELS))}; use {', '.join(MODELS)}")
+        hint = suggestion(str(name), list(MODELS))
+        raise ConfigError(f"{where}no architecture {name!r:.40}{hint}; use {', '.join(MODELS)}")
     return MODELS[name]

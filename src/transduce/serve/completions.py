@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import accumulate, chain
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from transduce.serve.completion_schemas import (
     ModelList,
     Usage,
 )
+from transduce.serve.completion_stream import UnsentParts, extend_choice
 from transduce.serve.errors import HttpError
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.generation_service import PendingGeneration
@@ -155,12 +156,7 @@ class _Answer:
             parts = [self._part(result)]
             self._new_tokens += result.token is not None
         for part in parts:
-            choice = self._choices[part.index]
-            choice.text += part.text
-            choice.finish_reason = part.finish_reason
-            if part.logprobs and choice.logprobs:
-                for name, values in part.logprobs:
-                    getattr(choice.logprobs, name).extend(values)
+            extend_choice(self._choices[part.index], part)
         return parts
 
     def _part(self, event: GenerationEvent) -> Choice:
@@ -186,9 +182,9 @@ class _Answer:
     def _no_logprobs(self) -> LogProbs | None:
         return None if self._wanted.logprobs is None else _logprobs([], [], 0)
 
-    def part(self, choices: Sequence[Choice]) -> Completion:
+    def part(self, choice: Choice) -> Completion:
         """A part of the response, for a stream."""
-        return Completion(**self._head, choices=list(choices))
+        return Completion(**self._head, choices=[choice])
 
     def completion(self) -> Completion:
         """The complete response."""
@@ -215,19 +211,28 @@ def _logprobs(pieces: list[str], values: list[float], start: int) -> LogProbs:
     return LogProbs(tokens=tokens, token_logprobs=values, top_logprobs=top, text_offset=offsets)
 
 
+async def _parts(answer: _Answer, pending: PendingGeneration) -> AsyncIterator[Choice]:
+    """The parts of the response, as they arrive."""
+    async for result in pending.results():
+        for part in answer.add(result):
+            if part.text or part.finish_reason or part.logprobs:
+                yield part
+
+
 async def _events(answer: _Answer, pending: PendingGeneration) -> AsyncIterator[str]:
     """The response as server-sent events."""
+    unsent = UnsentParts(_parts(answer, pending))
     try:
-        async for result in pending.results():
-            parts = [part for part in answer.add(result) if part.text or part.finish_reason or part.logprobs]
-            if parts:
-                yield _event(answer.part(parts).model_dump_json(exclude={"usage"}))
+        async for part in unsent:
+            yield _event(answer.part(part).model_dump_json(exclude={"usage"}))
     except ClientDisconnectedError:
         return
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
         yield _event(json.dumps({"error": message}))
         return
+    finally:
+        unsent.close()
     if last := answer.last_part():
         yield _event(last.model_dump_json())
     yield _event("[DONE]")

@@ -51,6 +51,11 @@ class _HttpProtocol(HttpToolsProtocol):
         self._stop_send_timer()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """End the connection; a client that still reads its last response has `send_seconds` for the rest of it."""
+        super().shutdown()
+        self.loop.call_later(self.send_seconds, self.transport.abort)
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._start_send_timer()

@@ -8,7 +8,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MAX_THREADS = 256, SPINS = 2000, YIELDS = 4000 }; /* checks before a waiting thread yields, and before it sleeps */
+#ifndef SPINS
+#define SPINS 2000 /* checks before a waiting thread yields its core; tests set fewer */
+#endif
+enum { MAX_THREADS = 256, YIELDS = 2 * SPINS }; /* checks with yields before it sleeps */
 
 typedef struct { int id, count; } Worker; /* number `id` of `count` */
 typedef void Task(Worker worker, void *arguments);
