@@ -3,10 +3,10 @@
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
 translation: sizes, ids, limits, prefixes, shortlists, separate vocabularies, options, dropped jobs, weights that are
-not finite or stored in 8 bits, interleaved sessions, and alignment. Odd cases are language models: styles, sizes, prompts,
-interleaved generations whose texts are copied and dropped. What is refused is counted, and the case continues. Most
-sizes are small; a few cross the borders of the blocks in the C code: panels of 16 outputs, 64 inputs, 512 logits, 128
-tokens of sources, 256 of prompts, 64 positions of an output, heads of 64 dimensions. One case in eight uses several
+not finite or stored in 8 bits, interleaved sessions, and alignment. Odd cases are language models: styles, sizes,
+prompts, interleaved generations whose texts are copied and dropped. What is refused is counted, and the case continues.
+Most sizes are small; a few cross the borders of the blocks in the C code: panels of 16 outputs, 64 inputs, 512 logits,
+128 tokens of sources, 256 of prompts, 64 positions of an output, heads of 64 dimensions. One case in eight uses several
 threads of the engine. With `--concurrent` one in four does, and the sessions of the others run in several Python
 threads at the same time, each with one thread of the engine.
 """
