@@ -80,7 +80,8 @@ function TextBox() {
 function TranslationBox() {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(translation.value);
+    if (navigator.clipboard) await navigator.clipboard.writeText(translation.value);
+    else copySelection(translation.value);
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
@@ -103,6 +104,18 @@ function TranslationBox() {
       <button type="button" onClick=${copy} disabled=${!translation.value}>${copied ? "Copied" : "Copy"}</button>
     </div>
   </div>`;
+}
+
+/** Copy a text where browsers give no access to the clipboard: pages that another machine serves without TLS. */
+function copySelection(text) {
+  const focused = document.activeElement;
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  focused?.focus();
 }
 
 function Sentence({ one }) {

@@ -2,6 +2,7 @@
 
 import math
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from typing import Any
 
@@ -157,6 +158,37 @@ def test_figures_have_their_numbers_in_a_table(page: Any, inspection: Inspection
     wait_for_value(page, lambda: fractions(table.nth(1).locator("td")), expected)
 
 
+STUCK = """scroll => {
+  scroll.scrollTo(60, 90);
+  const box = (part) => scroll.querySelector(part).getBoundingClientRect();
+  const [area, rows, columns, frame] = [scroll.getBoundingClientRect(), box(".rows"), box(".columns"), box(".frame")];
+  const token = scroll.querySelectorAll(".columns .token")[12].getBoundingClientRect();
+  return {
+    scrolled: [scroll.scrollLeft, scroll.scrollTop],
+    rows: rows.left === area.left && Math.abs(rows.top - frame.top) < 1,
+    columns: columns.top === area.top && Math.abs(token.left - frame.left - 12.5 * frame.width / COLUMNS) < 12,
+  };
+}"""
+"""Where the labels of a map are after it was scrolled."""
+
+
+def test_labels_of_a_long_map_stay_in_view(open_page: Callable[..., Any], address: str, translator: Translator) -> None:
+    text = " ".join([TEXT] * 7)
+    page = open_page(f"{address}#text={text}&sentence=0&stack=encoder", viewport={"width": 390, "height": 500})
+    settled(page, translator.translate(text))
+    columns = len(translator.tokenizer.encode(text)) + 1
+    expect(page.locator(".attention-section .heat .columns .token")).to_have_count(columns)
+    scroll = page.locator(".attention-section .scroll:has(.heat)")
+    measure = STUCK.replace("COLUMNS", str(columns))
+    wait_for_value(page, lambda: scroll.evaluate(measure), {"scrolled": [60, 90], "rows": True, "columns": True})
+    with page.expect_download() as saved:
+        page.locator("[data-figure$=-map]").get_by_role("button", name="SVG").click()
+    labels = [
+        element.text for element in ElementTree.parse(saved.value.path()).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert labels[-columns:] == labels[-2 * columns : -columns]  # of the rows and, turned, of the columns
+
+
 # References, comparisons, the guided path
 
 
@@ -310,10 +342,10 @@ def test_shortcuts_are_listed_and_can_be_switched_off(page: Any) -> None:
 def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], address: str) -> None:
     window = {"viewport": {"width": 1920, "height": 1080}}
     page = open_page(f"{address}#text={TEXT}&sentence=0&lecture=true", **window)
-    expect(page.locator("main[aria-busy=false] .heat svg")).to_be_visible()
+    expect(page.locator("main[aria-busy=false] .heat svg.figure")).to_be_visible()
     measure = "all => all.map((e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
     for figure in (".lines", ".heat"):
-        labels = page.locator(f"{figure} svg.figure .token.end")
+        labels = page.locator(f"{figure} .token.end")
         wait_for_value(page, lambda labels=labels: min(labels.evaluate_all(measure), default=0) >= 22, True)
     page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
     page.wait_for_function("document.documentElement.scrollHeight <= innerHeight + 1")
