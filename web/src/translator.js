@@ -89,7 +89,7 @@ function TranslationBox() {
   return html`<div class="box target">
     <output id="translation" for="text" aria-live="polite" aria-busy=${translating.value} class=${stale ? "stale" : ""} lang=${shownTo.value || undefined} ...${roving}>
       ${problem.value
-        ? html`<span class="error">${problem.value}</span>`
+        ? problem.value !== keyWanted.value && html`<span class="error">${problem.value}</span>`
         : sentences.value.length || !translating.value
           ? shownLines.value.map((line, n) => html`<p key=${n} dir="auto">${line.map((one) => html`<${Sentence} one=${one} />`)}</p>`)
           : html`<span class="placeholder">…</span>`}

@@ -276,6 +276,10 @@ def test_an_example_opens_a_prepared_view(open_page: Callable[..., Any], address
     expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
     expect(page.locator("#text")).to_have_value(re.compile("^The animal"))
     expect(examples).to_have_count(0)
+    expect(page.locator("#look")).to_contain_text("ask who looks from “it” to “animal”")
+    expect(page.locator("#look-title")).to_be_in_viewport()
+    page.locator("#text").fill("dedu")
+    expect(page.locator("#look")).not_to_contain_text("animal")
 
 
 # Keyboard, lecture mode, accessibility
