@@ -69,7 +69,7 @@ function TextBox() {
     <textarea id="text" ref=${element} aria-label="Text to translate" lang=${shownFrom.value || detected.value || undefined} dir="auto" spellcheck="false"
       placeholder="Type or paste text, or drop a file …" value=${text.value} onInput=${(event) => setText(event.target.value)}></textarea>
     <div class="box-foot">
-      <span class="count ${count > limit ? "error" : ""}">${count.toLocaleString("en")}${limit ? ` / ${limit.toLocaleString("en")}` : ""}</span>
+      <span class="count ${count > limit ? "error" : ""}">${count.toLocaleString("en")}${limit ? ` / ${limit.toLocaleString("en")}` : ""}${count > limit ? ": too long" : ""}</span>
       <span class="space"></span>
       <${FileInput} />
       <button type="button" onClick=${clear} disabled=${!text.value}>Clear</button>

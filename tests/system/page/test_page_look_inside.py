@@ -104,6 +104,13 @@ def test_the_guided_path_shows_the_numbers_of_the_head(
         pytest.approx([numbers.products[n] for n in listed], abs=0.006),
     )
     expect(page.locator(".diagram .here")).to_have_text("cross-attention")
+    choose(page, "stack", "encoder")
+    page.locator(".tokens.source button").nth(2).click()
+    label = page.locator(".tokens.source button").nth(2).inner_text()
+    expect(page.locator(".guide-text")).to_contain_text(f"makes a query of the token “{label}”")
+    page.keyboard.press("Escape")
+    choose(page, "stack", "cross")
+    expect(products).to_have_count(min(8, len(inspection.source)))
     for _ in range(4):
         page.get_by_role("button", name="Next", exact=True).click()
     expect(page.locator(".diagram .here")).to_have_text("softmax")

@@ -241,7 +241,8 @@ def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
     lines = ["babo gigo"] * 40
     long.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with serve_page(translator, characters=200) as address:
-        page = open_page(address)
+        page = open_page(f"{address}#text={'babo%20' * 50}")
+        expect(page.locator(".count")).to_have_text("250 / 200: too long")
         page.locator("input[type=file]").set_input_files(short)
         translated(page, translator.translate(TEXT))
         page.locator("input[type=file]").set_input_files(long)
