@@ -13,13 +13,18 @@ import { problem, sentences, shownLines, translating, translation, undo } from "
 
 export function Translator() {
   const [over, setOver] = useState(false);
-  const drag = (active) => (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    setOver(active);
-    if (event.type === "drop") takeFiles(event.dataTransfer.files);
-  };
-  return html`<section class="translator" aria-label="Translator" onDragOver=${drag(true)} onDragLeave=${drag(false)} onDrop=${drag(false)}>
+  useEffect(() => { // on the whole page: elsewhere, a browser would leave it and open the file
+    const onDrag = (event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      setOver(event.type === "dragover" || (event.type === "dragleave" && event.relatedTarget !== null));
+      if (event.type === "drop") takeFiles(event.dataTransfer.files);
+    };
+    const types = ["dragover", "dragleave", "drop"];
+    for (const type of types) addEventListener(type, onDrag);
+    return () => types.forEach((type) => removeEventListener(type, onDrag));
+  }, []);
+  return html`<section class="translator" aria-label="Translator">
     <${Languages} />
     ${keyWanted.value && html`<${KeyEntry} />`}
     <div class="boxes ${over ? "over" : ""}">

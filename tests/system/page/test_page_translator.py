@@ -254,6 +254,19 @@ def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
         )
 
 
+def test_a_file_is_dropped_anywhere_on_the_page(
+    open_page: Callable[..., Any], address: str, translator: Translator
+) -> None:
+    page = open_page(address)
+    make = "text => { const d = new DataTransfer(); d.items.add(new File([text], 'a.txt')); return d; }"
+    data = page.evaluate_handle(make, TEXT)
+    page.locator("footer").dispatch_event("dragover", {"dataTransfer": data})
+    expect(page.locator(".boxes.over")).to_have_count(1)
+    page.locator("footer").dispatch_event("drop", {"dataTransfer": data})
+    expect(page.locator(".boxes.over")).to_have_count(0)
+    translated(page, translator.translate(TEXT))
+
+
 def test_a_document_is_translated_with_progress(
     open_page: Callable[..., Any], bundled: Translator, bundled_address: str, tmp_path: Path
 ) -> None:
