@@ -9,6 +9,7 @@ import { Labels, part, percent, samePosition, shorten } from "./components.js";
 import { dark, highlight, hovered, lecture, narrow, onLeave, specialTokens, togglePin, tooltip } from "./state.js";
 import { COMBINED, oneTo } from "./weights.js";
 
+export const LONG = 26; // more tokens need the whole width of the page
 const MIN_CELL = 12; // smaller cells have labels that cannot be read; a larger map is scrolled
 
 export function HeatMap({ map, label = "Heat map" }) {
@@ -61,11 +62,11 @@ function layout(rows, columns) {
   const longest = Math.max(rows.length, columns.length, 8);
   const big = lecture.value;
   const [left, top] = big ? [210, 170] : narrow.value ? [92, 80] : [118, 96];
-  const available = big ? Math.min(innerHeight - 540, 620) : narrow.value ? 225 : longest > 30 ? 900 : 470;
-  const size = Math.max(big ? 26 : MIN_CELL, Math.min(big ? 48 : 30, available / longest));
+  const available = big ? Math.min(innerHeight - 540, 620) : narrow.value ? 225 : longest > LONG ? 900 : 336; // as wide as the page, or as half of it
+  const size = Math.max(big ? 26 : MIN_CELL, Math.min(big ? 48 : longest > LONG ? 20 : 30, available / longest));
   const [width, height] = [columns.length * size, rows.length * size];
   const total = { width: Math.max(left + width + (big ? 120 : 60), 330), height: top + height + (big ? 84 : 56) };
-  const exact = big || size === MIN_CELL || longest > 30; // one unit is one pixel, and the figure may be scrolled
+  const exact = big || size === MIN_CELL || longest > LONG; // one unit is one pixel, and the figure may be scrolled
   const font = big ? "" : `font-size:${Math.max(11, Math.min(12, size))}px`;
   return { left, top, size, width, height, total, font, letters: big ? 14 : narrow.value ? 11 : 14, style: exact ? `width:${total.width}px` : "" };
 }
