@@ -22,6 +22,7 @@ expect = sync_api.expect
 expect.set_options(timeout=TIMEOUT)
 
 TEXT = "dedu babo gigo babo"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 AXE = Path(__file__).parents[1] / "web/node_modules/axe-core/axe.min.js"
 
 

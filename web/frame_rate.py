@@ -11,15 +11,17 @@ from playwright.sync_api import CDPSession, sync_playwright
 
 MEASURE = """async ([selector, frames]) => {
   const element = document.querySelector(selector);
-  element.scrollIntoView({ block: "center" });
+  element.scrollIntoView({ block: "center", behavior: "instant" });
   const nextFrame = () => new Promise(requestAnimationFrame);
   for (let i = 0; i < 10; i++) await nextFrame();
   const box = element.getBoundingClientRect();
-  const visible = { top: Math.max(box.top, 140), bottom: Math.min(box.bottom, innerHeight - 10) };
+  const area = (element.closest(".scroll") ?? element).getBoundingClientRect();
+  const top = Math.max(box.top, area.top, 140);
+  const bottom = Math.min(box.bottom, area.bottom, innerHeight - 10);
   const start = performance.now();
   for (let i = 0; i < frames; i++) {
     const clientX = box.left + box.width * (0.5 + 0.45 * Math.sin(i / 11));
-    const clientY = visible.top + (visible.bottom - visible.top) * (0.5 + 0.45 * Math.sin(i / 7));
+    const clientY = top + (bottom - top) * (0.5 + 0.45 * Math.sin(i / 7));
     const target = document.elementFromPoint(clientX, clientY) ?? element;
     const event = { clientX, clientY, bubbles: true, pointerType: "mouse" };
     for (const name of ["pointerover", "pointerenter", "pointermove"])

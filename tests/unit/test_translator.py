@@ -282,6 +282,15 @@ def test_a_stream_reads_no_further_ahead_than_two_windows(translator: Translator
         assert read <= number + 1 + 8
 
 
+def test_progress_counts_texts_whose_turn_has_not_come(untrained_model: Model, toy_tokenizer: Tokenizer) -> None:
+    one_by_one = PlainEngine(untrained_model, 1)  # the longest text first
+    translator = Translator(untrained_model, toy_tokenizer, engine=one_by_one)
+    events: list[str] = []
+    stream = translator.stream(["babo", "", "babo dedu gigo"], text_done=lambda: events.append("translated"))
+    events += ["yielded" for _ in stream]
+    assert events == ["translated"] * 3 + ["yielded"] * 3
+
+
 def test_plain_runs_if_the_engine_does_not_support_the_options(make: Callable[..., Translator]) -> None:
     class GreedyOnly(PlainEngine):
         @staticmethod

@@ -44,9 +44,12 @@ export function Alternatives() {
   useLayoutEffect(() => {
     if (!shown) return;
     const target = shown.element.getBoundingClientRect();
-    const { width } = element.current.getBoundingClientRect();
+    const { width, height } = element.current.getBoundingClientRect();
     const left = Math.max(8, Math.min(target.left, document.documentElement.clientWidth - width - 8));
-    element.current.style.transform = `translate(${left + scrollX}px, ${target.bottom + 6 + scrollY}px)`;
+    const above = target.top - height - 6;
+    const top = target.bottom + 6 + height > innerHeight && above > 0 ? above : target.bottom + 6;
+    element.current.style.transform = `translate(${left + scrollX}px, ${top + scrollY}px)`;
+    element.current.scrollIntoView({ block: "nearest" });
   });
   useEffect(() => {
     if (!shown) return;
@@ -58,7 +61,7 @@ export function Alternatives() {
   if (!shown) return null;
   const pick = (alternative) => {
     choose(shown.sentence, alternative);
-    close({ focus: false });
+    close();
   };
   const onKey = (event) => {
     if (event.key === "Escape") close();

@@ -18,7 +18,7 @@ export class RequestError extends Error {
   }
 }
 
-/** The response to a request; with a body it is a POST of JSON. Throws RequestError with the server's reason. */
+/** The response to a request; with a body it is a POST, of a form or of JSON. Throws RequestError with the server's reason. */
 export async function ask(path, { body, signal } = {}) {
   for (let attempt = 1; ; attempt++) {
     const outcome = await send(path, body, signal);
@@ -40,10 +40,11 @@ export async function ask(path, { body, signal } = {}) {
 export const askJson = async (path, options) => (await ask(path, options)).json();
 
 async function send(path, body, signal) {
-  const headers = { ...(body && { "content-type": "application/json" }), ...(key.peek() && { authorization: `Bearer ${key.peek()}` }) };
+  const isForm = body instanceof FormData;
+  const headers = { ...(body && !isForm && { "content-type": "application/json" }), ...(key.peek() && { authorization: `Bearer ${key.peek()}` }) };
   let response;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && !isForm ? JSON.stringify(body) : body, signal });
   } catch (failure) {
     if (signal?.aborted) throw failure;
     return new RequestError("the server does not respond", 0);
@@ -56,7 +57,7 @@ async function send(path, body, signal) {
   return error;
 }
 
-function sleep(milliseconds, signal) {
+export function sleep(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, milliseconds);
     signal?.addEventListener("abort", () => {

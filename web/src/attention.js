@@ -4,13 +4,11 @@ import { html } from "htm/preact";
 import { attentionTitle, useAttention } from "./attention_map.js";
 import { headColour } from "./colours.js";
 import { Choice, Figure, percent } from "./components.js";
-import { HeatMap } from "./heatmap.js";
+import { HeatMap, LONG } from "./heatmap.js";
 import { AllHeads, WhoLooks } from "./heads.js";
 import { Lines } from "./lines.js";
 import { inspection, layer, lecture, narrow, shownLayer, shownView, specialTokens, stack, view } from "./state.js";
 import { COMBINED, combinedViews, countLayers, isText, oneTo, sizes, STACKS, stackWords } from "./weights.js";
-
-const LONG = 30; // more tokens need the whole width of the page
 
 export function Attention() {
   const shown = inspection.value;

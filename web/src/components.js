@@ -34,7 +34,7 @@ export function Slider({ label, value, shown = value, onSlide, ...range }) {
 export function Figure({ name, title, hint, wide, table, children }) {
   const figure = useRef();
   const [open, setOpen] = useState(false);
-  const save = (kind) => saveFigure(figure.current.querySelector("svg.figure"), figure.current.querySelector("svg.overlay"), name, kind);
+  const save = (kind) => saveFigure(figure.current.querySelector("svg.figure"), figure.current.querySelectorAll("svg:is(.overlay, .labels)"), name, kind);
   return html`<figure class="card" ref=${figure} data-figure=${name}>
     <figcaption>
       <div><h3>${title}</h3>${hint && html`<p>${hint}</p>`}</div>
@@ -52,6 +52,15 @@ export function Figure({ name, title, hint, wide, table, children }) {
     </div>
     ${open && html`<${DataTable} title=${title} ...${table()} />`}
   </figure>`;
+}
+
+/** A length of a figure as a percentage of its size. */
+export const part = (length, of) => `${(100 * length) / of}%`;
+
+/** Labels of a figure that stick to an edge of the scrolled area; their coordinates are those of the figure, for `saveFigure`. */
+export function Labels({ kind, box, total, children }) {
+  return html`<svg class="labels ${kind}" viewBox="${box.left} ${box.top} ${box.width} ${box.height}" aria-hidden="true"
+    style="width:${part(box.width, total.width)};margin-top:${part(box.top, total.width)}">${children}</svg>`;
 }
 
 /** The numbers of a figure. */
@@ -97,7 +106,8 @@ export function Tooltip() {
 export function useVisible(element) {
   const visible = useSignal(false);
   useEffect(() => {
-    const observer = new IntersectionObserver((entries) => (visible.value = entries.at(-1).isIntersecting));
+    const belowBar = { rootMargin: "-80px 0px 0px" }; // the bar with the sentence covers the rest
+    const observer = new IntersectionObserver((entries) => (visible.value = entries.at(-1).isIntersecting), belowBar);
     observer.observe(element.current);
     return () => observer.disconnect();
   }, []);

@@ -20,14 +20,30 @@ export const inspected = computed(() =>
   sentence.value === null ? null : (sentences.value[Math.min(sentence.value, sentences.value.length - 1)] ?? null),
 );
 
+let scrollWanted = false; // whether the page scrolls to the next inspection, because the user asked for it
+
+/** Scroll to the inspection of a sentence, once it is shown. */
+export function scrollToInspection() {
+  scrollWanted = true;
+}
+
 /** Inspect a sentence of the translation, by its index. */
-export function lookAt(index) {
+export function inspectSentence(index) {
   batch(() => {
     [sentence.value, prefix.value, treeSteps.value, step.value] = [index, sentences.value[index]?.prefix ?? [], null, 0];
     pinned.value = null;
   });
-  document.getElementById("look")?.scrollIntoView();
 }
+
+/** Inspect a sentence, and scroll to its inspection. */
+export function lookAt(index) {
+  const before = wanted.value;
+  inspectSentence(index);
+  if (wanted.value === before && inspection.value) scrollToLook();
+  else scrollToInspection();
+}
+
+const scrollToLook = () => document.getElementById("look")?.scrollIntoView();
 
 /** The request for an inspection by the chosen model, as JSON; empty if no sentence is inspected. */
 const wanted = computed(() =>
@@ -77,6 +93,9 @@ async function load(request, signal) {
     clearHighlight();
     inspection.value = result;
     pinChosenWord(result);
+    await nextFrame(); // the page is not long enough before the figures are shown
+    if (scrollWanted && document.activeElement?.id !== "text") scrollToLook(); // who types stays at the text
+    scrollWanted = false;
   } catch (failure) {
     if (!signal.aborted) show(null, failure.message);
   }

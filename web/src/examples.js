@@ -2,8 +2,9 @@
 
 import { batch } from "@preact/signals";
 import { html } from "htm/preact";
+import { scrollToInspection } from "./data.js";
 import { sources } from "./languages.js";
-import { from, layer, pinWord, sentence, setText, stack, view } from "./state.js";
+import { from, layer, note, pinWord, sentence, setText, stack, view } from "./state.js";
 
 const SPIRIT = "It is in this spirit that a majority of American governments have passed new laws since 2009 making the registration or voting process more difficult.";
 const LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion.";
@@ -23,10 +24,11 @@ const EXAMPLES = [
 /** Show an example. */
 function open(example) {
   batch(() => {
-    if (sources.value.length > 1) from.value = "en";
+    from.value = ""; // it is detected, also that of the next text
     setText(example.text);
-    [stack.value, layer.value, view.value, pinWord.value, sentence.value] = [example.stack, example.layer, example.view, example.pin ?? "", 0];
+    [stack.value, layer.value, view.value, pinWord.value, sentence.value, note.value] = [example.stack, example.layer, example.view, example.pin ?? "", 0, example.note];
   });
+  scrollToInspection();
 }
 
 export function Examples() {

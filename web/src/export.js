@@ -3,8 +3,8 @@
 const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
   "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "image-rendering", "visibility"];
 
-export async function saveFigure(svg, overlay, name, kind) {
-  const text = new XMLSerializer().serializeToString(complete(svg, overlay));
+export async function saveFigure(svg, layers, name, kind) {
+  const text = new XMLSerializer().serializeToString(complete(svg, layers));
   const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await toPng(text, svg);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
@@ -13,10 +13,10 @@ export async function saveFigure(svg, overlay, name, kind) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** A copy of a figure with its highlights and a background. */
-function complete(svg, overlay) {
+/** A copy of a figure with the layers above it, which have the same coordinates, and a background. */
+function complete(svg, layers) {
   const copy = withInlineStyles(svg);
-  if (overlay) copy.append(...withInlineStyles(overlay).childNodes);
+  for (const layer of layers) copy.append(...withInlineStyles(layer).childNodes);
   const { width, height } = svg.viewBox.baseVal;
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", width);

@@ -3,13 +3,14 @@
 import { signal } from "@preact/signals";
 import { html } from "htm/preact";
 import { useRef } from "preact/hooks";
-import { key } from "./api.js";
+import { askJson, sleep } from "./api.js";
 import { direction, server, shownFrom, shownTo } from "./languages.js";
 import { setText } from "./state.js";
 import { translateAll } from "./translate.js";
 
 const IN_BOX = 5000; // characters that still fit into the box
 const LARGEST = 20_000_000; // bytes
+const POLL = 300; // milliseconds between questions about the progress of a document
 
 /** The file in progress: {name, share, url, error}. */
 const job = signal(null);
@@ -40,7 +41,7 @@ export async function takeFiles(files) {
 
 /** The content of a plain text file, or null for other files, which are left to the server. */
 async function readText(file) {
-  const document = /\.(docx|odt|odp|pptx|epub|html?|xlf|xliff|sdlxliff|tmx|po|srt|vtt|md)$/i;
+  const document = /\.(docx|odt|odp|pptx|epub|x?html?|xlf|xliff|sdlxliff|tmx|pot?|srt|vtt|md|markdown)$/i;
   if (document.test(file.name)) return null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
@@ -50,18 +51,23 @@ async function readText(file) {
   }
 }
 
+/** The address of the translation of a document, which the server translates in the background. */
 async function translateDocument(file, note, signal) {
   note({ share: 0 });
   const form = new FormData();
   form.append("file", file);
   form.append("source", shownFrom.value || "auto");
   form.append("target", shownTo.value || direction.value.model);
-  if (key.value) form.append("api_key", key.value);
-  const response = await fetch("translate_file", { method: "POST", body: form, signal });
-  const answer = await response.json().catch(() => ({}));
-  if (response.status === 404 || response.status === 405) throw new Error("this server translates only text files");
-  if (!response.ok) throw new Error(answer.error ?? `the server returned status ${response.status}`);
-  return answer.translatedFileUrl;
+  let status = await askJson("v1/documents", { body: form, signal });
+  const path = `v1/documents/${status.id}`;
+  signal.addEventListener("abort", () => fetch(path, { method: "DELETE" }));
+  while (status.state === "running") {
+    note({ share: status.done / Math.max(1, status.total) });
+    await sleep(POLL, signal);
+    status = await askJson(path, { signal });
+  }
+  if (status.error) throw new Error(status.error);
+  return status.url.slice(1); // relative, as the server may be behind a prefix
 }
 
 const translatedName = (name) => name.replace(/(\.[^.]*)?$/, (ending) => `.${shownTo.value || "translated"}${ending}`);
@@ -86,7 +92,7 @@ export function FileJob() {
   return html`<div class="file-job" role="status">
     <b>${name}</b>
     ${error ? html`<span class="error">${error}</span>` : url ? html`<a href=${url} download=${download}>Save the translation</a>`
-      : html`<progress max="1" value=${share ?? undefined} aria-label="Translation of ${name}"></progress>`}
+      : html`<progress max="1" value=${share ?? undefined} aria-label="Translation of ${name}"></progress><span aria-hidden="true">${Math.round(100 * share)} %</span>`}
     <button type="button" onClick=${close}>${url || error ? "Close" : "Stop"}</button>
   </div>`;
 }

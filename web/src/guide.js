@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import { askJson } from "./api.js";
 import { format, percent } from "./components.js";
 import { direction } from "./languages.js";
-import { inspection, shownLayer, shownStep, shownView, stack } from "./state.js";
+import { inspection, pinned, shownLayer, shownStep, shownView, stack } from "./state.js";
 import { decode, isSpecial, label, tokenAt } from "./tokens.js";
 import { STACKS } from "./weights.js";
 
@@ -68,13 +68,14 @@ function Path() {
   </section>`;
 }
 
-/** What the stops speak of: the chosen head, or the first one, at the chosen step. */
+/** What the stops speak of: the chosen head, or the first one, at the chosen step or the pinned token of the source. */
 function useContext() {
   const shown = inspection.value;
   const [answer, setAnswer] = useState({ numbers: null, reason: "" });
   const head = typeof shownView.value === "number" ? shownView.value : 1;
   const name = `${stack.value}.${shownLayer.value}.${head}`;
-  const query = stack.value === "encoder" ? firstWord(shown) : shownStep.value;
+  const chosen = pinned.value?.query?.side === "source" ? pinned.value.query.position : firstWord(shown);
+  const query = stack.value === "encoder" ? chosen : shownStep.value;
   useEffect(() => {
     const controller = new AbortController();
     setAnswer({ numbers: null, reason: "" });
@@ -89,7 +90,7 @@ function useContext() {
   return { shown, step: shownStep.value, name, labels, queryLabel, ...answer };
 }
 
-const firstWord = (shown) => Math.max(0, shown.source.findIndex((id) => !isSpecial(id) && /\p{L}{2}/u.test(label(shown, id))));
+const firstWord = (shown) => Math.max(0, shown.source.findIndex((id) => !isSpecial(id) && /^·?\p{L}{2}/u.test(label(shown, id))));
 
 function Rows({ columns, rows }) {
   return html`<table><thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
@@ -107,7 +108,7 @@ function Diagram({ part }) {
     ${box("output", 144, 8, "softmax")}
     ${box("feed2", 144, 66, "feed forward")}${box("cross", 144, 112, "cross-attention")}${box("decoder", 144, 158, "self-attention")}${box("target", 144, 226, "embedding")}
     ${box("feed1", 10, 112, "feed forward")}${box("encoder", 10, 158, "self-attention")}${box("source", 10, 226, "embedding")}
-    <text x="58" y="92" class="middle tick">encoder × ${encoder_layers}</text><text x="192" y="50" class="middle tick">decoder × ${decoder_layers}</text>
+    <text x="58" y="72" class="middle tick">encoder × ${encoder_layers}</text><text x="192" y="50" class="middle tick">decoder × ${decoder_layers}</text>
     <text x="58" y="262" class="middle tick">source</text><text x="192" y="262" class="middle tick">target so far</text>
   </svg>`;
 }

@@ -17,7 +17,7 @@ export function Lines({ map }) {
   const longest = Math.max(rows.length, columns.length);
   const big = lecture.value;
   const pitch = big ? Math.max(30, Math.min(52, (innerHeight - 330) / longest)) : Math.max(17, Math.min(29, 470 / longest));
-  const [left, right, width] = big ? [260, 600, 900] : narrow.value ? [112, 212, 330] : [150, 370, 520];
+  const [left, right, width] = big ? [250, 590, 870] : narrow.value ? [112, 212, 330] : [150, 370, 520];
   const head = big ? 44 : 34;
   const height = longest * pitch + head;
   const y = (list, n) => head + pitch * (n + (longest - list.length) / 2);

@@ -7,7 +7,7 @@ import { Ablation, Diff, changes } from "./ablation.js";
 import { Attention } from "./attention.js";
 import { Compare } from "./compare.js";
 import { format, highlightOnHover, percent, samePosition, useVisible } from "./components.js";
-import { inspected, live, lookAt } from "./data.js";
+import { inspected, inspectSentence, live } from "./data.js";
 import { Guide } from "./guide.js";
 import { shownTo } from "./languages.js";
 import { PositionStrip, Positions } from "./positions.js";
@@ -15,7 +15,7 @@ import { Predictions } from "./predictions.js";
 import { Reference } from "./reference.js";
 import { item, roving } from "./roving.js";
 import { Search } from "./search.js";
-import { beam, busy, error, highlight, inspection, latest, off, prefix, shownStep, stack, step } from "./state.js";
+import { beam, busy, error, highlight, inspection, latest, note, off, prefix, shownStep, stack, step } from "./state.js";
 import { decode, hex, isSpecial, label } from "./tokens.js";
 import { sentences } from "./translate.js";
 import { countLayers, isText } from "./weights.js";
@@ -26,6 +26,7 @@ export function LookInside() {
     <h2 id="look-title">${live ? "Look inside" : shown && isText(shown) ? "The text" : "The translation"}</h2>
     ${error.value && html`<p class="error" role="alert">${error.value}</p>`}
     ${!shown && !error.value && html`<p class="note" role="status">inspecting the sentence …</p>`}
+    ${note.value && html`<p class="lead">${note.value}</p>`}
     ${shown && html`<${Bar} /><${TokenPanels} />`}
     ${live && inspection.value && countLayers(inspection.value, "decoder") > 0 && html`<${Guide} />`}
     ${inspection.value && html`<${Ablation} /><${Attention} />
@@ -40,7 +41,7 @@ export function LookInside() {
 function Bar() {
   const shown = latest.value;
   const last = sentences.value.length - 1;
-  const move = (by) => lookAt(Math.max(0, Math.min(last, inspected.value.index + by)));
+  const move = (by) => inspectSentence(Math.max(0, Math.min(last, inspected.value.index + by)));
   const { before, after } = changes(shown);
   return html`<div class="sentence-bar" role="group" aria-label="The inspected sentence">
     ${live && last > 0 && html`<span class="bar-steps">

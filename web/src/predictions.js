@@ -3,7 +3,7 @@
 import { useComputed } from "@preact/signals";
 import { html } from "htm/preact";
 import { plainColour, strength } from "./colours.js";
-import { Figure, highlightOnHover, percent, samePosition, shorten, Slider } from "./components.js";
+import { Figure, highlightOnHover, Labels, percent, samePosition, shorten, Slider } from "./components.js";
 import { item, roving } from "./roving.js";
 import { highlight, inspection, lecture, shownStep, step, temperature } from "./state.js";
 import { decode, label } from "./tokens.js";
@@ -95,13 +95,17 @@ const LENS = { left: 58, cell: 84, pitch: 30, top: 30 };
 function Lens({ t }) {
   const { lens, target } = inspection.value;
   const { left, cell, pitch, top } = lecture.value ? { left: 110, cell: 150, pitch: 46, top: 44 } : LENS;
-  const width = left + target.length * cell + 8;
-  return html`<svg class="figure lens" style="width:${width}px" viewBox="0 0 ${width} ${top + lens.length * pitch + 10}" role="group" ...${roving}
-    aria-label="The most probable token of each of ${lens.length} ${words().layer}s, ${words().step.toLowerCase()}s 1 to ${target.length}; arrow keys move">
-    ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (lens.length - 0.5 - l) * pitch} class="tick end">layer ${l + 1}</text>`)}
-    ${target.map((_, n) => html`<${LensColumn} key=${n} n=${n} places=${{ left, cell, pitch, top }} />`)}
-    <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + lens.length * pitch} rx="6" />
-  </svg>`;
+  const total = { width: left + target.length * cell + 8, height: top + lens.length * pitch + 10 };
+  return html`<div class="layers labelled" style="width:${total.width}px">
+    <svg class="figure lens" viewBox="0 0 ${total.width} ${total.height}" role="group" ...${roving}
+      aria-label="The most probable token of each of ${lens.length} ${words().layer}s, ${words().step.toLowerCase()}s 1 to ${target.length}; arrow keys move">
+      ${target.map((_, n) => html`<${LensColumn} key=${n} n=${n} places=${{ left, cell, pitch, top }} />`)}
+      <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + lens.length * pitch} rx="6" />
+    </svg>
+    <${Labels} kind="rows" box=${{ left: 0, top: 0, width: left, height: total.height }} total=${total}>
+      ${lens.map((_, l) => html`<text x=${left - 10} y=${top + (lens.length - 0.5 - l) * pitch} class="tick end">layer ${l + 1}</text>`)}
+    <//>
+  </div>`;
 }
 
 function LensColumn({ n, places: { left, cell, pitch, top } }) {

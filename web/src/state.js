@@ -33,6 +33,7 @@ const NOTHING = { query: null, key: null };
 export const hovered = signal(null);
 /** Positions that stay highlighted, in the same form. */
 export const pinned = signal(null);
+export const note = signal(""); // what to see in the example that is shown
 export const pinWord = signal(""); // a source word whose first token is pinned when a sentence is inspected
 export const highlight = computed(() => hovered.value ?? pinned.value ?? NOTHING);
 export const tooltip = signal(null);
@@ -66,7 +67,7 @@ effect(() => {
 
 /** Change the text, which begins another translation. */
 export function setText(value) {
-  batch(() => ([text.value, prefix.value, treeSteps.value, pinWord.value] = [value, [], null, ""]));
+  batch(() => ([text.value, prefix.value, treeSteps.value, pinWord.value, note.value] = [value, [], null, "", ""]));
 }
 
 export function clearHighlight() {

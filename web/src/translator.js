@@ -13,13 +13,18 @@ import { problem, sentences, shownLines, translating, translation, undo } from "
 
 export function Translator() {
   const [over, setOver] = useState(false);
-  const drag = (active) => (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    setOver(active);
-    if (event.type === "drop") takeFiles(event.dataTransfer.files);
-  };
-  return html`<section class="translator" aria-label="Translator" onDragOver=${drag(true)} onDragLeave=${drag(false)} onDrop=${drag(false)}>
+  useEffect(() => { // on the whole page: elsewhere, a browser would leave it and open the file
+    const onDrag = (event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      setOver(event.type === "dragover" || (event.type === "dragleave" && event.relatedTarget !== null));
+      if (event.type === "drop") takeFiles(event.dataTransfer.files);
+    };
+    const types = ["dragover", "dragleave", "drop"];
+    for (const type of types) addEventListener(type, onDrag);
+    return () => types.forEach((type) => removeEventListener(type, onDrag));
+  }, []);
+  return html`<section class="translator" aria-label="Translator">
     <${Languages} />
     ${keyWanted.value && html`<${KeyEntry} />`}
     <div class="boxes ${over ? "over" : ""}">
@@ -69,7 +74,7 @@ function TextBox() {
     <textarea id="text" ref=${element} aria-label="Text to translate" lang=${shownFrom.value || detected.value || undefined} dir="auto" spellcheck="false"
       placeholder="Type or paste text, or drop a file …" value=${text.value} onInput=${(event) => setText(event.target.value)}></textarea>
     <div class="box-foot">
-      <span class="count ${count > limit ? "error" : ""}">${count.toLocaleString("en")}${limit ? ` / ${limit.toLocaleString("en")}` : ""}</span>
+      <span class="count ${count > limit ? "error" : ""}">${count.toLocaleString("en")}${limit ? ` / ${limit.toLocaleString("en")}` : ""}${count > limit ? ": too long" : ""}</span>
       <span class="space"></span>
       <${FileInput} />
       <button type="button" onClick=${clear} disabled=${!text.value}>Clear</button>
@@ -80,7 +85,8 @@ function TextBox() {
 function TranslationBox() {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(translation.value);
+    if (navigator.clipboard) await navigator.clipboard.writeText(translation.value);
+    else copySelection(translation.value);
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
@@ -88,7 +94,7 @@ function TranslationBox() {
   return html`<div class="box target">
     <output id="translation" for="text" aria-live="polite" aria-busy=${translating.value} class=${stale ? "stale" : ""} lang=${shownTo.value || undefined} ...${roving}>
       ${problem.value
-        ? html`<span class="error">${problem.value}</span>`
+        ? problem.value !== keyWanted.value && html`<span class="error">${problem.value}</span>`
         : sentences.value.length || !translating.value
           ? shownLines.value.map((line, n) => html`<p key=${n} dir="auto">${line.map((one) => html`<${Sentence} one=${one} />`)}</p>`)
           : html`<span class="placeholder">…</span>`}
@@ -103,6 +109,18 @@ function TranslationBox() {
       <button type="button" onClick=${copy} disabled=${!translation.value}>${copied ? "Copied" : "Copy"}</button>
     </div>
   </div>`;
+}
+
+/** Copy a text where browsers give no access to the clipboard: pages that another machine serves without TLS. */
+function copySelection(text) {
+  const focused = document.activeElement;
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  focused?.focus();
 }
 
 function Sentence({ one }) {

@@ -73,7 +73,8 @@ def backtranslate(
         with Progress(lambda: count_lines(text), done, hidden=False) as progress:
             for pair in back_translate(translator, lines, report, to):
                 file.write(row(*pair))
-                if progress.advance():
+                progress.advance()
+                if progress.flush_due():
                     file.flush()
     for line in report.lines():
         log(line)

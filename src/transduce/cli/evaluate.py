@@ -189,9 +189,8 @@ def _translate(translator: "Translator", sources: list[str], to: str | None, out
 
     outputs = []
     with Progress(lambda: count_lines(sources), 0, hidden=False) as progress:
-        for best in translator.stream(sources, to=to):
+        for best in translator.stream(sources, to=to, text_done=progress.advance):
             outputs.append(best[0].text)
-            progress.advance()
     if out:
         out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")
     return outputs

@@ -69,6 +69,8 @@ def translate_lines(
             "glossary": glossary,
             "confidence": confidence,
         }
+        if not typed:
+            common["text_done"] = progress.advance
         written = rejected = 0
         for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
@@ -79,7 +81,7 @@ def translate_lines(
                 output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
                 output.add(row, best[0].text if accepted else "")
-            if progress.advance():
+            if progress.flush_due():
                 output.flush()
     if sys.stderr.isatty() and not typed and not _is_text(inputs):
         log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")

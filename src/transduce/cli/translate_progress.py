@@ -15,7 +15,7 @@ class Progress:
     def __init__(self, total: Callable[[], int | None], done: int, hidden: bool, noun: str = "lines") -> None:
         self._total, self._done, self._noun = total, done, noun
         self._hidden = hidden or not sys.stderr.isatty()
-        self._shown = 0.0
+        self._shown = self._flushed = 0.0
         self._live: Any = None
 
     def __enter__(self) -> "Progress":
@@ -35,14 +35,19 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def advance(self) -> bool:
-        """Count a line or a text; True every half second, when the output should be flushed."""
+    def advance(self) -> None:
+        """Count a line or a text."""
         self._done += 1
         now = time.monotonic()
-        if now - self._shown < _EVERY_SECONDS:
-            return False
-        self._shown = now
-        if self._live:
+        if self._live and now - self._shown >= _EVERY_SECONDS:
+            self._shown = now
             speed = (self._done - self._first) / max(now - self._began, 1e-9)
             self._live.update(self._task, completed=self._done, description=f"{self._noun}  {speed:,.0f} sentences/s")
+
+    def flush_due(self) -> bool:
+        """True every half second, when the output should be flushed."""
+        now = time.monotonic()
+        if now - self._flushed < _EVERY_SECONDS:
+            return False
+        self._flushed = now
         return True

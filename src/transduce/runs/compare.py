@@ -126,7 +126,7 @@ def _charts(runs: Sequence[ComparedRun]) -> list[str]:
             for key, name in names.items()
             if key != "loss"
         ),
-        line_chart("Learning rate", series("train", "learning_rate"), "{:.1e}".format, log=True),
+        line_chart("Learning rate", series("train", "learning_rate"), "{:.3g}".format, log=True),
         line_chart("Gradient norm", series("train", "grad_norm"), "{:.3g}".format, log=True),
         line_chart("Speed, tokens/s", speed, "{:,.0f}".format),
     ]

@@ -37,7 +37,7 @@ td, th { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-
 th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white-space: nowrap; width: 1%; }
 .settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(300px, 100%), 1fr)); gap: 14px; font-size: 13px; }
 .settings td { word-break: break-word; } td u { text-decoration-color: var(--b); text-underline-offset: 3px; }
-pre { overflow-x: auto; margin: 14px 0 0; } summary { cursor: pointer; margin: 14px 0; color: var(--soft); }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 14px 0 0; } summary { cursor: pointer; margin: 14px 0; color: var(--soft); }
 .fact { max-width: 100%; overflow-wrap: anywhere; } .about { margin-top: 14px; font-size: 13px; }
 """
     + CHART_STYLE
@@ -92,7 +92,7 @@ def charts(train: list[Record], valid: list[Record], task: type[Task]) -> Iterat
     for key, name in names.items():
         yield line_chart(f"{name} on the validation set", [Series(name, points_of(valid, key), "b")], best=best)
     rate = [Series("learning rate", points_of(train, "learning_rate"), "a")]
-    yield line_chart("Learning rate", rate, "{:.1e}".format, log=True)
+    yield line_chart("Learning rate", rate, "{:.3g}".format, log=True)
     yield line_chart("Gradient norm", [Series("norm", points_of(train, "grad_norm"), "a")], "{:.3g}".format, log=True)
     yield line_chart("Speed", [Series(_tokens(task), speeds(train), "a")], "{:,.0f}".format)
     yield line_chart("Peak memory", [Series("GB", points_of(train, "memory_gb"), "a")], "{:.3g}".format)

@@ -42,10 +42,12 @@ def translate_stream(
     decode: Callable[[Sequence[Part], Sequence[list[Hypothesis]]], Iterator[list[Translation]]],
     window: int,
     first_key: int,
+    text_done: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[list[Part], list[list[Translation]]]]:
     """Yield the parts of each text with their translations, in the order of the texts.
 
     `batches` reads the parts of at most `window` texts at a time. The jobs have the keys from `first_key` on.
+    `text_done` is called when a text is translated, which may be long before those before it are.
     """
     session = engine.start_session(config)
     lines: deque[_Line] = deque()  # read but not yet yielded
@@ -58,6 +60,8 @@ def translate_stream(
             jobs: list[tuple[int, Job]] = []
             for parts in read:
                 lines.append(_Line(parts))
+                if not parts:
+                    text_done()
                 for index, part in enumerate(parts):
                     key = next(keys)
                     origin[key] = (lines[-1], index)
@@ -68,6 +72,8 @@ def translate_stream(
                 raise ModelError("the model's scores are not finite numbers; try --engine plain")
             line, index = origin.pop(key)
             line.results[index] = hypotheses
+            if len(line.results) == len(line.parts):
+                text_done()
         ready = list(takewhile(lambda line: len(line.results) == len(line.parts), lines))
         if session.busy and len(ready) < _DECODED_TOGETHER and any(line.requires for line in ready):
             continue

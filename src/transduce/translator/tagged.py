@@ -21,20 +21,21 @@ def translate_tagged(
 ) -> list[Output]:
     """The translation of each text; a text that occurs several times is translated once.
 
-    `text_done` is called after each different text. Only texts with tags are aligned, which takes time.
+    `text_done` is called when a different text is translated. Only texts with tags are aligned, which takes time.
     """
     aligns = can_align(translator.any_model)
     outputs: dict[tuple[str, bool], Output] = {}
     for align in (False, True):
         some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
-        results = translator.stream(some, to=to, align=align and aligns, glossary=glossary, **options)
+        results = translator.stream(
+            some, to=to, align=align and aligns, glossary=glossary, text_done=text_done, **options
+        )
         for text, (best, *_) in zip(some, results, strict=True):
             aligned: Sequence[tuple[Span, Span]] = ()
             if best.alignment:
                 tokens = translator.source_tokens(text, to, glossary)
                 aligned = align_characters(tokens, text, best.tokens, best.text, best.alignment)
             outputs[text, align] = Output(best.text.replace("\n", " "), aligned)
-            text_done()
     return [outputs[one.text, bool(one.tags)] for one in texts]
 
 

@@ -1,6 +1,6 @@
 """The translator: text in, text out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice, repeat
@@ -243,11 +243,13 @@ class Translator:
         glossary: Terms | None = None,
         confidence: bool = False,
         window: int | None = None,
+        text_done: Callable[[], object] = lambda: None,
         **options: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
-        Results keep the order of the texts. There may be more prefixes than texts.
+        Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
+        translated, possibly before those that precede it: it serves to show progress.
         """
         terms = as_glossary(glossary)
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
@@ -268,7 +270,7 @@ class Translator:
             for read in iter(lambda: list(islice(source, ahead)), [])
         )
         for parts, outputs in translate_stream(
-            self.engine_for(config), config, batches, decode, ahead, first_key=first_line
+            self.engine_for(config), config, batches, decode, ahead, first_line, text_done
         ):
             yield self.join_by_rank(parts, outputs)
 

@@ -74,7 +74,15 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     yield open_page
     for context in contexts:
         context.close()
-    expected = ("status of 400", "status of 403", "status of 404", "status of 429", "status of 503", "ERR_")
+    expected = (
+        "status of 400",
+        "status of 403",
+        "status of 404",
+        "status of 413",
+        "status of 429",
+        "status of 503",
+        "ERR_",
+    )
     assert not [line for line in errors if not any(known in line for known in expected)]
 
 

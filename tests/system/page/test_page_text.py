@@ -91,6 +91,19 @@ def test_every_position_of_a_language_model_has_predictions(
     expect(page.locator("#predictions-section .lead")).to_contain_text("the text ends")
 
 
+def test_the_layers_of_a_long_logit_lens_stay_labelled(
+    open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    inspection = inspected("llama", "dedu babo gigo dedu babo gigo", toy_tokenizer)
+    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    page = open_page((tmp_path / "look.html").as_uri(), viewport={"width": 390, "height": 844})
+    lens = page.locator("[data-figure=logit-lens] .scroll")
+    lens.scroll_into_view_if_needed()  # its parts have no places before
+    left = "e => e.getBoundingClientRect().left"
+    place = f"scroll => (scroll.scrollTo(60, 0), ({left})(scroll.querySelector('.labels')) - ({left})(scroll))"
+    wait_for_value(page, lambda: lens.evaluate(place), 0)
+
+
 @pytest.mark.parametrize(
     ("style", "text", "window"),
     [

@@ -118,12 +118,26 @@ def test_an_alternative_for_a_word_continues_the_translation_from_there(
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     translated(page, chosen)
+    expect(page.locator(".word").nth(2)).to_be_focused()
     page.get_by_role("button", name="Look inside").click()
     settled(page, chosen)
     forced = chosen.split()[2]
     expect(page.locator(".constraint")).to_contain_text(forced)
     page.get_by_role("button", name="Undo").click()
     translated(page, original)
+
+
+def test_alternatives_near_the_lower_edge_are_in_the_window(
+    open_page: Callable[..., Any], bundled_address: str
+) -> None:
+    text = "%0A".join(["The dog sleeps."] * 14)
+    page = open_page(f"{bundled_address}#from=en&to=de&text={text}", viewport={"width": 1280, "height": 720})
+    expect(page.locator("#translation[aria-busy=false] .sentence")).to_have_count(14)
+    page.locator(".word").last.click()
+    expect(page.locator(".alternatives li button")).to_have_count(8)
+    for part in (".alternatives-head", ".alternatives > .look"):
+        expect(page.locator(part)).to_be_in_viewport(ratio=1)
+    expect(page.locator(".word").last).to_be_in_viewport(ratio=1)
 
 
 def test_words_of_which_the_model_is_unsure_are_shaded(open_page: Callable[..., Any], bundled_address: str) -> None:
@@ -151,8 +165,12 @@ def test_look_inside_shows_the_sentence_that_was_clicked(
     page.get_by_role("button", name="Look inside this sentence").click()
     inspected = inspect_translation(bundled, InspectionRequest(text="The dog sleeps.", to="de"))
     settled(page, bundled.tokenizer.decode(inspected.best.tokens))
+    expect(page.locator("#look-title")).to_be_in_viewport()
+    page.locator("#search").scroll_into_view_if_needed()
+    expect(page.locator("#look-title")).not_to_be_in_viewport()
     page.get_by_role("button", name="Next sentence").click()
     expect(page.locator("main[aria-busy=false] #inspected")).to_contain_text("tom@example.org")
+    expect(page.locator("#look-title")).not_to_be_in_viewport()  # the place in the page stays
     expect(page.locator(".tokens.source")).to_contain_text("tom@example.org")
 
 
@@ -223,7 +241,8 @@ def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
     lines = ["babo gigo"] * 40
     long.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with serve_page(translator, characters=200) as address:
-        page = open_page(address)
+        page = open_page(f"{address}#text={'babo%20' * 50}")
+        expect(page.locator(".count")).to_have_text("250 / 200: too long")
         page.locator("input[type=file]").set_input_files(short)
         translated(page, translator.translate(TEXT))
         page.locator("input[type=file]").set_input_files(long)
@@ -233,6 +252,80 @@ def test_a_text_file_fills_the_box_and_a_long_one_is_saved(
         assert (
             saved.value.path().read_text(encoding="utf-8") == "\n".join([translator.translate("babo gigo")] * 40) + "\n"
         )
+
+
+def test_a_file_is_dropped_anywhere_on_the_page(
+    open_page: Callable[..., Any], address: str, translator: Translator
+) -> None:
+    page = open_page(address)
+    make = "text => { const d = new DataTransfer(); d.items.add(new File([text], 'a.txt')); return d; }"
+    data = page.evaluate_handle(make, TEXT)
+    page.locator("footer").dispatch_event("dragover", {"dataTransfer": data})
+    expect(page.locator(".boxes.over")).to_have_count(1)
+    page.locator("footer").dispatch_event("drop", {"dataTransfer": data})
+    expect(page.locator(".boxes.over")).to_have_count(0)
+    translated(page, translator.translate(TEXT))
+
+
+def test_a_document_is_translated_with_progress(
+    open_page: Callable[..., Any], bundled: Translator, bundled_address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text("<p>The dog sleeps.</p>\n<p>Hello.</p>", encoding="utf-8")
+    page = open_page(f"{bundled_address}#from=en&to=de")
+    asked: list[Any] = []
+    released: list[bool] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route)
+        if len(asked) == 1:
+            running = {"id": route.request.url.rpartition("/")[2], "state": "running", "done": 1, "total": 4}
+            route.fulfill(json=running)
+        elif released:
+            route.continue_()
+
+    page.route("**/v1/documents/*", answer)
+    page.locator("input[type=file]").set_input_files(tmp_path / "page.html")
+    wait_for_value(page, lambda: len(asked), 2)
+    expect(page.get_by_role("progressbar")).to_have_js_property("value", 0.25)
+    released.append(True)
+    asked[1].continue_()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save the translation").click()
+    assert saved.value.suggested_filename == "page.de.html"
+    lines = [f"<p>{bundled.translate(text, to='de')}</p>" for text in ("The dog sleeps.", "Hello.")]
+    assert saved.value.path().read_text(encoding="utf-8") == "\n".join(lines)
+
+
+@pytest.mark.parametrize("state", ["stopped", "refused"])
+def test_a_document_that_is_not_translated_leaves_nothing(
+    open_page: Callable[..., Any], bundled_address: str, tmp_path: Path, state: str
+) -> None:
+    (tmp_path / "letter.docx").write_bytes(b"no document")
+    page = open_page(f"{bundled_address}#from=en&to=de")
+    running = {"id": "name", "state": "running", "done": 0, "total": 4, "error": None}
+    if state == "stopped":
+        page.route("**/v1/documents", lambda route: route.fulfill(status=202, json=running))
+        page.route("**/v1/documents/name", lambda route: route.fulfill(json=running))
+    page.locator("input[type=file]").set_input_files(tmp_path / "letter.docx")
+    if state == "stopped":
+        expect(page.get_by_role("progressbar")).to_have_js_property("value", 0)
+        with page.expect_request(lambda request: request.method == "DELETE"):
+            page.get_by_role("button", name="Stop").click()
+    else:
+        expect(page.locator(".file-job .error")).to_contain_text("it is not a zip archive")
+        page.get_by_role("button", name="Close").click()
+    expect(page.locator(".file-job")).to_have_count(0)
+
+
+def test_the_translation_is_copied_without_a_clipboard(open_page: Callable[..., Any], page: Any) -> None:
+    """Browsers hide the clipboard from pages that another machine serves without TLS."""
+    page.evaluate("Object.defineProperty(Navigator.prototype, 'clipboard', { value: undefined })")
+    translation = page.locator("#translation").inner_text().strip()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_role("button", name="Copied")).to_be_focused()
+    page.locator("#text").fill("")
+    page.keyboard.press("ControlOrMeta+v")
+    expect(page.locator("#text")).to_have_value(translation)
 
 
 def test_the_translation_is_copied_and_its_length_is_counted(page: Any, translator: Translator) -> None:
