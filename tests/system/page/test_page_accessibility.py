@@ -1,5 +1,6 @@
 """Keyboard, lecture mode and accessibility of the page, in Chromium."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,13 @@ def test_every_state_is_accessible(
         page.get_by_label("API key").fill("secret")
         page.keyboard.press("Enter")
         translated(page, translator.translate(TEXT))
+        running = {"id": "name", "state": "running", "done": 1, "total": 4}
+        page.route(re.compile("/v1/documents"), lambda route: route.fulfill(status=202, json=running))
+        document = {"name": "a.html", "mimeType": "text/html", "buffer": b"<p>babo</p>"}
+        page.locator("input[type=file]").set_input_files(document)
+        expect(page.get_by_role("progressbar")).to_have_js_property("value", 0.25)
+        check("document in progress")
+        page.get_by_role("button", name="Stop").click()
         page.locator(".word").first.click()
         expect(page.locator(".alternatives li button").first).to_be_visible()
         check("alternatives")
