@@ -58,7 +58,7 @@ static Batch allocate_batch(int threads) {
     batch.row = allocate(ROWS * sizeof(Row));
     batch.x = allocate(threads * ROWS * WIDTH * sizeof(float));
     batch.y = allocate(ROWS * WIDTH * sizeof(float)), batch.wide = allocate(ROWS * 4 * INNER * sizeof(float));
-    batch.quantised = allocate((size_t)threads * ROWS * 4 * INNER), batch.scale = allocate(threads * ROWS * sizeof(float));
+    batch.quantised = allocate((size_t)threads * ROWS * 4 * INNER), batch.scale = allocate(2 * threads * ROWS * sizeof(float));
     batch.scratch = allocate(threads * batch.scratch_size * sizeof(float));
     batch.logits = allocate((size_t)threads * ROWS * LOGIT_PANELS * PANEL * sizeof(float));
     batch.max_logit = allocate(threads * ROWS * sizeof(float)), batch.exp_sum = allocate(threads * ROWS * sizeof(float));
@@ -81,6 +81,7 @@ static Job draw_job(int beam, int source_length) {
     Job job = {.beam = beam, .positions = positions, .source_length = source_length, .limit = LENGTH, .nbest = beam, .alpha = 0.6f};
     job.self_kv = allocate((size_t)beam * positions * kv * sizeof(float));
     job.cross_kv = allocate((size_t)source_length * kv * sizeof(float));
+    job.states = allocate((size_t)2 * beam * LAYERS * WIDTH * sizeof(float));
     job.ancestor = allocate(beam * positions), job.tokens = allocate(beam * positions * sizeof(int32_t));
     job.forced = allocate(positions * sizeof(int32_t)), job.log_prob = allocate(beam * sizeof(float));
     job.finished_tokens = allocate(beam * positions * sizeof(int32_t));
@@ -115,7 +116,8 @@ static void translate(const Model *model, int count, int beam, int threads) {
     }
     for (int j = 0; j < count; j++)
         for (int w = 0; w < jobs[j].finished_count; w++) {
-            printf("norm_first %d, beam %d, sentence %d: %.5f", model->norm_first, beam, j, jobs[j].finished_score[w]);
+            printf("norm_first %d, ssru %d, beam %d, sentence %d: %.5f", model->norm_first, model->ssru, beam, j,
+                   jobs[j].finished_score[w]);
             for (int p = 0; p < jobs[j].finished_length[w]; p++) printf(" %d", jobs[j].finished_tokens[w * jobs[j].positions + p]);
             printf("\n");
         }
@@ -148,12 +150,15 @@ int main(int count, char **arguments) {
     int sentences = atoi(arguments[1]), threads = atoi(arguments[2]);
     if (sentences < 1 || sentences > MOST_JOBS) return 2;
     fprintf(stderr, "%s\n", EXPORT(instructions)());
-    for (int norm_first = 0; norm_first < 2; norm_first++) {
-        state = 1 + norm_first;
+    for (int kind = 0; kind < 3; kind++) {
+        int norm_first = kind == 1, ssru = kind == 2;
+        state = 1 + kind;
         Model model = {.vocabulary = VOCABULARY, .width = WIDTH, .heads = HEADS, .d_k = WIDTH / HEADS, .d_v = WIDTH / HEADS,
-                       .encoder_layers = LAYERS, .decoder_layers = LAYERS, .norm_first = norm_first, .swish = norm_first};
+                       .encoder_layers = LAYERS, .decoder_layers = LAYERS, .norm_first = norm_first, .swish = norm_first,
+                       .ssru = ssru};
         model.positions = draw_floats((LENGTH + 1) * WIDTH, 4, 0), model.projection = draw_linear(VOCABULARY, WIDTH, 0.3f);
-        model.encoder = draw_layers(3 * WIDTH, INNER), model.decoder = draw_layers(3 * WIDTH, INNER);
+        model.source_embedding = model.projection;
+        model.encoder = draw_layers(3 * WIDTH, INNER), model.decoder = draw_layers((ssru ? 2 : 3) * WIDTH, INNER);
         model.encoder_norm = draw_norm(), model.decoder_norm = draw_norm();
         translate(&model, sentences, 1, threads);
         translate(&model, sentences, 4, threads);
