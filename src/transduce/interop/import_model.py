@@ -23,10 +23,10 @@ from transduce.interop.tokenizer_files import (
     ctranslate2_tokenizer,
     gguf_tokenizer,
     marian_tokenizer,
-    read_json,
     read_tokenizer,
 )
 from transduce.interop.vocabulary import reorder_vocabulary
+from transduce.interop.vocabulary_files import read_json
 from transduce.models.card import NOTES, read_notes
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig

@@ -1,31 +1,24 @@
 """Reading the tokenizers of other toolkits, and finding the tokens that play the roles of our markers."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.marian_file import read_vocabulary
+from transduce.interop.tokenizer_json import byte_level_bpe, markers_only, word_piece
+from transduce.interop.vocabulary_files import read_bytes, read_ids, read_json, read_list
 from transduce.text.imported_tokenizer import (
     ImportedTokenizer,
     LibraryTokenizer,
     SentencePiecePair,
-    import_tokenizers,
     parse_tokenizer,
 )
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer_pair import TokenizerPair
 
-_MAX_BYTES = 1 << 26
 _MAX_SENTINELS = 1 << 16
-_LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-"""How the tokenizer of Llama 3 splits a text into words."""
 _END_OF_DOCUMENT = "<|endoftext|>"
 _NAMES = {
     "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"},
@@ -48,22 +41,23 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     kind, options = settings["model_type"], read_json(folder / "tokenizer_config.json", {})
     names = _names(kind, options, read_json(folder / "special_tokens_map.json", {}))
     if kind == "vit":
-        return _markers_only()
+        return markers_only()
     if (folder / "source.spm").exists():
-        vocabulary = _read_vocabulary(folder / "vocab.json")
+        vocabulary = read_ids(folder / "vocab.json")
         if settings.get("share_encoder_decoder_embeddings", True):
             return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
         own = folder / "target_vocab.json"
-        lists = list(vocabulary), list(_read_vocabulary(own) if own.exists() else vocabulary)
+        lists = list(vocabulary), list(read_ids(own) if own.exists() else vocabulary)
         sizes = settings["vocab_size"], settings.get("decoder_vocab_size") or settings["vocab_size"]
         return _two(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
     if (folder / "tokenizer.json").exists():
-        text = _read_bytes(folder / "tokenizer.json").decode(errors="replace")
+        text = read_bytes(folder / "tokenizer.json").decode(errors="replace")
     elif (folder / "vocab.txt").exists():
-        text = word_piece(_read_bytes(folder / "vocab.txt").decode(errors="replace").split("\n"), options)
+        tokens = read_bytes(folder / "vocab.txt").decode(errors="replace").split("\n")
+        text = word_piece(tokens, options, _NAMES["bert"].values())
     elif (folder / "merges.txt").exists():
-        vocabulary = _read_vocabulary(folder / "vocab.json")
-        lines = _read_bytes(folder / "merges.txt").decode(errors="replace").splitlines()
+        vocabulary = read_ids(folder / "vocab.json")
+        lines = read_bytes(folder / "merges.txt").decode(errors="replace").splitlines()
         merges = [line for line in lines if line and not line.startswith("#version")]
         text = byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
     elif (folder / "spiece.model").exists():
@@ -169,55 +163,6 @@ def markers(
     return tuple(eos if one is None else one for one in (pad, unk, bos, eos))  # type: ignore[return-value]
 
 
-def word_piece(tokens: Sequence[str], options: Mapping[str, Any]) -> str:
-    """The `tokenizer.json` of BERT's `vocab.txt`."""
-    library = import_tokenizers()
-    tokens = [token.rstrip("\r") for token in tokens]
-    vocabulary = {token: number for number, token in enumerate(tokens) if token}
-    tokenizer = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
-    tokenizer.normalizer = library.normalizers.BertNormalizer(
-        lowercase=bool(options.get("do_lower_case", True)),
-        strip_accents=options.get("strip_accents"),
-        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
-    )
-    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = library.decoders.WordPiece("##", True)
-    tokenizer.add_special_tokens([*_NAMES["bert"].values(), "[MASK]"])
-    return str(tokenizer.to_str())
-
-
-def byte_level_bpe(
-    vocabulary: Mapping[str, int], merges: Sequence[str], added: Mapping[str, bool], split: str = "gpt-2"
-) -> str:
-    """The `tokenizer.json` of byte-level BPE (GPT-2).
-
-    `added` are tokens that are recognized as a whole, and whether they are special; `split` is GGUF's name of the way
-    in which a text is split into words.
-    """
-    library = import_tokenizers()
-    pairs = [tuple(merge.split(" ")) for merge in merges]
-    try:
-        model = library.models.BPE(dict(vocabulary), pairs, ignore_merges=split == "llama-bpe")
-    except Exception as error:  # the library raises no other type
-        raise ModelError(f"the merges do not fit the vocabulary: {error}") from None
-    tokenizer, before = library.Tokenizer(model), library.pre_tokenizers
-    byte_level = before.ByteLevel(add_prefix_space=False)
-    ways = {
-        "default": byte_level,
-        "gpt-2": byte_level,
-        "smollm": before.Sequence([before.Digits(individual_digits=True), byte_level]),
-        "llama-bpe": before.Sequence([
-            before.Split(library.Regex(_LLAMA3), "isolated"), before.ByteLevel(add_prefix_space=False, use_regex=False)
-        ]),
-    }  # fmt: skip
-    if split not in ways:
-        raise ModelError(f"a vocabulary that splits texts like {split!r:.40} cannot be imported; use {', '.join(ways)}")
-    tokenizer.pre_tokenizer, tokenizer.decoder = ways[split], library.decoders.ByteLevel()
-    tokenizer.add_special_tokens([token for token, special in added.items() if special])
-    tokenizer.add_tokens([token for token, special in added.items() if not special])
-    return str(tokenizer.to_str())
-
-
 def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportedTokenizer:
     """The byte-level BPE vocabulary of a GGUF file, given its metadata."""
     if (model := fields.get("tokenizer.ggml.model")) != "gpt2":
@@ -236,49 +181,6 @@ def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> Im
     begins = bool(fields.get("tokenizer.ggml.add_bos_token"))
     found = markers({**settings, **ids}, {}, vocabulary.get, len(tokens), begins=begins)
     return LibraryTokenizer(text, TokenOrder(found, len(tokens)))
-
-
-def read_json(path: Path, default: Any = None) -> Any:
-    """The object in a JSON file; the default, if there is one, for a missing file."""
-    if default is not None and not path.exists():
-        return default
-    try:
-        content = json.loads(_read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not a JSON object")
-    return content
-
-
-def read_list(path: Path) -> list[str]:
-    """The texts in a JSON list, or the lines of a `.txt` file."""
-    if path.suffix == ".txt":
-        try:
-            return _read_bytes(path).decode().removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{path}: not UTF-8: {error}") from None
-    try:
-        content = json.loads(_read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
-        raise ModelError(f"{path}: not a list of texts")
-    return content
-
-
-def _read_vocabulary(path: Path) -> dict[str, int]:
-    """The tokens of a `vocab.json`, in the order of their ids."""
-    vocabulary = read_json(path)
-    by_id = {number: token for token, number in vocabulary.items() if isinstance(number, int)}
-    if by_id.keys() != set(range(len(vocabulary))):
-        raise ModelError(f"{path}: the ids of its tokens are not 0, 1, 2 and so on")
-    return {by_id[number]: number for number in range(len(by_id))}
-
-
-def _read_bytes(path: Path) -> bytes:
-    require_file(path, _MAX_BYTES, "such a file can have")
-    return path.read_bytes()
 
 
 def _names(kind: str, *tables: Mapping[str, Any]) -> dict[str, str]:
@@ -307,7 +209,7 @@ def _pair(
     names: Mapping[str, str],
 ) -> SentencePiecePair:
     """A tokenizer of SentencePiece models; without a list of pieces, it is that of the model, and T5's sentinels."""
-    source, target = (_read_bytes(folder / name) for name in files)
+    source, target = (read_bytes(folder / name) for name in files)
     size = settings["vocab_size"]
     if pieces is None:
         from transduce.text.tokenizer import Tokenizer
@@ -349,11 +251,3 @@ def _sides(paths: Iterable[Path]) -> tuple[Path, Path] | None:
     found = list(paths)
     source, target = ([path for path in found if re.search(side, path.name)] for side in _SIDES)
     return (source[0], target[0]) if len(source) == len(target) == 1 else None
-
-
-def _markers_only() -> LibraryTokenizer:
-    """The vocabulary of a model without text."""
-    library = import_tokenizers()
-    names = ["<pad>", "<unk>", "<s>", "</s>"]
-    model = library.models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="<unk>")
-    return LibraryTokenizer(library.Tokenizer(model).to_str(), TokenOrder((0, 1, 2, 3), 4))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from transduce.engines.engine import ANY, ANY_BUT_END, Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
+from transduce.engines.native.shortlists import Shortlists
 from transduce.engines.native.structs import (
     ENCODER_TOKENS,
     LOGIT_PANELS,
@@ -22,7 +23,6 @@ from transduce.engines.native.structs import (
     TILE_ROWS,
     Batch,
     Candidate,
-    Linear,
     Model,
     Row,
 )
@@ -40,46 +40,6 @@ MOST_ROWS = 128
 """Maximum number of hypotheses in a batch."""
 
 
-class _Tokens:
-    """Some tokens and the rows of the projection for them, which the library copies."""
-
-    def __init__(self, tokens: npt.NDArray[np.int32], full: Linear) -> None:
-        panels = -(-len(tokens) // PANEL)
-        sizes = {np.int8: panels * PANEL * full.padded_in, np.float32: 2 * panels * PANEL, np.int32: panels * PANEL}
-        self.arrays = [tokens, *(np.empty(size, kind) for kind, size in sizes.items())]
-        weight, scale, start = (array.ctypes.data for array in self.arrays[1:])
-        self.struct = structs.Shortlist(
-            tokens.ctypes.data,
-            Linear(
-                full.width_in, full.padded_in, len(tokens), panels, weight, scale, scale + 4 * panels * PANEL, start
-            ),
-        )
-
-
-class _Shortlists:
-    """The tokens for sentences: those of the longest list of a source token are common to many, and packed once."""
-
-    def __init__(self, shortlist: Shortlist, model: Model, library: ctypes.CDLL) -> None:
-        self._shortlist, self._model, self._library = shortlist, model, library
-        self._sizes = np.diff(shortlist.offsets_V1)
-        self._common: dict[int, _Tokens] = {}
-
-    def of(self, job: Job) -> tuple[int, _Tokens, _Tokens]:
-        """The source token with the common tokens of a job, these, and all others."""
-        source = [*job.tokens, EOS]
-        longest = max(source, key=lambda token: (self._sizes[token], token))
-        common = self._common.get(longest)
-        if common is None:
-            start, end = self._shortlist.offsets_V1[longest : longest + 2]
-            tokens = np.unique(self._shortlist.candidates_N[start:end])
-            packed = _Tokens(tokens[tokens > EOS], self._model.projection)
-            self._library.pack_shortlist(byref(self._model), byref(packed.struct))
-            common = self._common.setdefault(longest, packed)  # another thread may have packed them too
-        tokens = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms])
-        own = np.setdiff1d(tokens, common.arrays[0], assume_unique=True)  # not empty: EOS is in it
-        return longest, common, _Tokens(own, self._model.projection)
-
-
 class _ActiveJob:
     """A job that is being decoded: its structure and the arrays that it points to."""
 
@@ -90,7 +50,7 @@ class _ActiveJob:
         limit: int,
         config: SearchConfig,
         model: Model,
-        shortlists: "_Shortlists | None",
+        shortlists: Shortlists | None,
         align: bool,
     ) -> None:
         assert config.beam <= (1 if align else MAX_BEAM)
@@ -171,9 +131,9 @@ class NativeEngine:
         return self._stored.shortlist if self._stored else None
 
     @cached_property
-    def shortlists(self) -> "_Shortlists | None":
+    def shortlists(self) -> Shortlists | None:
         """The shortlists of sentences, if the model has one."""
-        return _Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
+        return Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
 
     @property
     def description(self) -> str:
