@@ -12,13 +12,13 @@ KILL = """
 import os, signal
 from transduce.cli.translate_progress import Progress
 lines = 0
-def advance(self):
+def flush_due(self):
     global lines
     lines += 1
     if lines == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     return True
-Progress.advance = advance
+Progress.flush_due = flush_due
 """
 
 
