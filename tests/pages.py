@@ -66,6 +66,33 @@ def wait_for_value(page: Any, read: Callable[[], Any], expected: Any) -> None:
     assert value == expected
 
 
+def wait_for_frames(page: Any, count: int) -> None:
+    """Wait until the browser has drawn this many frames, and so has sent the events of what happened before."""
+    page.evaluate("async (n) => { while (n--) await new Promise(requestAnimationFrame); }", count)
+
+
+def draw_figures(page: Any) -> None:
+    """Show every figure once: only then does the browser know its size, and moves what is below it."""
+    for number in range(page.locator("[data-figure] > .scroll").count()):
+        page.locator("[data-figure] > .scroll").nth(number).scroll_into_view_if_needed()
+        wait_for_frames(page, 3)
+    page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
+    wait_for_frames(page, 3)
+
+
+def hover(locator: Any) -> None:
+    """Move the pointer to an element until its tooltip stays: if the page has just scrolled, its event hides it."""
+    page = locator.page
+
+    def tooltips() -> int:
+        page.mouse.move(0, 0)
+        locator.hover()
+        wait_for_frames(page, 3)
+        return int(page.locator(".tooltip").count())
+
+    wait_for_value(page, tooltips, 1)
+
+
 def state(page: Any) -> dict[str, str]:
     """The state in the URL, which is updated after a short delay."""
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import small_model
-from pages import TEXT, TIMEOUT, serve_page, settled, sync_api
+from pages import TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.search.options import SearchConfig
@@ -91,4 +91,5 @@ def page(open_page: Callable[..., Any], address: str, inspection: Inspection, tr
     """The page with the inspection of TEXT."""
     page = open_page(f"{address}#text={TEXT}&sentence=0")
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
+    draw_figures(page)
     return page

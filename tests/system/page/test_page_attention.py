@@ -15,6 +15,7 @@ from pages import (
     expect,
     expect_state,
     fractions,
+    hover,
     serve_page,
     settled,
     wait_for_value,
@@ -36,14 +37,7 @@ HOVERED = (".tokens.source button >> nth=-1", ".lens .column >> nth=-1 >> .predi
 @pytest.mark.parametrize("selector", HOVERED, ids=["token", "prediction", "node"])
 @pytest.mark.parametrize("text", ["", "ba"], ids=["emptied", "shorter"])
 def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator, selector: str, text: str) -> None:
-    page.locator(selector).scroll_into_view_if_needed()
-
-    def tooltips() -> int:
-        page.mouse.move(2, 2)
-        page.locator(selector).hover()
-        return int(page.locator(".tooltip").count())
-
-    wait_for_value(page, tooltips, 1)  # not the first time if the page still scrolls, which hides tooltips
+    hover(page.locator(selector))
     # Like a keystroke, this neither scrolls the page nor moves the pointer.
     type_it = "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', { bubbles: true })); }"
     page.locator("#text").evaluate(type_it, text)
@@ -58,7 +52,7 @@ def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     page: Any, inspection: Inspection, translator: Translator
 ) -> None:
     page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
-    page.locator(".tokens.target button").nth(1).hover()
+    hover(page.locator(".tokens.target button").nth(1))
     token = inspection.target[1]
     tooltip = page.locator(".tooltip")
     expect(tooltip).to_contain_text(str(token))
@@ -85,7 +79,7 @@ def test_a_token_of_the_encoder_lights_one_direction(page: Any, inspection: Insp
     choose(page, "stack", "encoder")
     choose(page, "view", 1)
     page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
-    page.locator(".tokens.source button").nth(1).hover()
+    hover(page.locator(".tokens.source button").nth(1))
     weights_SS = inspection.attention["encoder"][1, 0]
     drawn = int((torch.round(255 * weights_SS[1]) / 255 >= 0.03).sum())
     expect(page.locator(".lines .overlay .line")).to_have_count(drawn)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pages import TEXT, expect, expect_state, fractions, settled, slide, wait_for_value
+from pages import TEXT, expect, expect_state, fractions, hover, settled, slide, wait_for_value
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.text.tokenizer import EOS
@@ -106,7 +106,7 @@ def test_bars_are_the_probabilities_at_the_temperature(page: Any, inspection: In
 def test_the_logit_lens_shows_the_predictions_of_each_layer(
     page: Any, inspection: Inspection, translator: Translator
 ) -> None:
-    page.locator(".lens .column").nth(1).locator(".prediction").nth(0).hover()
+    hover(page.locator(".lens .column").nth(1).locator(".prediction").nth(0))
     best = inspection.layers[0].token_TC[1].tolist()[:4]
     for n, (token, piece) in enumerate(zip(best, translator.tokenizer.pieces(best), strict=True)):
         label = "⟨end⟩" if token == EOS else piece.replace("▁", "·")

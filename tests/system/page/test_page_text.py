@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import randomize
-from pages import accessibility_problems, choose, expect, fractions, load_axe, slide, wait_for_value
+from pages import accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
 from transduce.generator import Generator
 from transduce.inspect.page import self_contained_text
@@ -69,8 +69,7 @@ def test_the_page_shows_tokens_attention_and_predictions(
     weight = inspection.attention_LHTT[0, 2, row, column].item()
     wait_for_value(page, lambda: fractions(cell), pytest.approx([weight], abs=0.0075))
     choose(page, "view", "rollout")
-    page.locator(".tokens button").nth(1).hover()
-    expect(page.locator(".tooltip")).to_have_count(1)
+    hover(page.locator(".tokens button").nth(1))
 
 
 def test_every_position_of_a_language_model_has_predictions(
