@@ -4,8 +4,8 @@
  * -127..127; activations are stored with ZERO_POINT added. A panel holds PANEL output channels, interleaved in groups of
  * four inputs as the dot-product instructions expect them: panel[k / 4][channel][k % 4].
  *
- * Activations may have two parts, which are two rows here: integers, and integers of what these leave, with a scale 254
- * times as small. The products are then as precise as those of 16-bit activations.
+ * Activations may have two parts, which are two rows here: integers, and integers of their rounding errors, with a scale
+ * 254 times as small. The products are then as precise as those of 16-bit activations.
  *
  * Blocking: the sums of a block of a few rows and panels stay in registers over all inputs. There are enough of them to
  * hide the latency of the instructions, and each load of weights or activations serves several products. All rows use a
