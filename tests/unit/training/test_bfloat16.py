@@ -42,23 +42,21 @@ PAIRS = make_toy_pairs(30, seed=2)
 
 
 class Products(TorchDispatchMode):
-    """Counts the operations of matrix products and attention, by precision."""
+    """Counts the operations of matrix products, by precision, and notes the precisions of attention."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operations: Counter[torch.dtype] = Counter()
+        self.attention: set[torch.dtype] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, tensors = function.overloadpacket.__name__, [x for x in args if isinstance(x, torch.Tensor)]
-        if name in ("mm", "addmm", "bmm", "baddbmm"):
+        if name in ("mm", "addmm"):
             left, right = tensors[-2:]
-            if left.shape[-1] == WINDOW // 2 + 1:  # log-mel energies: features of the input, in float32
-                return function(*args, **(kwargs or {}))
-            self.operations[left.dtype] += math.prod(left.shape) * right.shape[-1]
-        elif name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
-            products = 5 if name.endswith("backward") else 2
-            query, key = tensors[1:3] if name.endswith("backward") else tensors[:2]
-            self.operations[query.dtype] += products * math.prod(query.shape) * key.shape[-2]
+            if left.shape[-1] != WINDOW // 2 + 1:  # log-mel energies: features of the input, in float32
+                self.operations[left.dtype] += math.prod(left.shape) * right.shape[-1]
+        elif name in ("bmm", "baddbmm") or name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
+            self.attention.add(tensors[-1].dtype)
         else:
             assert not any(word in name for word in ("matmul", "scaled_dot_product", "convolution", "linear")), name
         return function(*args, **(kwargs or {}))
@@ -113,13 +111,14 @@ TASKS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_all_products_of_a_step_are_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_a_step_are_bfloat16_and_attention_float32(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "product_times", lambda: Times(1, 1))
     given = TASKS[name](tmp_path)
     with Products() as products:
         outcome = train(tmp_path / "run", **{**given, "settings": SETTINGS | given["settings"]})
     assert outcome.finished
     assert products.share >= 0.99
+    assert products.attention == {torch.float32}
     weights = load_file(tmp_path / "run" / "checkpoints" / "step-1" / "model.safetensors")
     assert all(weight.dtype == torch.float32 and weight.isfinite().all() for weight in weights.values())
 
