@@ -188,6 +188,26 @@ def test_attention_weights_are_a_distribution_over_what_a_query_sees_and_zero_el
         start += length
 
 
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [("reference", "cpu"), ("padded", "cpu"), pytest.param("auto", "cuda", marks=needs_cuda)],
+)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_dropout_zeroes_attention_weights_and_scales_the_others(engine: str, device: str, causal: bool) -> None:
+    torch.manual_seed(0)
+    lengths, p = [40, 25], 0.3
+    segments, dtype = Segments.of_lengths(lengths, device), torch.float32 if device == "cpu" else torch.bfloat16
+    q_NHK, k_NHK = (torch.randn(sum(lengths), H, 16, device=device, dtype=dtype) for _ in range(2))
+    one_hot_NS = torch.eye(max(lengths), device=device, dtype=dtype)[segments.position_N]
+    v_NHS = one_hot_NS[:, None].expand(-1, H, -1).contiguous()  # so that the output is the row of weights
+    weights_NHS = attend(q_NHK, k_NHK, v_NHS, segments, segments, causal, engine)
+    dropped_NHS = attend(q_NHK, k_NHK, v_NHS, segments, segments, causal, engine, dropout=p)
+    kept = dropped_NHS != 0
+    torch.testing.assert_close(dropped_NHS[kept], weights_NHS[kept] / (1 - p), rtol=2e-2, atol=1e-6)
+    share = kept.sum() / (weights_NHS != 0).sum()
+    assert float(share) == pytest.approx(1 - p, abs=0.03)
+
+
 def test_auto_picks_an_engine_that_works_on_the_cpu() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(9, H, 16, generator=generator) for _ in range(3))

@@ -192,6 +192,22 @@ def test_no_dropout_falls_inside_attention_or_the_feed_forward_network() -> None
     assert torch.equal(cross(x_ND, segments, x_ND, segments), cross(x_ND, segments, x_ND, segments))
 
 
+def test_attention_dropout_falls_on_every_attention_in_training_only() -> None:
+    model = small_model(dropout=0.0, attention_dropout=0.5, encoder_layers=1, decoder_layers=1)
+    x_ND, segments = torch.randn(9, 16, generator=torch.Generator().manual_seed(0)), Segments.of_lengths([4, 5])
+    encoder, decoder = model.encoder[0], model.decoder[0]
+    attentions = [
+        lambda: encoder.self_attention(x_ND, segments),
+        lambda: decoder.self_attention(x_ND, segments),
+        lambda: decoder.cross_attention(x_ND, segments, x_ND, segments),
+    ]
+    for attend in attentions:
+        model.train()
+        assert not torch.equal(attend(), attend())
+        model.eval()
+        assert torch.equal(attend(), attend())
+
+
 def test_dropout_falls_on_every_sub_layer_of_both_stacks() -> None:
     model = small_model(dropout=0.5, encoder_layers=3, decoder_layers=2)
     seen = [watched(module) for name, module in model.named_modules() if name.endswith("dropout")]

@@ -63,6 +63,8 @@ class TransformerConfig(ModelConfig):
     all."""
     dropout: float = 0.1
     """P_drop: dropout on every sub-layer's output and on the embeddings (section 5.4)."""
+    attention_dropout: float = 0.0
+    """Dropout on the attention weights; in the paper only for parsing (section 6.3)."""
     positions: PositionKind = "sinusoidal"
     """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
     queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
@@ -98,7 +100,8 @@ class TransformerConfig(ModelConfig):
         groups = self.num_heads if self.kv_heads is None else self.kv_heads
         require(groups >= 1 and self.num_heads % groups == 0, "kv_heads must divide num_heads")
         require(self.max_positions <= 2**16, "max_positions must be at most 65536")
-        require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
+        for name in ("dropout", "attention_dropout"):
+            require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         require(0 < self.norm_epsilon < 1, "norm_epsilon must be above 0 and below 1")
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
@@ -111,6 +114,7 @@ class TransformerConfig(ModelConfig):
             name = "neighbourhood" if self.attention == "scaled" else f'attention = "{self.attention}"'
             require(groups == self.num_heads, f"{name} needs kv_heads = num_heads")
             require(adds, f'{name} needs positions = "sinusoidal" or "learned"')
+            require(self.attention_dropout == 0, f"{name} needs attention_dropout = 0")
         require(
             self.embedding != "normalized" or adds,
             'embedding = "normalized" normalizes the sum with positions: use positions = "learned" or "sinusoidal"',
@@ -144,8 +148,8 @@ class TransformerConfig(ModelConfig):
 
     @property
     def packs_attention(self) -> bool:
-        """Whether attention on a GPU needs no padding: the kernels have limits for heads, and no biases of scores."""
-        narrow = max(self.head_widths) <= MAX_PACKED_WIDTH
+        """Whether attention on a GPU needs no padding: the kernels have limits for heads, no biases and no dropout."""
+        narrow = max(self.head_widths) <= MAX_PACKED_WIDTH and not self.attention_dropout
         return narrow and self.positions != "relative" and self.attention_variant is None
 
     @property
@@ -163,7 +167,7 @@ class TransformerConfig(ModelConfig):
     def sizes(self) -> dict[str, Any]:
         """See `ModelConfig`; dropout is not included."""
         d_k, d_v = self.head_widths
-        return asdict(replace(self, dropout=0.0, d_k=d_k, d_v=d_v, kv_heads=self.heads.kv_heads))
+        return asdict(replace(self, dropout=0.0, attention_dropout=0.0, d_k=d_k, d_v=d_v, kv_heads=self.heads.kv_heads))
 
 
 @dataclass(frozen=True, kw_only=True)

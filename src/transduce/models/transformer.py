@@ -32,6 +32,7 @@ def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfi
         norm_epsilon=config.norm_epsilon,
         activation=config.activation,
         rotary=rotary,
+        attention_dropout=config.attention_dropout,
         variant=config.attention_variant,
     )
 

@@ -24,7 +24,7 @@ _LONG_BACKENDS = [
 _SHORT, _NARROW = 512, 128
 """Longest segments and widest heads for which the kernel for short segments is used."""
 
-Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool, Tensor | None], Tensor]
+Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool, Tensor | None, float], Tensor]
 
 
 def attend(
@@ -36,8 +36,9 @@ def attend(
     causal: bool,
     engine: str = "auto",
     score_bias_BHTS: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
-    """softmax(QK^T / sqrt(d_k) + bias) V within each segment.
+    """softmax(QK^T / sqrt(d_k) + bias) V within each segment, with dropout on the result of the softmax.
 
     With `causal`, position t attends to positions up to t; queries and keys then have the same segments. A query whose
     segment has no keys gets zeros. If there are fewer heads of keys and values than of queries, each serves a group
@@ -45,10 +46,10 @@ def attend(
     """
     if engine == "auto":
         narrow = max(q_NHK.shape[-1], v_MHK.shape[-1]) <= MAX_PACKED_WIDTH
-        can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and narrow and score_bias_BHTS is None
+        can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and narrow and score_bias_BHTS is None and not dropout
         engine = "packed" if can_pack else "padded"
     k_MHK, v_MHK = (_repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
-    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS)
+    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS, dropout)
 
 
 def attention_weights(
@@ -78,15 +79,29 @@ def _repeat_heads(x_MGK: Tensor, num_heads: int) -> Tensor:
 
 
 def _reference(
-    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_segments: Segments,
+    k_segments: Segments,
+    causal: bool,
+    score_bias: Tensor | None,
+    dropout: float,
 ) -> Tensor:
     """The definition, written out; tests compare the other engines with it."""
-    weights_BHTS = attention_weights(q, k, q_segments, k_segments, causal, score_bias)
+    weights_BHTS = F.dropout(attention_weights(q, k, q_segments, k_segments, causal, score_bias), dropout)
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
 
 def _padded(
-    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_segments: Segments,
+    k_segments: Segments,
+    causal: bool,
+    score_bias: Tensor | None,
+    dropout: float,
 ) -> Tensor:
     """torch's scaled dot-product attention on a padded grid: efficient if segments have similar lengths.
 
@@ -107,20 +122,29 @@ def _padded(
         k_layout.pad(k).transpose(1, 2),
         k_layout.pad(v).transpose(1, 2),
         attn_mask=mask,
+        dropout_p=dropout,
         is_causal=causal,
     )
     return q_layout.unpad(o_BHTK.transpose(1, 2)).to(dtype)
 
 
 def _packed(
-    q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool, score_bias: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_segments: Segments,
+    k_segments: Segments,
+    causal: bool,
+    score_bias: Tensor | None,
+    dropout: float,
 ) -> Tensor:
     """Packed streams without padding, with a kernel for short segments (CUDA, half precision)."""
     assert score_bias is None, "the engine `padded` adds biases to scores"
+    assert dropout == 0, "the engine `padded` has dropout"
     length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
     if q_segments.layout.full and k_segments.layout.full and length > _SHORT:
         with sdpa_kernel(_LONG_BACKENDS, set_priority=True):
-            return _padded(q, k, v, q_segments, k_segments, causal, None)
+            return _padded(q, k, v, q_segments, k_segments, causal, None, 0.0)
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)
     from transduce.nn.kernels.segment_attention import SegmentAttention

@@ -42,6 +42,8 @@ class LayerConfig:
     activation: Activation = "relu"
     rotary: Rotary | None = None
     """Rotates queries and keys of self-attention; all layers share it."""
+    attention_dropout: float = 0.0
+    """Dropout on the attention weights."""
     variant: AttentionVariant | None = None
     """Attention other than the paper's."""
     cell: DecoderCell = "attention"
@@ -56,13 +58,15 @@ class LayerConfig:
         """The self-attention of a layer."""
         if self.variant is not None:
             return VariantSelfAttention(self.d_model, self.heads, self.variant, causal=causal)
-        return SelfAttention(self.d_model, self.heads, causal=causal, rotary=self.rotary)
+        return SelfAttention(
+            self.d_model, self.heads, causal=causal, rotary=self.rotary, dropout=self.attention_dropout
+        )
 
     def make_cross_attention(self) -> CrossAttention:
         """The cross-attention of a layer."""
         if self.variant is not None:
             return VariantCrossAttention(self.d_model, self.heads, self.variant)
-        return CrossAttention(self.d_model, self.heads)
+        return CrossAttention(self.d_model, self.heads, dropout=self.attention_dropout)
 
 
 class Residual(nn.Module):

@@ -18,9 +18,11 @@ from transduce.nn.segments import Segments
 class SelfAttention(nn.Module):
     """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones."""
 
-    def __init__(self, d_model: int, heads: HeadSizes, *, causal: bool, rotary: Rotary | None = None) -> None:
+    def __init__(
+        self, d_model: int, heads: HeadSizes, *, causal: bool, rotary: Rotary | None = None, dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.heads, self.causal, self.rotary = heads, causal, rotary
+        self.heads, self.causal, self.rotary, self.dropout = heads, causal, rotary, dropout
         widths = [heads.num_heads * heads.d_k, heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v]
         self.qkv = projections(d_model, widths, bias=heads.bias)
         self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
@@ -37,7 +39,8 @@ class SelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`forward`, with the keys and values, for a cache."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
-        o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine, score_bias_BHTS)
+        dropout = self.dropout if self.training else 0.0
+        o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine, score_bias_BHTS, dropout)
         return self.out(o_NHK.flatten(1), bias=bias), k_NHK, v_NHK
 
     def step(
@@ -73,9 +76,9 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Every token of a target segment attends to the encoder's output for the source segment of the same number."""
 
-    def __init__(self, d_model: int, heads: HeadSizes) -> None:
+    def __init__(self, d_model: int, heads: HeadSizes, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.q = projections(d_model, [heads.num_heads * heads.d_k], bias=heads.bias)
         self.kv = projections(d_model, [heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v], bias=heads.bias)
         self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
@@ -86,7 +89,9 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """(M, D) tokens and (N, D) encoder output to (M, D); `bias` as in `SelfAttention.forward`."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
-        o_MHK = attend(self.queries(x_MD), k_NHK, v_NHK, segments, memory_segments, False, self.engine)
+        dropout = self.dropout if self.training else 0.0
+        q_MHK = self.queries(x_MD)
+        o_MHK = attend(q_MHK, k_NHK, v_NHK, segments, memory_segments, False, self.engine, dropout=dropout)
         return self.out(o_MHK.flatten(1), bias=bias)
 
     def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:

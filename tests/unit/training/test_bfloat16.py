@@ -111,7 +111,9 @@ TASKS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_products_of_a_step_are_bfloat16_and_attention_float32(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_a_step_are_bfloat16_and_attention_float32(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(starting, "product_times", lambda: Times(1, 1))
     given = TASKS[name](tmp_path)
     with Products() as products:

@@ -126,7 +126,7 @@ def _settings(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
         "decoder_ffn_dim": config.d_ff,
         "activation_function": ACTIVATIONS[config.activation],
         "dropout": config.dropout,
-        "attention_dropout": 0.0,
+        "attention_dropout": config.attention_dropout,
         "activation_dropout": 0.0,
         "max_position_embeddings": _positions(exported.model),
         "scale_embedding": config.embedding == "scaled",
