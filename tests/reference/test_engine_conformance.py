@@ -35,7 +35,7 @@ class Case:
     threads: int
 
 
-def draw_case(number: int, *, small: bool, ssru: bool) -> Case:
+def draw_case(number: int, *, small: bool) -> Case:
     draw = random.Random(f"{small}/{number}")
     longest, extra = (2, draw.randint(0, 1)) if small else (7, draw.randint(0, 5))
     vocab_size = draw.choice([5, 12, 40, 150] if small else [5, 12, 40, 150, 700])
@@ -68,8 +68,7 @@ def draw_case(number: int, *, small: bool, ssru: bool) -> Case:
     )
     own = random.Random(f"source/{small}/{number}")
     source_vocab_size = own.choice([None, None, 6, 90, 800])  # a vocabulary of the source, smaller or larger
-    if ssru:
-        settings["decoder_cell"] = own.choice(["attention", "attention", "ssru"])
+    settings["decoder_cell"] = own.choice(["attention", "attention", "ssru"])
     model = small_model(number, vocab_size, source_vocab_size=source_vocab_size, **settings).eval()
     if settings["norm"] == "pre":
         favour_end(model, draw.choice([0.0, 2.0, 4.0]))
@@ -118,13 +117,13 @@ def check(name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_native(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check("native", draw_case(number, small=False, ssru=True), monkeypatch)
+    check("native", draw_case(number, small=False), monkeypatch)
 
 
 @pytest.mark.parametrize("number", range(CASES if DEVICE == "cuda" else INTERPRETED))
 def test_gpu(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    check("gpu", draw_case(number, small=DEVICE == "cpu", ssru=False), monkeypatch)
+    check("gpu", draw_case(number, small=DEVICE == "cpu"), monkeypatch)
 
 
 @pytest.mark.parametrize("number", range(TABLES))

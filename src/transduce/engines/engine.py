@@ -95,14 +95,7 @@ def cannot_generate(model: AnyModel) -> str | None:
 
 
 def gpu_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the gpu engine does not compute: it runs the model's own layers, but has its own attention."""
-    if config.decoder_cell != "attention":
-        return f"no models with model.decoder_cell = {config.decoder_cell}"
-    return _attention_limits(config)
-
-
-def _attention_limits(config: EncoderDecoderConfig) -> str | None:
-    """What neither of the fast engines computes."""
+    """What neither of the fast engines computes; `gpu` runs the layers of the model, but has its own attention."""
     if config.heads.kv_heads != config.num_heads:
         return "no grouped heads of keys and values"
     if config.positions == "relative":
@@ -118,7 +111,7 @@ def paper_limits(config: EncoderDecoderConfig) -> str | None:
     for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
         if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
-    return "no rotary positions" if config.positions == "rotary" else _attention_limits(config)
+    return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
 
 
 def search_limits(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:

@@ -188,7 +188,7 @@ class EncoderDecoderConfig(TransformerConfig):
     projection, use output_bias as well, so that the marker's logit is not fixed."""
     decoder_cell: DecoderCell = "attention"
     """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
-    of Firefox Translations. Engines plain and native only."""
+    of Firefox Translations."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80

@@ -21,6 +21,9 @@ class KVCache(Protocol):
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """Each new token attends to the source of its row (R, H, K)."""
 
+    def recur(self, keep_RD: Tensor, new_RD: Tensor) -> Tensor:
+        """The next state of a recurrent unit (R, D): a share of the last one, which is zero at first, plus `new_RD`."""
+
 
 @dataclass
 class SourceKV:
@@ -106,7 +109,7 @@ class TensorKVCache:
         return self.source.attend(q_RHK)
 
     def recur(self, keep_RD: Tensor, new_RD: Tensor) -> Tensor:
-        """The next state of a recurrent unit (R, D): a share of the last one, which is zero at first, plus `new_RD`."""
+        """See `KVCache`."""
         self.state_RD = new_RD if self.state_RD is None else keep_RD * self.state_RD + new_RD
         return self.state_RD
 

@@ -6,7 +6,7 @@ It keeps one vector for each sentence instead of keys and values for each token.
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.cache import KVCache, TensorKVCache
+from transduce.nn.cache import KVCache
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
 
@@ -44,7 +44,6 @@ class SSRU(nn.Module):
         bias: bool = True,
     ) -> Tensor:
         """`forward` for one new token per row."""
-        assert isinstance(cache, TensorKVCache), "see `gpu_limits`"
         return cache.recur(*self._gates(x_RD)).relu()
 
     def _gates(self, x_ND: Tensor) -> tuple[Tensor, Tensor]:

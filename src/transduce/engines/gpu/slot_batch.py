@@ -61,11 +61,11 @@ class SlotBatch:
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device)
         self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
-        heads = model.config.heads
+        heads, recurrent = model.config.heads, getattr(model.config, "decoder_cell", "attention") == "ssru"
         self._caches = [
             SlotCache.empty(
                 self.beam.ancestor_RP, self.beam.position_R, self._source_length_S, source_capacity,
-                heads.kv_heads, heads.d_k, heads.d_v, weight_VD.dtype,
+                heads.kv_heads, heads.d_k, heads.d_v, model.config.d_model if recurrent else None, weight_VD.dtype,
             )
             for _ in model.decoder_layers()
         ]  # fmt: skip
