@@ -61,7 +61,7 @@ def _parse(content: bytes, target: TokenOrder, source: TokenOrder | None) -> Sho
         raise ValueError(f"its tokens are not among the {target.size:,} of the vocabulary")
     if checksum != _checksum(content):
         raise ValueError("its checksum is wrong")
-    lengths = np.diff(offsets.astype(np.int64))
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
     source_ids, target_ids = (np.array(order.ids) for order in (sources, target))
     pairs_N2 = np.concatenate([
         np.stack([np.repeat(source_ids, lengths), target_ids[candidates]], axis=1),
