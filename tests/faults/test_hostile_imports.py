@@ -16,6 +16,7 @@ import pytest
 from fault_injection import repetitions
 from hostile import change_one_file, problems, try_all
 from hostile_originals import Arrays, byte_level, copy, edit_json, edit_weights, random_arrays
+from marian_shortlists import MAGIC, marian_shortlist, with_checksum
 from safetensors.numpy import save_file
 
 from transduce.interop.export.export_model import EXPORTERS
@@ -28,6 +29,7 @@ EACH = repetitions(6, 250)
 """Random changes of each format."""
 FORMATS = ("hf", "ctranslate2", "ctranslate2-int8", "marian", "firefox", "gpt2", "bert", "gguf")
 WIDTH = 16
+LEX = "lex.20.2.enpt.s2t.bin"
 
 
 def write_exported(format_name: str, tokenizer: Any, folder: Path) -> None:
@@ -158,6 +160,7 @@ def originals(toy_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> d
     arrays = dict(np.load(folder / "marian" / "model.npz"))
     (folder / "firefox" / "model.npz").unlink()
     (folder / "firefox" / "model.bin").write_bytes(binary_file(arrays))
+    (folder / "firefox" / LEX).write_bytes(marian_shortlist([[n, 5] for n in range(toy_tokenizer.vocab_size)], 20))
     write_gpt2(folder / "gpt2")
     write_bert(folder / "bert")
     write_gguf(folder / "gguf.gguf")
@@ -192,6 +195,15 @@ def edit_bin(change_arrays: Callable[[Arrays], object]) -> Callable[[Path], None
         arrays = dict(np.load(folder.parent / "arrays.npz"))
         change_arrays(arrays)
         (folder / "model.bin").write_bytes(binary_file(arrays))
+
+    return change
+
+
+def edit_shortlist(change_content: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Change a shortlist after its checksum, which is computed again."""
+
+    def change(folder: Path) -> None:
+        (folder / LEX).write_bytes(with_checksum(change_content((folder / LEX).read_bytes()[16:])))
 
     return change
 
@@ -333,6 +345,30 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda folder: (folder / "model.bin").write_bytes(
             struct.pack("<QQ4Q", 1, 1, 5, 0x4101, 2, 5) + b"Wemb\0" + struct.pack("<iiQ", 1, 1, 0) + bytes(5)
         ),
+    ),
+    "firefox: a shortlist of 2^60 offsets and tokens": (
+        "firefox",
+        lambda folder: (folder / LEX).write_bytes(with_checksum(struct.pack("<4Q", 20, 2, 2**60, 2**60) + bytes(90))),
+    ),
+    "firefox: a shortlist whose size overflows 64 bits": (
+        "firefox", lambda folder: (folder / LEX).write_bytes(with_checksum(struct.pack("<4Q", 20, 2, 2**61, 2**62))),
+    ),
+    "firefox: a shortlist of 2^64 frequent tokens": (
+        "firefox", edit_shortlist(lambda content: struct.pack("<Q", 2**64 - 1) + content[8:])
+    ),
+    "firefox: a shortlist with an offset of 2^63": (
+        "firefox", edit_shortlist(lambda content: content[:40] + struct.pack("<Q", 2**63) + content[48:])
+    ),
+    "firefox: a shortlist of tokens that do not exist": (
+        "firefox", edit_shortlist(lambda content: content[:-8] + b"\xff" * 8)
+    ),
+    "firefox: a shortlist with another checksum": (
+        "firefox",
+        lambda folder: (folder / LEX).write_bytes(struct.pack("<QQ", MAGIC, 1) + (folder / LEX).read_bytes()[16:]),
+    ),
+    "firefox: another file for a shortlist": ("firefox", lambda folder: (folder / LEX).write_bytes(bytes(1 << 20))),
+    "firefox: an endless shortlist": (
+        "firefox", lambda folder: ((folder / LEX).unlink(), (folder / LEX).symlink_to("/dev/zero"))
     ),
     "gguf: an array of 2^60 numbers": ("gguf", gguf_array(2**60)),
     "gguf: an array of 2^60 texts": ("gguf", gguf_array(2**60, kind=8)),

@@ -12,6 +12,7 @@ import torch
 from commands import complaint
 from engines import assert_same, native_engine
 from helpers import small_model
+from marian_shortlists import marian_shortlist
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -28,6 +29,7 @@ from transduce.models.saved import load_model
 from transduce.nn.segments import Segments
 from transduce.nn.ssru import SSRU
 from transduce.search.options import SearchConfig
+from transduce.text.any_tokenizer import load_tokenizer
 from transduce.text.tokenizer import EOS
 
 D, H, INNER = 16, 2, 24
@@ -175,6 +177,38 @@ def test_an_imported_model_computes_the_definition(
             assert ours["score"] == pytest.approx(theirs["score"], abs=1e-3)
     outcome = transduce("inspect", "-m", "ours", "babo", cwd=tmp_path)
     assert complaint(outcome) == "models with model.decoder_cell = ssru cannot be inspected"
+
+
+def test_an_imported_shortlist_is_used_on_request(transduce: Any, toy_tokenizer: Any, tmp_path: Path) -> None:
+    folder, size = tmp_path / "firefox", toy_tokenizer.vocab_size
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(binary(marian_arrays(size)))
+    toy_tokenizer.save(folder / "vocab.spm")
+    lists = [[7 * n % size, (7 * n + 1) % size] for n in range(size)]
+    content = marian_shortlist(lists, 10)
+    (folder / "lex.10.2.enpt.s2t.bin").write_bytes(content)
+    outcome = transduce("import", "firefox", "--out", "ours", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    message = "the model's lexical shortlist; --shortlist of translate, evaluate and serve uses it (engine native)"
+    assert outcome.out.splitlines()[1] == f"ours/shortlist.safetensors: {message}"
+    texts = ["babo debo", "gidu", "debo gidu babo lo lo"]
+    words = ("translate", "-m", "ours", "--engine", "native", "--beam", "2", "--max-length", "9", "--jsonl", *texts)
+    outside, pieces = [], load_tokenizer(tmp_path / "ours").pieces
+    for option in ((), ("--shortlist",)):
+        outcome = transduce(*words, *option, cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+        lines = [json.loads(line)["translations"][0]["tokens"] for line in outcome.out.splitlines()]
+        assert all(lines)
+        outside.append(0)
+        for text, tokens in zip(texts, lines, strict=True):
+            source = [*toy_tokenizer.encode(text), EOS]
+            allowed = {*range(10), *source, *(token for n in source for token in lists[n])}
+            outside[-1] += len({*tokens} - {*pieces(sorted(allowed))})
+    assert (outside[0] > 0, outside[1]) == (True, 0)
+    (folder / "lex.10.2.enpt.s2t.bin").write_bytes(content[:-4])
+    message = complaint(transduce("import", "firefox", "--out", "other", cwd=tmp_path))
+    assert message.startswith("firefox/lex.10.2.enpt.s2t.bin: not a binary shortlist of Marian for this model: it has ")
+    assert not (tmp_path / "other").exists()
 
 
 def test_steps_compute_the_same_as_a_forward_pass() -> None:

@@ -65,3 +65,17 @@ def test_jobs_with_and_without_a_shortlist_share_a_batch() -> None:
         search_all(engine, [Job(source, [])], search)[0] for source, search in zip(SOURCES, searches, strict=True)
     ]
     assert together == single  # to the last bit
+
+
+def test_sentences_share_the_tokens_of_the_end_marker_although_other_lists_are_longer() -> None:
+    """Otherwise an engine would keep the rows of as many lists as there are source tokens."""
+    lists = [[*range(20, 32)] if token > EOS else [7, 8] if token == EOS else [] for token in range(V)]
+    engine = native_engine(MODEL)
+    engine.shortlist = Shortlist(
+        np.cumsum([0, *map(len, lists)], dtype=np.int32), np.array([token for one in lists for token in one], np.int32)
+    )
+    assert engine.shortlists
+    found = [engine.shortlists.of(Job(source, [])) for source in SOURCES]
+    assert [(marker, common.arrays[0].tolist()) for marker, common, _ in found] == [(EOS, [7, 8])] * len(SOURCES)
+    for source, (_, _, own) in zip(SOURCES, found, strict=True):
+        assert {*own.arrays[0].tolist()} == {EOS, *source, *range(20, 32)} - {7, 8}

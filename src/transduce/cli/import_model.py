@@ -22,7 +22,7 @@ def import_model(
     GPT-2, Llama, BERT, RoBERTa, T5, BART, Marian, ViT and Whisper can be imported. Files of pickles are refused.
     """
     from transduce.interop.import_model import import_model as write_imported
-    from transduce.models.card import WEIGHTS, read_card
+    from transduce.models.card import SHORTLIST, WEIGHTS, read_card
     from transduce.models.header import count_parameters
 
     write_imported(path, out)
@@ -31,3 +31,6 @@ def import_model(
     parameters = count_parameters(out / WEIGHTS, card["precision"])
     origin, task = facts.get("imported", "an export of transduce"), facts.get("task", "translate")
     print(f"{out}: {origin}, {parameters / 1e6:.1f} million parameters, task {task}")
+    if (out / SHORTLIST).exists():
+        use = "--shortlist of translate, evaluate and serve uses it (engine native)"
+        print(f"{out / SHORTLIST}: the model's lexical shortlist; {use}")

@@ -18,6 +18,7 @@ from transduce.interop.gguf_file import read_gguf
 from transduce.interop.huggingface import convert
 from transduce.interop.huggingface_weights import Converted
 from transduce.interop.marian_file import find_marian, read_marian
+from transduce.interop.marian_shortlist import read_marian_shortlist
 from transduce.interop.restore import original_notes, restore
 from transduce.interop.tokenizer_files import (
     ctranslate2_tokenizer,
@@ -34,6 +35,7 @@ from transduce.models.header import physical_memory
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
 from transduce.models.saved import save_model
+from transduce.models.shortlist import Shortlist
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.imported_tokenizer import ImportedTokenizer
@@ -63,6 +65,7 @@ class Original:
     weights: Mapping[str, Tensor]
     tokenizer: ImportedTokenizer | TokenizerPair
     notes: str = ""
+    shortlist: Shortlist | None = None
 
     @property
     def order(self) -> TokenOrder:
@@ -92,7 +95,7 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
             _, foreign_weights = _converted(original)
             config, weights, tokenizer, facts = restore(path, foreign_weights, original.tokenizer)
             model = _filled(config, weights, tokenizer.target.vocab_size)
-            original = replace(original, notes=original_notes(original.notes))
+            original = replace(original, notes=original_notes(original.notes), shortlist=None)
         else:
             model, tokenizer = _model(original, path), original.tokenizer
             facts = _facts(original, model)
@@ -106,6 +109,8 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
         save_model(work, model, tokenizer, facts)
         if original.notes:
             (work / NOTES).write_text(original.notes, encoding="utf-8")
+        if original.shortlist:
+            original.shortlist.save(work, tokenizer)
 
 
 def _read(path: Path) -> Original:
@@ -116,7 +121,8 @@ def _read(path: Path) -> Original:
         return _read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
     if marian := find_marian(path):
         settings, weights = read_marian(marian)
-        return Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
+        original = Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
+        return replace(original, shortlist=read_marian_shortlist(path, original.order, original.source_order))
     if not (path / "config.json").exists():
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")

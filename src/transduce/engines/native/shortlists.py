@@ -30,7 +30,10 @@ class PackedTokens:
 
 
 class Shortlists:
-    """The tokens for sentences: those of the longest list of a source token are common to many, and packed once."""
+    """The tokens for sentences: those of one source token are common to many sentences, and packed once.
+
+    It is the end marker or, if this has none, the source token with the longest list: the tag of a language.
+    """
 
     def __init__(self, shortlist: Shortlist, model: Model, library: ctypes.CDLL) -> None:
         self._shortlist, self._model, self._library = shortlist, model, library
@@ -39,15 +42,16 @@ class Shortlists:
 
     def of(self, job: Job) -> tuple[int, PackedTokens, PackedTokens]:
         """The source token with the common tokens of a job, these, and all others."""
-        source = [*job.tokens, EOS]
-        longest = max(source, key=lambda token: (self._sizes[token], token))
-        common = self._common.get(longest)
+        marker = EOS
+        if not self._sizes[EOS]:
+            marker = max([*job.tokens, EOS], key=lambda token: (self._sizes[token], token))
+        common = self._common.get(marker)
         if common is None:
-            start, end = self._shortlist.offsets_V1[longest : longest + 2]
+            start, end = self._shortlist.offsets_V1[marker : marker + 2]
             tokens = np.unique(self._shortlist.candidates_N[start:end])
             packed = PackedTokens(tokens[tokens > EOS], self._model.projection)
             self._library.pack_shortlist(byref(self._model), byref(packed.struct))
-            common = self._common.setdefault(longest, packed)  # another thread may have packed them too
+            common = self._common.setdefault(marker, packed)  # another thread may have packed them too
         tokens = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms])
         own = np.setdiff1d(tokens, common.arrays[0], assume_unique=True)  # not empty: EOS is in it
-        return longest, common, PackedTokens(own, self._model.projection)
+        return marker, common, PackedTokens(own, self._model.projection)
