@@ -1,11 +1,12 @@
 """Characters of Shakespeare on a CPU: ours beside a GPT in plain torch, with the settings of nanoGPT's CPU example.
 
-    python benchmarks/shakespeare.py tinyshakespeare.txt [--steps 2000] [--out results.json]
+    python benchmarks/shakespeare.py tinyshakespeare.txt [--style llama] [--steps 2000] [--out results.json]
 
-4 layers and heads, width 128, context 64, 12 windows per batch, AdamW, a cosine from 1e-3 to 1e-4. The plain GPT is a
-module of this file: learned positions, pre-norm, exact GELU, fused attention, no biases, tied embeddings, random crops
-of the training text. Both train in one process in turns of 50 steps, so that other load on the machine slows both
-equally; only the steps are measured. Both are scored on the last tenth of the text, in consecutive windows.
+4 layers and heads, width 128, context 64, 12 windows per batch, AdamW, a cosine from 1e-3 to 1e-4. Ours has the style
+of GPT-2, or of Llama, whose gated feed-forward networks then have as many parameters. The plain GPT is a module of this
+file: learned positions, pre-norm, exact GELU, fused attention, no biases, tied embeddings, random crops of the training
+text. Both train in one process in turns of 50 steps, so that other load on the machine slows both equally; only the
+steps are measured. Both are scored on the last tenth of the text, in consecutive windows.
 """
 
 import lzma
@@ -38,6 +39,10 @@ from transduce.training.steps import Steps
 LAYERS, HEADS, WIDTH, CONTEXT, WINDOWS = 4, 4, 128, 64, 12
 TURN = 50
 """Steps of each system in turn."""
+STYLES: dict[str, dict[str, object]] = {
+    "gpt2": {"model.d_ff": 4 * WIDTH, "model.bias": "false", "model.activation": "gelu"},
+    "llama": {"model.d_ff": 8 * WIDTH // 3},
+}
 OURS, PEER = "transduce", "GPT in plain torch"
 Ids = npt.NDArray[np.int64]
 LogitsOf = Callable[[Tensor], Tensor]
@@ -48,6 +53,7 @@ def main() -> None:
     """Train both, measure and print."""
     parser = make_parser(__doc__)
     parser.add_argument("text", type=Path, nargs="?", help="the plays, e.g. tinyshakespeare.txt or .txt.xz")
+    parser.add_argument("--style", choices=STYLES, default="gpt2", help="of ours")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -58,12 +64,12 @@ def main() -> None:
     cut = len(text) * 9 // 10
     setting = print_setting(**{
         "characters": len(text), "layers": LAYERS, "width": WIDTH, "context": CONTEXT, "windows": WINDOWS,
-        "steps": steps, "threads": torch.get_num_threads(), "seed": SEED,
+        "steps": steps, "style": options.style, "threads": torch.get_num_threads(), "seed": SEED,
     })  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.txt"
         path.write_text(text[:cut], encoding="utf-8")
-        recipe = make_recipe(path, steps)
+        recipe = make_recipe(path, steps, options.style)
         results = train_both(recipe, text[cut:])
     print(f"\n{'':<24}{'seconds':>10}{'tokens/s':>12}{'validation loss':>18}")
     for name, row in results.items():
@@ -71,19 +77,19 @@ def main() -> None:
     write_results(options.out, setting, results)
 
 
-def make_recipe(path: Path, steps: int) -> Recipe:
-    """The settings of nanoGPT's CPU example."""
+def make_recipe(path: Path, steps: int, style: str) -> Recipe:
+    """The settings of nanoGPT's CPU example, and those of the style."""
     settings = {
         "tokenizer.type": "char", "data.max_length": CONTEXT, "train.batch_tokens": CONTEXT * WINDOWS,
-        "model.layers": LAYERS, "model.num_heads": HEADS, "model.d_model": WIDTH, "model.d_ff": 4 * WIDTH,
-        "model.max_positions": CONTEXT, "model.dropout": 0.0, "model.bias": "false", "model.activation": "gelu",
+        "model.layers": LAYERS, "model.num_heads": HEADS, "model.d_model": WIDTH, "model.dropout": 0.0,
+        "model.max_positions": CONTEXT, **STYLES[style],
         "train.steps": steps, "train.warmup": min(100, max(1, steps // 2)), "train.schedule": "cosine",
         "train.learning_rate": 1e-3, "train.final_learning_rate": 1e-4, "train.beta2": 0.99,
         "train.weight_decay": 0.1, "train.clip_norm": 1.0, "train.seed": SEED, "train.device": "cpu",
     }  # fmt: skip
     flags = {"task": "language_model", "data": {"train": [[str(path)]]}}
     sets = [f"{name}={value}" for name, value in settings.items()]
-    return load_recipe(None, "tiny", flags, sets, style="gpt2")
+    return load_recipe(None, "tiny", flags, sets, style=style)
 
 
 def train_both(recipe: Recipe, valid: str) -> dict[str, dict[str, float]]:
