@@ -1,14 +1,14 @@
 """Tries hostile folders and files: each in a process of its own, whose time and memory are measured.
 
 Run as a script, this file reads a JSON list of [action, path] and prints [message, seconds, bytes] for each: None for
-what was accepted, the message of a TransduceError, or one that begins with CRASH.
+what was accepted, the message of a TransduceError, or one that begins with CRASH. The bytes are those by which the
+memory of the process grew.
 """
 
 import json
 import os
 import random
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,14 +24,13 @@ STRANGE: list[Any] = [
 Outcome = tuple[str | None, float, int]
 
 
-def try_all(cases: Sequence[tuple[str, Path]], folder: Path) -> list[Outcome]:
+def try_all(transduce: Any, cases: Sequence[tuple[str, Path]], folder: Path) -> list[Outcome]:
     """The outcome of each case, an action and its path; `folder` is the current folder of the processes."""
-    done = subprocess.run(
-        [sys.executable, __file__], cwd=folder, input=json.dumps([[action, str(path)] for action, path in cases]),
-        capture_output=True, text=True, check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
-    )  # fmt: skip
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    requests = json.dumps([[action, str(path)] for action, path in cases])
+    before = "import os; os.environ['TOKENIZERS_PARALLELISM'] = 'false'"
+    done = transduce(program=Path(__file__), stdin=requests, cwd=folder, before=before)
+    assert done.code == 0, done.err
+    return [tuple(json.loads(line)) for line in done.out.splitlines()]
 
 
 def problems(outcome: Outcome, path: Path, *, must_fail: bool = True) -> list[str]:
@@ -45,7 +44,7 @@ def problems(outcome: Outcome, path: Path, *, must_fail: bool = True) -> list[st
         "several lines": "\n" in message,
         "long": len(message) >= 2000,
         "slow": seconds >= 2,
-        "memory": memory >= 500e6,
+        "memory": memory >= 400e6,
     }
     return [f"{name}: {message:.300} ({seconds:.1f} s, {memory / 1e6:.0f} MB)" for name, bad in checks.items() if bad]
 
@@ -144,14 +143,20 @@ def outcome_of(action: Callable[[str], object], path: str) -> Outcome:
 
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    start, message = time.process_time(), None
+    start, message, memory = time.process_time(), None, resident()
     try:
         action(path)
     except TransduceError as error:
         message = str(error)
     except BaseException as error:
         message = f"CRASH {error!r}"
-    return message, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return message, time.process_time() - start, peak - memory
+
+
+def resident() -> int:
+    """The memory of this process in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:

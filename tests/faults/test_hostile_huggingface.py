@@ -271,7 +271,7 @@ OWN: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 def test_hostile_models_of_hugging_face_are_refused_with_one_line_at_low_cost(
-    originals: dict[str, Path], tmp_path: Path
+    transduce: Any, originals: dict[str, Path], tmp_path: Path
 ) -> None:
     """Those on purpose are refused; those with random damages are refused or imported."""
     paths, changes = dict(originals), OWN | dict(list(GENERIC.items())[:: repetitions(6, 1)])
@@ -283,7 +283,7 @@ def test_hostile_models_of_hugging_face_are_refused_with_one_line_at_low_cost(
             name = f"{kind} at random {number}"
             paths[name] = copy(original, tmp_path / name)
             change_one_file(paths[name], random.Random(name))
-    outcomes = try_all([("import", path) for path in paths.values()], tmp_path)
+    outcomes = try_all(transduce, [("import", path) for path in paths.values()], tmp_path)
     results = dict(zip(paths, outcomes, strict=True))
     assert {kind: results[kind][0] for kind in originals} == dict.fromkeys(originals)
     found = {name: problems(results[name], path, must_fail=name in changes) for name, path in paths.items()}

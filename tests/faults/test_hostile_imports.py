@@ -167,7 +167,9 @@ def originals(toy_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> d
     return {name: folder / (f"{name}.gguf" if name == "gguf" else name) for name in FORMATS}
 
 
-def test_randomly_damaged_models_are_imported_or_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+def test_randomly_damaged_models_are_imported_or_refused(
+    transduce: Any, originals: dict[str, Path], tmp_path: Path
+) -> None:
     cases: dict[str, Path] = {}
     for name, original in originals.items():
         cases[name] = copy(original, tmp_path / name)
@@ -175,7 +177,8 @@ def test_randomly_damaged_models_are_imported_or_refused(originals: dict[str, Pa
             path = copy(original, tmp_path / f"{name}-{number}")
             change_one_file(path, random.Random(f"{name} {number}"))
             cases[f"{name} {number}"] = path
-    outcomes = dict(zip(cases, try_all([("import", path) for path in cases.values()], tmp_path), strict=True))
+    tried = try_all(transduce, [("import", path) for path in cases.values()], tmp_path)
+    outcomes = dict(zip(cases, tried, strict=True))
     assert {name: outcomes[name][0] for name in originals} == dict.fromkeys(originals)
     found = {name: problems(outcomes[name], path, must_fail=False) for name, path in cases.items()}
     assert {name: one for name, one in found.items() if one} == {}
@@ -387,12 +390,14 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 }  # fmt: skip
 
 
-def test_hostile_models_are_refused_with_one_line_at_low_cost(originals: dict[str, Path], tmp_path: Path) -> None:
+def test_hostile_models_are_refused_with_one_line_at_low_cost(
+    transduce: Any, originals: dict[str, Path], tmp_path: Path
+) -> None:
     paths = {}
     for number, (name, (format_name, change)) in enumerate(CHANGES.items()):
         paths[name] = copy(originals[format_name], tmp_path / f"{format_name}-{number}")
         change(paths[name])
-    outcomes = try_all([("import", path) for path in paths.values()], tmp_path)
+    outcomes = try_all(transduce, [("import", path) for path in paths.values()], tmp_path)
     found = {name: problems(one, path) for (name, path), one in zip(paths.items(), outcomes, strict=True)}
     assert {name: one for name, one in found.items() if one} == {}
     assert [path for path in tmp_path.iterdir() if path.name.endswith("-imported")] == []

@@ -70,7 +70,7 @@ def change_card(folder: Path, draw: random.Random) -> None:
     (folder / "model.json").write_text(json.dumps(card))
 
 
-def test_randomly_damaged_models_work_or_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_randomly_damaged_models_work_or_are_refused(transduce: Any, folders: dict[str, Path], tmp_path: Path) -> None:
     cases: dict[str, tuple[str, Path]] = {}
     for action, original in folders.items():
         cases[action] = action, original
@@ -79,7 +79,7 @@ def test_randomly_damaged_models_work_or_are_refused(folders: dict[str, Path], t
             folder = Path(shutil.copytree(original, tmp_path / f"{action}-{number}"))
             (change_card if draw.random() < 0.6 else change_one_file)(folder, draw)
             cases[f"{action} {number}"] = action, folder
-    outcomes = dict(zip(cases, try_all(list(cases.values()), tmp_path), strict=True))
+    outcomes = dict(zip(cases, try_all(transduce, list(cases.values()), tmp_path), strict=True))
     assert {action: outcomes[action][0] for action in folders} == dict.fromkeys(folders)
     found = {name: problems(outcomes[name], path, must_fail=False) for name, (_, path) in cases.items()}
     assert {name: one for name, one in found.items() if one} == {}
@@ -152,12 +152,14 @@ CHANGES: list[tuple[str, str, Callable[[Path], object]]] = [
 ]
 
 
-def test_hostile_models_are_refused_with_one_line_at_low_cost(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_hostile_models_are_refused_with_one_line_at_low_cost(
+    transduce: Any, folders: dict[str, Path], tmp_path: Path
+) -> None:
     cases = {}
     for number, (action, name, change) in enumerate(CHANGES):
         folder = Path(shutil.copytree(folders[action], tmp_path / f"{action}-{number}"))
         change(folder)
         cases[f"{action}: {name}"] = action, folder
-    outcomes = try_all(list(cases.values()), tmp_path)
+    outcomes = try_all(transduce, list(cases.values()), tmp_path)
     found = {name: problems(one, path) for (name, (_, path)), one in zip(cases.items(), outcomes, strict=True)}
     assert {name: one for name, one in found.items() if one} == {}

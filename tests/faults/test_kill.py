@@ -12,7 +12,7 @@ from transduce.runs.checkpoint import newest_step
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_reference_run(transduce, tmp_path_factory.mktemp("small"))
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": repetitions(24, 40)})
 
 
 def test_a_run_killed_at_random_moments_ends_in_the_same_weights(transduce: Any, small: SmallRun) -> None:

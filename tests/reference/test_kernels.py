@@ -49,6 +49,7 @@ HOSTILE = {
     "a full tile": ([TILE, TILE], [TILE, TILE]),
     "very skewed": ([1, 200, 1, 3, 2], [70, 1, 1, 1, 130]),
     "empty ones": ([1, 5, 0, 33, 3, 70, 0, 90], [40, 1, 3, 0, 65, 32, 0, 0]),
+    "longer than a tile": ([TILE + 1, 3], [TILE + 1, 3]),
     "mixed": ([1, 5, 30, 33, 0, 70, 3, 3, 64, 65, 129, 2], [1, 5, 30, 33, 0, 70, 3, 3, 64, 65, 129, 2]),
 }
 
@@ -64,11 +65,16 @@ def segments_of(q_lengths: list[int], k_lengths: list[int], grouped: bool) -> tu
     return q_side, k_side
 
 
+# The interpreter takes seconds for "mixed" with two heads: other lengths go with two heads, the longest with one.
+
+
 @pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "one by one"])
-@pytest.mark.parametrize("lengths", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize(("H", "d_k", "d_v"), [(2, 16, 16), (1, 24, 40)])
-def test_cross_attention(lengths: tuple[list[int], list[int]], H: int, d_k: int, d_v: int, grouped: bool) -> None:
-    q_segments, k_segments = segments_of(*lengths, grouped)
+@pytest.mark.parametrize(
+    ("name", "H", "d_k", "d_v"),
+    [*((name, 2, 16, 16) for name in HOSTILE if name != "mixed"), ("empty ones", 1, 24, 40), ("mixed", 1, 24, 40)],
+)
+def test_cross_attention(name: str, H: int, d_k: int, d_v: int, grouped: bool) -> None:
+    q_segments, k_segments = segments_of(*HOSTILE[name], grouped)
     inputs = draw(q_segments.tokens, H * d_k), draw(k_segments.tokens, H * (d_k + d_v))
     probe = draw(q_segments.tokens, H, d_v)
 
@@ -83,8 +89,15 @@ def test_cross_attention(lengths: tuple[list[int], list[int]], H: int, d_k: int,
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
-@pytest.mark.parametrize("name", ["length 1", "all equal", "a full tile", "mixed"])
-@pytest.mark.parametrize(("H", "d_k", "d_v"), [(2, 16, 16), (2, 16, 64), (1, 128, 128)])
+@pytest.mark.parametrize(
+    ("name", "H", "d_k", "d_v"),
+    [
+        *((name, 2, 16, 16) for name in ("length 1", "all equal", "a full tile", "longer than a tile")),
+        *((name, 2, 16, 64) for name in ("all equal", "longer than a tile")),
+        ("a full tile", 1, 128, 128),
+        ("mixed", 1, 128, 128),
+    ],
+)
 def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> None:
     segments, _ = segments_of(*HOSTILE[name], grouped=True)
     qkv, probe = draw(segments.tokens, H * (2 * d_k + d_v)), draw(segments.tokens, H, d_v)
@@ -143,7 +156,7 @@ def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize(("N", "D"), [(37, 48), (130, 512), (9, 1024)])
+@pytest.mark.parametrize(("N", "D"), [(37, 48), (34, 512), (9, 520)])
 def test_add_norm(N: int, D: int, p: float) -> None:
     from transduce.nn.kernels.add_norm import AddNorm
 
@@ -239,8 +252,8 @@ def test_a_mask_drops_its_share_at_every_place_and_follows_the_seed() -> None:
 
     def mask(seed: int) -> Tensor:
         torch.manual_seed(seed)
-        ones, nowhere = torch.ones(1, 64, device=DEVICE), torch.zeros(200, dtype=torch.int32, device=DEVICE)
-        y, _ = Embed.apply(nowhere.long(), nowhere, ones, torch.zeros(1, 64, device=DEVICE), 1.0, 0.25)  # type: ignore[no-untyped-call]
+        ones, nowhere = torch.ones(1, 256, device=DEVICE), torch.zeros(50, dtype=torch.int32, device=DEVICE)
+        y, _ = Embed.apply(nowhere.long(), nowhere, ones, torch.zeros(1, 256, device=DEVICE), 1.0, 0.25)  # type: ignore[no-untyped-call]
         return (y != 0).double()
 
     one, same, other = mask(1), mask(1), mask(2)
@@ -353,7 +366,8 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
 @pytest.mark.parametrize(("norm", "longest"), [("post", 70), ("pre", 14)])
 def test_a_model_on_kernels_is_the_model_without(norm: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     V = 50
-    model = small_model(vocab_size=V, norm=norm, max_positions=128).to(DEVICE)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "num_heads": 2}
+    model = small_model(vocab_size=V, norm=norm, max_positions=128, **sizes).to(DEVICE)
     lengths = {"src": [7, 1, 20, 12], "tgt": [9, 3, 1, longest]}
     sides = {name: random_sentences(lengths[name], V, seed) for seed, name in enumerate(lengths, start=1)}
     batch = Batch.of(DEVICE, **sides)

@@ -14,17 +14,18 @@ SETTING = {
     "generate": ["vocabulary", "prompt", "new_tokens"],
     "generate_cpu": ["vocabulary", "prompt", "new_tokens", "threads", "rounds", "bandwidth"],
     "glossary": ["model", "engine", "lines", "terms", "rounds"],
-    "gpu_suite": ["vocabulary", "tokens in and out", "rounds", "batch tokens", "pairs", "steps a round"],
+    "gpu_suite": ["vocabulary", "tokens in and out", "rounds"],
     "imported": ["vocabulary", "tokens in and out", "rounds", "threads", "largest difference of logits"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
     "shakespeare": ["characters", "context", "steps", "threads"],
+    "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
     "train_language_model": ["vocabulary", "length", "windows"],
     "translate_ray": ["model", "lines", "workers", "rounds", "speed of Ray / plain"],
 }
-"""Benchmarks, and what each prints of its setting besides the machine, versions and seed; train_gpu and decode on a GPU
-are parts of gpu_suite."""
+"""Benchmarks, and what each prints of its setting besides the machine, versions and seed; decode on a GPU is a part of
+gpu_suite."""
 NEEDS = {
     "generate": "triton",
     "gpu_suite": "triton",
@@ -51,4 +52,4 @@ def test_a_benchmark_runs_and_prints_its_setting(name: str, transduce: Any, tmp_
 def test_every_benchmark_is_tested() -> None:
     paths = (ROOT / "benchmarks").glob("*.py")
     scripts = {path.stem for path in paths if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")}
-    assert scripts == {name.split()[0] for name in SETTING} | {"train_gpu"}
+    assert scripts == {name.split()[0] for name in SETTING}

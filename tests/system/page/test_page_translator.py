@@ -86,7 +86,12 @@ def test_languages_are_chosen_by_name_and_swapped(
 def test_the_model_is_chosen_by_name(open_page: Callable[..., Any], address: str, bundled_address: str) -> None:
     page = open_page(f"{bundled_address}#from=en&text=Hello.")
     requests: list[dict[str, Any]] = []
-    page.on("request", lambda request: request.post_data and requests.append(request.post_data_json))
+
+    def record(request: Any) -> None:
+        if request.post_data:
+            requests.append(request.post_data_json)
+
+    page.on("request", record)
     page.get_by_role("combobox", name="Model").select_option("model1")
     page.locator("#text").fill("Good morning.")
     asked = [("Good morning.", "model1")]
@@ -95,6 +100,7 @@ def test_the_model_is_chosen_by_name(open_page: Callable[..., Any], address: str
     page.get_by_role("button", name="Look inside").click()
     expect(page.locator("main[aria-busy=false] #inspected")).not_to_be_empty()
     assert requests[-1]["model"] == "model1"
+    page.remove_listener("request", record)  # other tests use this window
     expect(open_page(address).get_by_role("combobox", name="Model")).to_have_count(0)
 
 

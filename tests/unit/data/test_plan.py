@@ -42,8 +42,8 @@ CORPORA: dict[str, tuple[Lengths, int]] = {
     "source longer than target": ([(20, 2), (25, 4), (18, 3)] * 60, 64),
     "unrelated lengths": (unrelated(700), 90),
     "like text": (like_text(1500), 400),
-    "like text, several pools": (like_text(6000), 100),
-    "unrelated lengths, several pools": (unrelated(6000), 64),
+    "like text, several pools": (like_text(3000), 100),
+    "unrelated lengths, several pools": (unrelated(3000), 64),
 }
 EACH_CORPUS = pytest.mark.parametrize("name", CORPORA)
 

@@ -10,12 +10,32 @@ import pytest
 from transduce.engines.native import library
 from transduce.engines.native.library import load_library
 
+# Compiles once for each command, and then copies what was compiled: the file is the word after -o.
+COPYING_CC = """#!/bin/sh
+for word; do
+    if [ "$last" = -o ]; then out=$word; else command="$command $word"; fi
+    last=$word
+done
+compiled="$(dirname "$0")/$(echo "$command" | cksum | tr -d ' ')"
+if [ -e "$compiled" ]; then cp "$compiled" "$out"; else {cc} "$@" && cp "$out" "$compiled"; fi
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program `cc`; to compile the library in each test would take most of the time."""
+    folder = tmp_path_factory.mktemp("compiler")
+    (folder / "cc").write_text(COPYING_CC.format(cc=shutil.which("cc")))
+    (folder / "cc").chmod(0o755)
+    return folder
+
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache; the library that is in use by this process stays loaded."""
     if load_library() is None:
         pytest.skip("no C compiler")
+    monkeypatch.setenv("PATH", str(compiler), prepend=os.pathsep)
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(library, "FLAGS", ("-O0", "-shared", "-fPIC", "-pthread"))  # compiles in a fraction of the time
     return tmp_path / "cache"
