@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.engines.engine import Job, gpu_limits, search_all
+from transduce.engines.engine import Job, search_all
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ModelError
 from transduce.interop.export.verify import forced_logits
@@ -262,10 +262,6 @@ def test_activations_of_the_native_engine_are_as_good_as_float32() -> None:
     jobs = [Job([4 + n, 30 + n, 9], []) for n in range(8)]
     search = SearchConfig(beam=4, nbest=4, max_extra=6)
     assert_same(search_all(native_engine(model), jobs, search), search_all(PlainEngine(model.eval()), jobs, search))
-
-
-def test_the_gpu_engine_has_no_ssru() -> None:
-    assert gpu_limits(EncoderDecoderConfig(decoder_cell="ssru")) == "no models with model.decoder_cell = ssru"
 
 
 def test_gradients_reach_earlier_tokens_of_the_same_segment_only() -> None:

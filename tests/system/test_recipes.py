@@ -55,7 +55,8 @@ def small(recipe: str) -> str:
     kept = re.sub(r"\[(tokenizer|model)\]\n(.+\n)+", "", recipe)
     lines = re.search(r"\[train\]\n((?:.+\n)+)", kept)
     assert lines
-    own = [line for line in lines[1].splitlines() if line.startswith(("start_from", "average", "label_smoothing"))]
+    names = ("start_from", "average", "keep", "label_smoothing")
+    own = [line for line in lines[1].splitlines() if line.startswith(names)]
     return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
 
 
