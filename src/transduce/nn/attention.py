@@ -7,6 +7,7 @@ of segment b.
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +25,21 @@ _LONG_BACKENDS = [
 _SHORT, _NARROW = 512, 128
 """Longest segments and widest heads for which the kernel for short segments is used."""
 
-Engine = Callable[[Tensor, Tensor, Tensor, Segments, Segments, bool, Tensor | None, float], Tensor]
+
+class Inputs(NamedTuple):
+    """The arguments of `attend`, with as many heads of keys and values as of queries."""
+
+    q_NHK: Tensor
+    k_MHK: Tensor
+    v_MHK: Tensor
+    q_segments: Segments
+    k_segments: Segments
+    causal: bool
+    score_bias_BHTS: Tensor | None
+    dropout: float
+
+
+Engine = Callable[[Inputs], Tensor]
 
 
 def attend(
@@ -49,7 +64,7 @@ def attend(
         can_pack = q_NHK.is_cuda and q_NHK.dtype != torch.float32 and narrow and score_bias_BHTS is None and not dropout
         engine = "packed" if can_pack else "padded"
     k_MHK, v_MHK = (_repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
-    return ENGINES[engine](q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS, dropout)
+    return ENGINES[engine](Inputs(q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal, score_bias_BHTS, dropout))
 
 
 def attention_weights(
@@ -78,35 +93,19 @@ def _repeat_heads(x_MGK: Tensor, num_heads: int) -> Tensor:
     return x_MGK if x_MGK.shape[1] == num_heads else x_MGK.repeat_interleave(num_heads // x_MGK.shape[1], dim=1)
 
 
-def _reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_segments: Segments,
-    k_segments: Segments,
-    causal: bool,
-    score_bias: Tensor | None,
-    dropout: float,
-) -> Tensor:
+def _reference(x: Inputs) -> Tensor:
     """The definition, written out; tests compare the other engines with it."""
+    q, k, v, q_segments, k_segments, causal, score_bias, dropout = x
     weights_BHTS = F.dropout(attention_weights(q, k, q_segments, k_segments, causal, score_bias), dropout)
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", weights_BHTS, k_segments.layout.pad(v)))
 
 
-def _padded(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_segments: Segments,
-    k_segments: Segments,
-    causal: bool,
-    score_bias: Tensor | None,
-    dropout: float,
-) -> Tensor:
+def _padded(x: Inputs) -> Tensor:
     """torch's scaled dot-product attention on a padded grid: efficient if segments have similar lengths.
 
     On a CPU, bfloat16 is computed in float32: torch takes ten times as long for the gradient in bfloat16.
     """
+    q, k, v, q_segments, k_segments, causal, score_bias, dropout = x
     q_layout, k_layout, dtype = q_segments.layout, k_segments.layout, q.dtype
     if dtype == torch.bfloat16 and q.device.type == "cpu":
         q, k, v = q.float(), k.float(), v.float()
@@ -128,23 +127,15 @@ def _padded(
     return q_layout.unpad(o_BHTK.transpose(1, 2)).to(dtype)
 
 
-def _packed(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_segments: Segments,
-    k_segments: Segments,
-    causal: bool,
-    score_bias: Tensor | None,
-    dropout: float,
-) -> Tensor:
+def _packed(x: Inputs) -> Tensor:
     """Packed streams without padding, with a kernel for short segments (CUDA, half precision)."""
+    q, k, v, q_segments, k_segments, causal, score_bias, dropout = x
     assert score_bias is None, "the engine `padded` adds biases to scores"
     assert dropout == 0, "the engine `padded` has dropout"
     length, width = max(q_segments.longest, k_segments.longest), max(q.shape[-1], v.shape[-1])
     if q_segments.layout.full and k_segments.layout.full and length > _SHORT:
         with sdpa_kernel(_LONG_BACKENDS, set_priority=True):
-            return _padded(q, k, v, q_segments, k_segments, causal, None, 0.0)
+            return _padded(x)
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)
     from transduce.nn.kernels.segment_attention import SegmentAttention
