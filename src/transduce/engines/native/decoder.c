@@ -59,7 +59,7 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
             for (int t = 0; t < length; t++) {
                 const float *q = qkv + (size_t)t * qkv_width + h * d_k;
                 float *o = batch->y + (size_t)(start + t) * H * d_v + h * d_v;
-                attend(q, &positions, length, d_k, d_v, scores, o);
+                attend(q, &positions, length, 1, d_k, d_v, scores, o);
             }
         }
         barrier(worker);
@@ -110,23 +110,27 @@ void EXPORT(encode)(const Model *model, Job **jobs, int count, const int32_t *to
 
 /* ---- decoder: one new token for each row ---- */
 
+/* The heads of a row that a worker computes: those from item i up to `last`, if there are H items for each row. */
+static int heads_at(int i, int last, int H) { return H - i % H < last - i ? H - i % H : last - i; }
+
 static void self_attention(Worker worker, const Model *model, int l, Batch *batch) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
     float *scores = scratch_of(worker, batch);
     split_work(worker, batch->count * H, &first, &last);
-    for (int i = first; i < last; i++) {
+    for (int i = first, heads; i < last; i += heads) {
+        heads = heads_at(i, last, H);
         int h = i % H, value_offset = H * d_k - h * d_k + h * d_v;
         const Job *job = batch->row[i / H].job;
         int row = batch->row[i / H].hypothesis, t = job->position;
         const float *qkv = batch->wide + (size_t)(i / H) * H * (2 * d_k + d_v), *q = qkv + h * d_k;
         float *cache = job->self_kv + (size_t)l * job->beam * job->positions * kv_width + h * d_k;
         float *new = cache + ((size_t)row * job->positions + t) * kv_width;
-        memcpy(new, qkv + (H + h) * d_k, d_k * sizeof(float));
-        memcpy(new + value_offset, qkv + 2 * H * d_k + h * d_v, d_v * sizeof(float));
+        memcpy(new, qkv + (H + h) * d_k, heads * d_k * sizeof(float));
+        memcpy(new + value_offset, qkv + 2 * H * d_k + h * d_v, heads * d_v * sizeof(float));
         const uint8_t *ancestor = job->ancestor + row * job->positions; /* ancestor[t] is `row` itself */
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
         Positions positions = {cache, cache + value_offset, kv_width, kv_width, (size_t)job->positions * kv_width, ancestor};
-        attend(q, &positions, t + 1, d_k, d_v, scores, o);
+        attend(q, &positions, t + 1, heads, d_k, d_v, scores, o);
     }
     barrier(worker);
 }
@@ -157,17 +161,18 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
     float *scores = scratch_of(worker, batch);
     split_work(worker, batch->count * H, &first, &last);
-    for (int i = first; i < last; i++) {
+    for (int i = first, heads; i < last; i += heads) {
+        heads = heads_at(i, last, H);
         int h = i % H;
         const Job *job = batch->row[i / H].job;
         const float *q = batch->wide + (size_t)(i / H) * H * d_k + h * d_k;
         const float *cache = job->cross_kv + (size_t)l * job->source_length * kv_width + h * d_k;
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
         Positions positions = {cache, cache + H * d_k - h * d_k + h * d_v, kv_width, kv_width, 0, NULL};
-        attend(q, &positions, job->source_length, d_k, d_v, scores, o);
+        attend(q, &positions, job->source_length, heads, d_k, d_v, scores, o);
         if (job->attention && l == model->alignment_layer)
             memcpy(job->attention + ((size_t)job->position * H + h) * job->source_length, scores,
-                   job->source_length * sizeof(float));
+                   (size_t)heads * job->source_length * sizeof(float));
     }
     barrier(worker);
 }

@@ -80,7 +80,7 @@ class _ActiveJob:
         }
         if align:
             # Where a search ends early, as with weights that are no numbers, they are equal.
-            self.arrays["attention"] = np.ones((positions, model.heads, source_length), np.float32)
+            self.arrays["attention"] = np.full((positions, model.heads, source_length), 1 / source_length, np.float32)
         addresses = {name: array.ctypes.data for name, array in self.arrays.items()}
         self.struct = structs.Job(
             beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
@@ -102,8 +102,8 @@ class _ActiveJob:
 
     def attention_weights(self) -> Floats:
         """The cross-attention (T, S) of the layer that aligns: the mean over its heads."""
-        weights_THS = self.arrays["attention"]
-        return np.mean(weights_THS / weights_THS.sum(axis=2, keepdims=True), axis=1)
+        weights_THS: Floats = self.arrays["attention"]
+        return weights_THS.mean(axis=1)
 
 
 class NativeEngine:
@@ -177,7 +177,7 @@ class NativeSession:
         self._pointers: Any = None
         """To the structures of the active jobs."""
         self._reserved = (0, 0)
-        """Rows of the batch's buffers, and the size of each thread's scratch space."""
+        """Rows of the batch's buffers, and the longest text that they have room for."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """As in `Session`."""
@@ -276,7 +276,8 @@ class NativeSession:
         if rows <= self._reserved[0] and longest <= self._reserved[1]:
             return
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
-        self._reserved = rows, scratch = max(rows, self._reserved[0]), max(longest, self._reserved[1], sizes.d_model)
+        self._reserved = rows, longest = max(rows, self._reserved[0]), max(longest, self._reserved[1])
+        scratch = max(sizes.num_heads * longest, sizes.d_model)
         width = max(sizes.d_model, sizes.num_heads * d_v)
         parts = 2 if sizes.decoder_cell == "ssru" else 1
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)

@@ -67,7 +67,7 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
         int kv_head = i % H / (H / G);
         Positions positions = {keys_of(model, token->sequence, layer, kv_head),
                                values_of(model, token->sequence, layer, kv_head), d_k, d_v, 0, NULL};
-        attend(q, &positions, token->position + 1, d_k, d_v, scores, attended + (size_t)i * d_v);
+        attend(q, &positions, token->position + 1, 1, d_k, d_v, scores, attended + (size_t)i * d_v);
     }
     barrier(worker);
 }

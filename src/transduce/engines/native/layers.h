@@ -109,12 +109,12 @@ static void embed(const Model *model, const Linear *embedding, int token, int po
     for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
 }
 
-/* Replace n scores by their exponentials; returns the factor that makes these a softmax. */
-static float softmax(float *scores, int n) {
+/* Replace n scores by their softmax. */
+static void softmax(float *scores, int n) {
     float max = largest_of(scores, n, -INFINITY, 0), total = 0;
     for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - max);
     for (int i = 0; i < n; i++) total += scores[i];
-    return 1 / total;
+    for (int i = 0; i < n; i++) scores[i] /= total;
 }
 
 /* Keys and values of the positions of a text: those of position p are p strides, and of beams ancestor[p] row strides,
@@ -131,45 +131,57 @@ INLINE const float *at(const float *first, size_t stride, const Positions *posit
     return first + row * positions->row_stride + p * stride;
 }
 
-/* Attention of one head of one query over n positions, four at a time. `scores` has room for n, and then has the weights,
- * times a factor.
+/* Attention of one query over n positions. The keys, values and outputs of its heads are adjacent. Positions are read in
+ * order, four at a time, for all heads: this is the order in memory. `scores` has room for [head][n], and then has the
+ * weights.
  */
-INLINE void attend_widths(const float *q, const Positions *positions, int n, const int d_k, const int d_v, float *scores,
-                          float *o) {
+INLINE void attend_widths(const float *q, const Positions *positions, int n, int heads, const int d_k, const int d_v,
+                          float *scores, float *o) {
 #define KEY(p) at(positions->keys, positions->key_stride, positions, p)
 #define VALUE(p) at(positions->values, positions->value_stride, positions, p)
     float scale = 1 / sqrtf(d_k);
     int p = 0;
     for (; p + 4 <= n; p += 4) {
         const float *k0 = KEY(p), *k1 = KEY(p + 1), *k2 = KEY(p + 2), *k3 = KEY(p + 3);
-        float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-        for (int i = 0; i < d_k; i++) s0 += q[i] * k0[i], s1 += q[i] * k1[i], s2 += q[i] * k2[i], s3 += q[i] * k3[i];
-        scores[p] = s0 * scale, scores[p + 1] = s1 * scale, scores[p + 2] = s2 * scale, scores[p + 3] = s3 * scale;
+        for (int h = 0; h < heads; h++, k0 += d_k, k1 += d_k, k2 += d_k, k3 += d_k) {
+            const float *query = q + h * d_k;
+            float s0 = 0, s1 = 0, s2 = 0, s3 = 0, *score = scores + (size_t)h * n + p;
+            for (int i = 0; i < d_k; i++)
+                s0 += query[i] * k0[i], s1 += query[i] * k1[i], s2 += query[i] * k2[i], s3 += query[i] * k3[i];
+            score[0] = s0 * scale, score[1] = s1 * scale, score[2] = s2 * scale, score[3] = s3 * scale;
+        }
     }
     for (; p < n; p++) {
         const float *k = KEY(p);
-        float sum = 0;
-        for (int i = 0; i < d_k; i++) sum += q[i] * k[i];
-        scores[p] = sum * scale;
+        for (int h = 0; h < heads; h++, k += d_k) {
+            float sum = 0;
+            for (int i = 0; i < d_k; i++) sum += q[h * d_k + i] * k[i];
+            scores[(size_t)h * n + p] = sum * scale;
+        }
     }
-    float factor = softmax(scores, n);
-    for (int i = 0; i < d_v; i++) o[i] = 0;
+    for (int h = 0; h < heads; h++) softmax(scores + (size_t)h * n, n);
+    for (int i = 0; i < heads * d_v; i++) o[i] = 0;
     for (p = 0; p + 4 <= n; p += 4) {
         const float *v0 = VALUE(p), *v1 = VALUE(p + 1), *v2 = VALUE(p + 2), *v3 = VALUE(p + 3);
-        float w0 = scores[p] * factor, w1 = scores[p + 1] * factor, w2 = scores[p + 2] * factor, w3 = scores[p + 3] * factor;
-        for (int i = 0; i < d_v; i++) o[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
+        for (int h = 0; h < heads; h++, v0 += d_v, v1 += d_v, v2 += d_v, v3 += d_v) {
+            const float *weight = scores + (size_t)h * n + p;
+            float w0 = weight[0], w1 = weight[1], w2 = weight[2], w3 = weight[3], *restrict output = o + h * d_v;
+            for (int i = 0; i < d_v; i++) output[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
+        }
     }
     for (; p < n; p++) {
         const float *v = VALUE(p);
-        float weight = scores[p] * factor;
-        for (int i = 0; i < d_v; i++) o[i] += weight * v[i];
+        for (int h = 0; h < heads; h++, v += d_v) {
+            float weight = scores[(size_t)h * n + p], *restrict output = o + h * d_v;
+            for (int i = 0; i < d_v; i++) output[i] += weight * v[i];
+        }
     }
 #undef KEY
 #undef VALUE
 }
 
 /* Heads of 64 dimensions, which most models have, are compiled separately: loops of a known length are faster. */
-static void attend(const float *q, const Positions *positions, int n, int d_k, int d_v, float *scores, float *o) {
-    if (d_k == 64 && d_v == 64) attend_widths(q, positions, n, 64, 64, scores, o);
-    else attend_widths(q, positions, n, d_k, d_v, scores, o);
+static void attend(const float *q, const Positions *positions, int n, int heads, int d_k, int d_v, float *scores, float *o) {
+    if (d_k == 64 && d_v == 64) attend_widths(q, positions, n, heads, 64, 64, scores, o);
+    else attend_widths(q, positions, n, heads, d_k, d_v, scores, o);
 }

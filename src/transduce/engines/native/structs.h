@@ -73,8 +73,8 @@ typedef struct {
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
     const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
     Shortlist own;
-    float *attention;           /* [position][head][source]: the weights of the layer that aligns, times a factor for each
-                                 * position and head; NULL: not wanted. Only with a beam of 1. */
+    float *attention;           /* [position][head][source]: the weights of the layer that aligns; NULL: not wanted. Only
+                                 * with a beam of 1. */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -90,7 +90,7 @@ typedef struct { float log_prob; int32_t token; } Candidate;
 typedef struct {
     int32_t count;              /* rows */
     int32_t parts;              /* 8-bit integers that an activation is rounded to: 1 or 2 (see int8.h) */
-    int32_t scratch_size;       /* at least the width of the model and the length of any source and output */
+    int32_t scratch_size;       /* at least the width of the model and, for every head, the length of any source and output */
     Row *row;                   /* [count]; in a step only */
     float *x;                   /* [count][width]: the residual stream */
     float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
