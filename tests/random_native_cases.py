@@ -35,6 +35,7 @@ from transduce.engines.engine import Job
 from transduce.engines.native.engine import NativeEngine, NativeSession
 from transduce.engines.native.language_model import NativeLanguageModel
 from transduce.engines.native.library import load_library
+from transduce.engines.native.spare_memory import SpareMemory
 from transduce.engines.native.weights import weight_shapes
 from transduce.errors import ConfigError
 from transduce.models.arrays import Array, Floats, Int8Matrix
@@ -55,6 +56,16 @@ INTEGERS = np.random.default_rng(0).integers(-128, 128, 2**18, np.int8)
 """The same for weights that are stored in 8 bits."""
 STEPS = (2, 3, 5, 9)
 """Numbers of steps of a session or of generations."""
+
+
+class ExactMemory(SpareMemory):
+    """Arrays of exactly the size that is needed, none of which is used twice, so that a sanitizer sees their ends."""
+
+    def take(self, size: int) -> Floats:
+        return np.empty(size, np.float32)
+
+    def give_back(self, array: Floats) -> None:
+        pass
 
 
 class DrawnWeights(dict[str, Array]):
@@ -174,6 +185,7 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
     model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
     engine = NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
     engine.shortlist = random_shortlist(draw, source_size, vocab_size, copies=config.source_vocab_size is None)
+    engine.memory = ExactMemory()
     return engine, source_size, vocab_size
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from transduce.engines.engine import ANY, ANY_BUT_END, Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
 from transduce.engines.native.shortlists import Shortlists
+from transduce.engines.native.spare_memory import SpareMemory
 from transduce.engines.native.structs import (
     ENCODER_TOKENS,
     LOGIT_PANELS,
@@ -50,6 +51,7 @@ class _ActiveJob:
         limit: int,
         config: SearchConfig,
         model: Model,
+        memory: SpareMemory,
         shortlists: Shortlists | None,
         align: bool,
     ) -> None:
@@ -66,8 +68,8 @@ class _ActiveJob:
         log_prob = np.full(beam, -np.inf, np.float32)
         log_prob[0] = 0.0  # search starts with one hypothesis, which is empty
         self.arrays: dict[str, npt.NDArray[Any]] = {
-            "self_kv": np.empty(beam * positions * self_width, np.float32),
-            "cross_kv": np.empty(source_length * kv_width, np.float32),
+            "self_kv": memory.take(beam * positions * self_width),
+            "cross_kv": memory.take(source_length * kv_width),
             "states": np.zeros(2 * beam * state_width, np.float32),
             "ancestor": np.zeros((beam, positions), np.uint8),
             "tokens": np.zeros((beam, positions), np.int32),
@@ -91,6 +93,11 @@ class _ActiveJob:
             self.common, common, own = shortlists.of(job)
             self.struct.common, self.struct.own = pointer(common.struct), own.struct
             self._shortlist = common, own  # they own the memory
+
+    def give_back(self, memory: SpareMemory) -> None:
+        """Release the KV caches of a job that takes no more steps."""
+        for name in ("self_kv", "cross_kv"):
+            memory.give_back(self.arrays.pop(name))
 
     def hypotheses(self) -> list[Hypothesis]:
         """The finished hypotheses, best first."""
@@ -124,6 +131,7 @@ class NativeEngine:
         self._stored = model if isinstance(model, StoredModel) else None
         arrays = model.weights if isinstance(model, StoredModel) else module_arrays(model)
         self.weights = Weights(self.sizes, arrays, library)
+        self.memory = SpareMemory()
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -187,7 +195,7 @@ class NativeSession:
         """As in `Session`."""
         dropped = set(keys)
         self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
-        self._set_active([job for job in self._active if job.key not in dropped])
+        self._remove([job for job in self._active if job.key in dropped])
 
     @property
     def waiting(self) -> int:
@@ -214,7 +222,7 @@ class NativeSession:
         )
         done = [job for job in self._active if job.struct.done]
         if done:
-            self._set_active([job for job in self._active if not job.struct.done])
+            self._remove(done)
         return done
 
     def _options(self, job: Job) -> SearchConfig:
@@ -252,7 +260,16 @@ class NativeSession:
         longest = max(*lengths, *(limit + 1 for limit in limits))
         engine.weights.require_positions(longest)
         new = [
-            _ActiveJob(key, job, limit, config, model, engine.shortlists if config.shortlist else None, self._align)
+            _ActiveJob(
+                key,
+                job,
+                limit,
+                config,
+                model,
+                engine.memory,
+                engine.shortlists if config.shortlist else None,
+                self._align,
+            )
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])
@@ -265,6 +282,12 @@ class NativeSession:
             byref(self._batch), engine.threads,
         )  # fmt: skip
         self._set_active(self._active + new)
+
+    def _remove(self, jobs: list[_ActiveJob]) -> None:
+        """Remove jobs from the batch."""
+        self._set_active([job for job in self._active if job not in jobs])
+        for job in jobs:
+            job.give_back(self._engine.memory)
 
     def _set_active(self, jobs: list[_ActiveJob]) -> None:
         # Those with the same common tokens, or without a shortlist, are adjacent: their rows are projected together.
