@@ -49,6 +49,13 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Let torch use one thread, also after a test that changed it: for small models, more are several times slower."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
 def make_toy_pairs(count: int, seed: int) -> Pairs:
     """Pairs of a language of nine words, whose translation is the same words in reverse order."""
     chance = random.Random(seed)
@@ -98,7 +105,6 @@ def untrained_model(toy_tokenizer: Any) -> Any:
 
     from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 
-    torch.set_num_threads(1)  # for a model of this size, more threads are slower
     torch.manual_seed(1)
     config = EncoderDecoderConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
     return EncoderDecoder(config, toy_tokenizer.vocab_size).eval()
