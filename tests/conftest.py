@@ -1,5 +1,6 @@
 """Shared by the tests: a toy language, a tiny tokenizer and model, and the command line as processes."""
 
+import gc
 import json
 import os
 import random
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,17 @@ with suppress(ModuleNotFoundError):  # a machine for `make gpu` need not have it
 Pairs = list[tuple[str, str]]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do not look for garbage among what the tests import, neither now nor later: it takes a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With TEST_SHARD=2/4, run every fourth test, from the second on (benchmarks/gpu_suite.py)."""
     number, _, count = os.environ.get("TEST_SHARD", "1/1").partition("/")
@@ -47,6 +59,21 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSDUCE_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """Do not wait for the disk: only a machine that loses power needs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Let torch use one thread, also after a test that changed it: for small models, more are several times slower."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def make_toy_pairs(count: int, seed: int) -> Pairs:
@@ -98,7 +125,6 @@ def untrained_model(toy_tokenizer: Any) -> Any:
 
     from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 
-    torch.set_num_threads(1)  # for a model of this size, more threads are slower
     torch.manual_seed(1)
     config = EncoderDecoderConfig(encoder_layers=1, decoder_layers=2, d_model=32, d_ff=64, num_heads=2)
     return EncoderDecoder(config, toy_tokenizer.vocab_size).eval()

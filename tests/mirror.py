@@ -58,6 +58,10 @@ class Mirror:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Refuse connections from now on. The thread has to end before its socket is closed: it would never wait."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import torch
 from engines import DEVICE, assert_conforms, gpu_engine, native_engine, plain
 from helpers import FIRST_WORD, small_model
 from table_decoder import EXACT_BEAM, WORDS, TableDecoder, all_outputs, assert_same_outputs, greedy_output, narrow_beam
@@ -106,7 +105,6 @@ def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hy
 
 def check(name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"transduce.engines.{name}.engine.MOST_ROWS", case.most_rows)
-    torch.set_num_threads(1)
     model, jobs, search = case.model, case.jobs, case.search
     engine = gpu_engine(model) if name == "gpu" else native_engine(model, case.threads)
     actual, expected = (search_all(one, jobs, search) for one in (engine, plain(name, model)))

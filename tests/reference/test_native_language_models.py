@@ -77,7 +77,6 @@ def assert_conforms(native: Decoder, model: DecoderOnly, prompts: list[list[int]
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("prompts", [1, 2, 5])
 def test_greedy_outputs_of_a_style(style: str, prompts: int) -> None:
-    torch.set_num_threads(1)
     model = small_language_model(prompts, 40, d_model=24, **STYLES[style])
     draw = random.Random(prompts)
     texts = [[draw.randrange(FIRST_WORD, 40) for _ in range(draw.randint(0, 20))] for _ in range(prompts)]
@@ -86,7 +85,6 @@ def test_greedy_outputs_of_a_style(style: str, prompts: int) -> None:
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_random_models(number: int) -> None:
-    torch.set_num_threads(1)
     draw = random.Random(number)
     vocab_size, settings = draw.choice([5, 12, 40, 700]), draw_settings(draw)
     longest, new = draw.choice([3, 9]), draw.randint(1, 5)
@@ -102,7 +100,6 @@ def test_random_models(number: int) -> None:
 @pytest.mark.parametrize("options", [(1.0, 0, 1.0), (0.7, 5, 1.0), (1.3, 0, 0.8)])
 @pytest.mark.parametrize("style", STYLES)
 def test_a_seed_draws_the_same_tokens(style: str, options: tuple[float, int, float]) -> None:
-    torch.set_num_threads(1)
     model = small_language_model(4, 40, **STYLES[style])
     outputs = [
         generate(decoder, [[5, 6, 7], [], [9]], 12, rows=2, choose=sampler(*options, seed=3, device="cpu", min_p=0.01))
@@ -114,7 +111,6 @@ def test_a_seed_draws_the_same_tokens(style: str, options: tuple[float, int, flo
 
 
 def test_a_prompt_is_longer_than_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     model = small_language_model(2, 40, **STYLES["llama"])
     prompts = [[5 + number % 30 for number in range(length)] for length in (50, 3)]
     at_once = generate(native_decoder(model), prompts, 4)

@@ -35,7 +35,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def generator(folder: Path) -> Generator:
-    torch.set_num_threads(1)
     return Generator.load(folder, device="cpu")
 
 

@@ -94,14 +94,20 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
         assert any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "transduce")), name
 
 
+@pytest.fixture(scope="module")
+def commands() -> Any:
+    """The parser of the command line."""
+    return get_command(app)
+
+
 @every_page
-def test_every_command_of_a_page_is_valid(page: Path) -> None:
+def test_every_command_of_a_page_is_valid(page: Path, commands: Any) -> None:
     for code in code_of(page):
         words = shlex.split(code.partition(" | ")[2] or code, comments=True) if "transduce " in code else []
         if "transduce" not in words[:1] or not re.match("[a-z]", "".join(words[1:])):
             continue
         words = words[1 : min(words.index(word) if word in words else len(words) for word in "<>")]
-        command: Any = get_command(app)
+        command = commands
         while hasattr(command, "commands") and words:
             command = command.commands[words.pop(0)]
         if words:  # otherwise only the name is mentioned

@@ -62,12 +62,12 @@ def test_training_measures_accuracy_on_fixed_masks(trained_masked: TrainedMasked
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_masked: TrainedMasked) -> None:
-    for steps in (50, 150):
+    for steps in (50, 100):
         words = [*trained_masked.words, "--set", f"train.steps={steps}"]
         assert transduce(*words, "--out", "resumed", cwd=trained_masked.folder).code == 0
     for name in ("model", "optimizer"):
         runs = (trained_masked.run, trained_masked.folder / "resumed")
-        first, second = ((run / f"checkpoints/step-150/{name}.safetensors").read_bytes() for run in runs)
+        first, second = ((run / f"checkpoints/step-100/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 
 

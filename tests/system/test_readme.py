@@ -80,7 +80,7 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         if "--start-from" in words:  # sizes and vocabulary are those of that model, which may be large
             tiny = {"train.steps": 1, "train.save_every": 1, "train.batch_tokens": 128}
         elif "--task" in words or "--text" in words:
-            tiny = {name: tiny[name] for name in (*ANY_MODEL, "train.steps", "train.save_every")}
+            tiny = {name: tiny[name] for name in ANY_MODEL} | {"train.steps": 2, "train.save_every": 2}
         words += as_sets(tiny)
     expanded = [sorted(map(str, desk.glob(word))) if word.endswith("step-*") else [word] for word in words]
     words = [word for part in expanded for word in part]

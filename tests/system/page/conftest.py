@@ -22,7 +22,6 @@ WINDOW = {"width": 1280, "height": 900}
 @pytest.fixture(scope="session")
 def page_translator(toy_tokenizer: Tokenizer) -> Translator:
     """Random weights with large positional encodings and a probable end: outputs vary, and depend on every head."""
-    torch.set_num_threads(1)  # a model this small is slower with several threads
     model = small_model(32, toy_tokenizer.vocab_size, positions="learned").eval()
     with torch.no_grad():
         model.embedding.positions.table_TD.mul_(4)

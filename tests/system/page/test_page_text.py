@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from helpers import randomize
 from pages import accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
@@ -20,7 +19,6 @@ from transduce.text_encoder import TextEncoder
 
 
 def inspected(style: str, text: str, tokenizer: Tokenizer) -> TextInspection:
-    torch.set_num_threads(1)
     sizes: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 4, "max_positions": 64}
     table = {**read_style(style)["model"], **sizes, **({"kv_heads": 2} if style == "llama" else {})}
     model = create_model(build_config(table.pop("architecture"), table, "test"), tokenizer.vocab_size).eval()

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 from helpers import small_language_model
 from serving import TIMEOUT, ServerProcess, request_head, send_raw, serve_in_thread, wait_until
 from starlette.responses import Response
@@ -27,7 +26,6 @@ def generator(toy_tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> G
     folder = tmp_path_factory.mktemp("language") / "lm"
     model = small_language_model(vocab_size=toy_tokenizer.vocab_size)
     save_model(folder, model, toy_tokenizer, {"task": "language_model", "max_length": 40})
-    torch.set_num_threads(1)
     return Generator.load(folder, device="cpu")
 
 

@@ -136,6 +136,5 @@ def test_the_download_fails_after_the_last_pause_and_the_partial_file_stays(mirr
 
 
 def test_a_server_that_cannot_be_reached_is_an_error_of_one_line(mirror: Mirror, tmp_path: Path) -> None:
-    mirror._server.server_close()
+    mirror.stop()
     assert "Connection refused" in error_of(mirror, tmp_path)
-    mirror.__enter__()

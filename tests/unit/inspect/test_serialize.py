@@ -115,7 +115,6 @@ class WideTokenizer(Tokenizer):
 def test_64_by_64_tokens_of_a_base_model_take_at_most_600_kilobytes(toy_tokenizer: Tokenizer) -> None:
     """Random weights are the worst case: all heads and layers differ. The width of feed-forward layers is not sent."""
     torch.manual_seed(1)
-    torch.set_num_threads(1)
     tokenizer = WideTokenizer(toy_tokenizer.model)
     model = EncoderDecoder(EncoderDecoderConfig(d_ff=64), tokenizer.vocab_size).eval()
     translator = Translator(model, tokenizer, config=SearchConfig(max_extra=0))

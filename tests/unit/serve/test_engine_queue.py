@@ -21,7 +21,7 @@ def test_the_token_budget_is_the_batch_size_of_the_engine(name: str, batch_token
         name=name, batch_tokens=batch_tokens, mixed_options=False, start_session=lambda _: None
     )
     queue = EngineQueue(engine)
-    jobs = [Job([5, 6, 7], []) for _ in range(100_000)]
+    jobs = [Job([5, 6, 7], []) for _ in range(40_000)]
     queue.enqueue(ScheduledRequest(Any, SearchConfig(beam=1), jobs, (), lambda _: None))
     assert len(queue.next_step().added) == budget // 4
 

@@ -135,8 +135,16 @@ def _log_probabilities(counts: Floats) -> NDArray[np.float32]:
     three = counts.reshape(_SYMBOLS, _SYMBOLS, _SYMBOLS)
     two = three.sum(axis=0)
     p1 = (two.sum(axis=0) + 1) / (two.sum() + _SYMBOLS)
-    log_p3 = np.log(_interpolated(three, _interpolated(two, p1)))
-    return np.stack([log_p3.ravel(), (log_p3 - np.log(p1)).ravel()]).astype(np.float32)
+    p2 = _interpolated(two, p1)
+    log_p1, log_p2 = np.log(p1), np.log(p2)
+    first, second = np.nonzero(three.any(axis=2))
+    log_p3 = np.log(_interpolated(three[first, second], p2[second]))
+    # Most contexts of two characters were not seen: their probabilities are those given the last character.
+    both = np.empty((2, *three.shape), np.float32)
+    for row, subtracted in zip(both, (0, log_p1), strict=True):
+        row[:] = log_p2 - subtracted
+        row[first, second] = log_p3 - subtracted
+    return both.reshape(2, -1)
 
 
 def _interpolated(counts: Floats, shorter: Floats) -> Floats:

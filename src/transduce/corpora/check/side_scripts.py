@@ -21,9 +21,7 @@ class SideScripts:
     """The scripts of one side of the corpus."""
 
     def __init__(self, sample: Sequence[str]) -> None:
-        counts = Counter[str]()
-        for text in sample:
-            counts.update(_letters(text))
+        counts = _letters("".join(sample))
         self._shares = {name: count / counts.total() for name, count in counts.items()}
 
     def wrong(self, texts: Sequence[str], other: "SideScripts") -> tuple[Flags, Flags]:
