@@ -131,6 +131,7 @@ def translate(
     Of rows, all columns are kept, and the translation is the column tgt.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, shard_of
+    from transduce.cli.outputs import refuse_compression
     from transduce.cli.translate_documents import find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
@@ -172,6 +173,8 @@ def translate(
         loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
         translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
         return
+    if out:
+        refuse_compression(out)
     part = shard_of(inputs, shard) if shard else None
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
