@@ -83,6 +83,7 @@ def evaluate(
         from transduce.evaluation.scores import compare, score
         from transduce.models.card import find_model, read_card
         from transduce.text.files import read_lines
+        from transduce.text.formats import require_one_side
         from transduce.translator import Translator
 
     if reverse is not None and not test:
@@ -124,6 +125,8 @@ def evaluate(
     if len(targets := {direction.target for direction in directions} - {None}) > 1:
         raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
     is_reversed = directions[0].reverse if directions else bool(reverse)
+    for path in (*([src] if src else []), *(ref or []), *hyp):
+        require_one_side(path)
     sources, references = _test_set(src, ref or [], test, is_reversed)
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
