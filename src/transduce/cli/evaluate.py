@@ -125,8 +125,8 @@ def evaluate(
     if len(targets := {direction.target for direction in directions} - {None}) > 1:
         raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
     is_reversed = directions[0].reverse if directions else bool(reverse)
-    for path in (*([src] if src else []), *(ref or []), *hyp):
-        require_one_side(path)
+    for one_side in (*([src] if src else []), *(ref or []), *hyp):
+        require_one_side(one_side)
     sources, references = _test_set(src, ref or [], test, is_reversed)
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
