@@ -138,6 +138,7 @@ def translate(
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
+    from transduce.text.rows import has_rows
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -159,6 +160,8 @@ def translate(
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
     if documents and (jsonl or resume or prefix or min_confidence is not None):
         raise ConfigError("--jsonl, --resume, --prefix and --min-confidence work with text, not with documents")
+    if column and not any(isinstance(one, Path) and has_rows(one) for one in inputs):
+        raise ConfigError("--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text")
     if retranslate and not documents:
         raise ConfigError("--retranslate needs a document; a text file has no translations")
     if workers and not ray:
