@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from transduce.errors import DataError
 from transduce.text.files import open_binary, raw_lines
-from transduce.text.formats import PAIR_FORMATS, format_of, format_suffix
+from transduce.text.formats import format_of, require_one_side
 from transduce.text.formats.pair_format import UnusableError, decode
 from transduce.text.pairs import Pair, ReadReport
 from transduce.translator import Translator
@@ -27,10 +27,8 @@ class Line(NamedTuple):
 
 def require_text(files: Sequence[Path]) -> None:
     """Raise an error if a file does not exist, or holds pairs."""
-    pair_suffixes = [suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes]
     for path in files:
-        if format_suffix(path) in pair_suffixes:
-            raise DataError(f"{path} is a file of pairs; give text of one language, one sentence on each line")
+        require_one_side(path)
         open_binary(path).close()
 
 

@@ -6,6 +6,8 @@ from itertools import islice
 from typing import Any
 
 from transduce.errors import ConfigError, DataError
+from transduce.text.abbreviations import base_language
+from transduce.text.languages import describe_directions
 from transduce.translator import Translator
 
 Record = dict[str, Any]
@@ -47,6 +49,7 @@ def rerank(
     """
     if not models and reverse is None:
         raise ConfigError("there is no model to rerank with; name models, a reverse model or both")
+    _require_common_direction(models, reverse)
     remaining = iter(records)
     while window := list(islice(remaining, _WINDOW)):
         translations = [one for record in window for one in record["translations"]]
@@ -63,3 +66,15 @@ def rerank(
         for record in window:
             record["translations"].sort(key=lambda one: -one["score"])
             yield record
+
+
+def _require_common_direction(models: Sequence[Translator], reverse: Translator | None) -> None:
+    """Raise an error if models that tell their languages cannot score the same pairs; regions are not compared."""
+    told = [model.directions for model in models if model.directions]
+    messages = [f"a model translates {describe_directions(directions)}" for directions in told]
+    if reverse and reverse.directions:
+        told.append([(target, source) for source, target in reverse.directions])
+        messages.append(f"the reverse model translates {describe_directions(reverse.directions)}")
+    languages = [{(base_language(source), base_language(target)) for source, target in one} for one in told]
+    if languages and not set.intersection(*languages):
+        raise ConfigError(f"the models do not score the same direction: {'; '.join(messages)}")

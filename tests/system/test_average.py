@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from commands import complaint
 from helpers import small_model
 from safetensors.numpy import load_file
@@ -40,6 +41,21 @@ def test_8_bit_models_are_averaged_too(transduce: Any, trained: Any, tmp_path: P
     assert transduce("average", "small", "small", "-o", "mean", cwd=tmp_path).code == 0
     small, mean = (load_model(tmp_path / name).model.state_dict() for name in ("small", "mean"))
     assert all((small[name] == x).all() for name, x in mean.items())
+
+
+@pytest.mark.parametrize(
+    "words", [("average", "there", "back", "-o", "mean"), ("translate", "-m", "there", "-m", "back", "babo")]
+)
+def test_models_of_other_directions_are_not_combined(
+    transduce: Any, trained: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    model = load_model(trained.run / "model")
+    for name, direction in (("there", ["en", "de"]), ("back", ["de", "en"])):
+        save_model(tmp_path / name, model.model, model.tokenizer, model.facts | {"directions": [direction]})
+    assert complaint(transduce(*words, cwd=tmp_path)) == (
+        "there translates en to de, and back de to en; name models of the same direction"
+    )
+    assert not (tmp_path / "mean").exists()
 
 
 def test_what_cannot_be_averaged_is_refused_and_nothing_is_written(

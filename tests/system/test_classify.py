@@ -153,6 +153,9 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     )
     assert sum(records[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert next(iter(records[0]["probabilities"])) == "negative"
+    (texts.folder / "rows.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in lines.splitlines()))
+    from_rows = transduce("classify", "-m", "run", "--json", "rows.jsonl", cwd=texts.folder)
+    assert list(map(json.loads, from_rows.out.splitlines())) == records
     direct = Classifier.load(texts.run, device="cpu").classify(["This play is dull"])[0]
     assert direct.probability == pytest.approx(records[0]["probability"], abs=1e-6)
 
@@ -231,6 +234,10 @@ def test_a_classifier_keeps_its_head_if_the_classes_are_the_same(
     ("words", "message"),
     [
         (["classify", "x"], "name a model with -m"),
+        (
+            ["classify", "-m", "run", "valid.tsv"],
+            "valid.tsv has labels beside the texts; score them with: transduce eval",
+        ),
         (["translate", "-m", "run", "x"], "was trained for the task classify; use it with: transduce classify"),
         (["fill", "-m", "run", "x <mask>"], "the model is a classifier"),
         (["evaluate", "-m", "run", "--test", "unknown.tsv"], "unknown.tsv: the label mixed is not a class of run"),

@@ -249,6 +249,11 @@ def test_score_and_rerank_use_the_tag(transduce: Any, multilingual: TrainedRun, 
     for language in ("de", "fr"):
         assert transduce(*words, "--to", language, cwd=tmp_path).out == sentence(language, "ba") + "\n"
     assert "choose the target language" in complaint(transduce(*words, cwd=tmp_path))
+    message = complaint(transduce(*words, "--to", "de", "--reverse-model", multilingual.run, cwd=tmp_path))
+    assert message == (
+        "the models do not score the same direction: a model translates en to de, en to fr; "
+        "the reverse model translates en to de, en to fr"
+    )
 
 
 def test_info_and_metrics_name_the_directions(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:

@@ -123,6 +123,8 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
     records = list(map(json.loads, outcome.out.splitlines()))
     assert [record["text"] for record in records] == ["x", "My pig oinks here."]
     assert records[0]["vector"] == pytest.approx(vectors[1].tolist(), abs=1e-5)
+    (folder / "rows.jsonl").write_text('{"text": "x"}\n{"text": "My pig oinks here."}\n')
+    assert transduce("embed", "-m", "run", "rows.jsonl", cwd=folder).out == outcome.out
     assert transduce("embed", "-m", "run", "x", "-o", "v.jsonl", cwd=folder).code == 0
     assert json.loads((folder / "v.jsonl").read_text())["text"] == "x"
 

@@ -1,5 +1,6 @@
 """User errors: one line with the problem and its place, and exit code 2."""
 
+import bz2
 import json
 import os
 import shutil
@@ -177,6 +178,25 @@ def test_training_text_that_is_not_a_plain_file_is_refused(
     (tmp_path / "zero.tsv").symlink_to("/dev/zero")
     message = complaint(transduce(*arguments, "--out", "run", cwd=tmp_path))
     assert message == f"{arguments[2]}: not a plain file"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("translate", "valid.src"), ("evaluate", "--src", "valid.src", "--ref", "valid.tgt")]
+)
+def test_an_output_whose_name_promises_compression_is_refused(
+    transduce: Any, trained: Any, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out.txt.gz"
+    outcome = transduce(*arguments, "-m", trained.run, "--out", out, cwd=trained.folder)
+    assert "the output is written without compression; name it out.txt" in complaint(outcome)
+    assert not out.exists()
+
+
+def test_text_in_another_compression_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    path = tmp_path / "text.en.bz2"
+    path.write_bytes(bz2.compress(b"babo\n"))
+    message = complaint(transduce("translate", "-m", trained.run, path, cwd=trained.folder))
+    assert f"{path}: compressed text must be .gz, .xz or .zst" in message
 
 
 def test_a_file_of_api_keys_must_be_a_plain_file(transduce: Any, tmp_path: Path) -> None:

@@ -145,6 +145,11 @@ def test_a_translator_is_no_parser(trained: Any, transduce: CommandLine) -> None
         Parser(translator.model, translator.tokenizer)
 
 
+def test_a_parser_is_no_translator(transduce: CommandLine, folder: Path) -> None:
+    refused = transduce("translate", "-m", "run", "the cat", cwd=folder)
+    assert complaint(refused) == "run/model was trained for the task parse; use it with: transduce parse"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -115,6 +115,7 @@ def test_one_line_for_each_pair_and_the_total_on_stderr(
         (["--src", "a.txt", "--tgt", "b.txt"], "a.txt has 3 lines and b.txt has 2"),
         (["--test", "c.tsv"], "c.tsv cannot be scored line by line: left out 1 pair"),
         (["--test", "nothing.tsv"], "nothing.tsv: no such file"),
+        (["--src", "c.tsv", "--tgt", "b.txt"], "c.tsv is a file of pairs or rows"),
     ],
 )
 def test_pairs_that_do_not_match_are_refused(

@@ -126,6 +126,15 @@ def test_several_references_are_scored_together(transduce: Any, trained: Any, tm
     assert "ref.txt has 2 lines, short.txt 1" in short
 
 
+@pytest.mark.parametrize(
+    "words", [("--hyp", "rows.jsonl", "--ref", "ref.txt"), ("--hyp", "hyp.txt", "--ref", "rows.jsonl")]
+)
+def test_rows_are_not_scored_as_lines(transduce: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    write_test_set(tmp_path, GERMAN)
+    write_lines(tmp_path / "rows.jsonl", [json.dumps({"translations": [{"text": line}]}) for line in GERMAN["hyps"]])
+    assert complaint(transduce("evaluate", *words, cwd=tmp_path)).startswith("rows.jsonl is a file of pairs or rows")
+
+
 def test_a_test_set_in_one_file_excludes_other_references(transduce: Any, tmp_path: Path) -> None:
     write_test_set(tmp_path, GERMAN)
     (tmp_path / "test.tsv").write_text("a\tb\nc\td\n")

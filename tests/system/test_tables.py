@@ -75,6 +75,7 @@ def test_shards_of_tables_and_text_in_one_input(transduce: Any, trained: Any, tm
     ("words", "message"),
     [
         (["in.parquet", "--column", "body"], "in.parquet, row 1: there is no column body (it has id, src, tgt)"),
+        (["babo", "--column", "body"], "--column names a column of .jsonl, .parquet and .arrow files and datasets"),
         (["bad.jsonl"], "bad.jsonl, line 1: not a JSON object"),
         (["in.parquet", "--jsonl", "--out", "out.parquet"], "--jsonl writes lines, and out.parquet is a table"),
         (["cut.parquet"], "cut.parquet: damaged, or not in the format that its name tells"),

@@ -43,10 +43,9 @@ def backtranslate(
     """
     from transduce.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.cli.inputs import count_lines
-    from transduce.cli.outputs import line_output
+    from transduce.cli.outputs import line_output, refuse_compression
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError
-    from transduce.text.files import COMPRESSIONS
     from transduce.text.formats import format_of, writer_of
     from transduce.text.languages import language_of_name
     from transduce.text.pairs import ReadReport, count_pairs
@@ -55,8 +54,7 @@ def backtranslate(
     if format_of(out).create:
         raise ConfigError(f"{out}: a table cannot be continued; end the name in .tsv or .jsonl")
     row = writer_of(out)
-    if out.suffix in COMPRESSIONS:
-        raise ConfigError(f"{out}: pairs are written without compression, so that --resume can continue")
+    refuse_compression(out)
     if not resume and out.exists() and out.stat().st_size:
         raise ConfigError(f"{out} exists already; continue it with --resume, or name another file")
     require_text(text)

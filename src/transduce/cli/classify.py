@@ -57,9 +57,15 @@ def classify(
 
 def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[Input]":
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.errors import ConfigError
+    from transduce.text.formats import format_suffix
 
     if classifier.reads_images:
         for name in inputs if inputs is not None else lines_of([STANDARD_INPUT]):
             yield Path(name)
         return
-    yield from lines_of([as_input(word, "classify") for word in inputs] if inputs is not None else [STANDARD_INPUT])
+    texts = [as_input(word, "classify") for word in inputs] if inputs is not None else [STANDARD_INPUT]
+    for one in texts:
+        if isinstance(one, Path) and format_suffix(one) == ".tsv":
+            raise ConfigError(f"{one} has labels beside the texts; score them with: transduce evaluate --test {one}")
+    yield from lines_of(texts)

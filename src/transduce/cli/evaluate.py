@@ -77,15 +77,19 @@ def evaluate(
         from transduce.cli.evaluate_classes import evaluate_classes
         from transduce.cli.evaluate_speech import evaluate_speech
         from transduce.cli.evaluate_trees import evaluate_trees
+        from transduce.cli.outputs import refuse_compression
         from transduce.errors import ConfigError
         from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
         from transduce.evaluation.scores import compare, score
         from transduce.models.card import find_model, read_card
         from transduce.text.files import read_lines
+        from transduce.text.formats import require_one_side
         from transduce.translator import Translator
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
+    if out:
+        refuse_compression(out)
     hyp = hyp or []
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
@@ -121,6 +125,8 @@ def evaluate(
     if len(targets := {direction.target for direction in directions} - {None}) > 1:
         raise ConfigError(f"the models translate to different languages: {', '.join(sorted(map(str, targets)))}")
     is_reversed = directions[0].reverse if directions else bool(reverse)
+    for one_side in (*([src] if src else []), *(ref or []), *hyp):
+        require_one_side(one_side)
     sources, references = _test_set(src, ref or [], test, is_reversed)
     if out and len(models) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")

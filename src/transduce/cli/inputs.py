@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
-from transduce.text.files import read_lines
 from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
 from transduce.text.tables import Row
 
@@ -29,12 +28,8 @@ def as_input(word: str, command: str = "translate") -> Input:
 
 
 def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
-    """Every line of every input, in order; a text is one line."""
-    for one in inputs:
-        if isinstance(one, Path):
-            yield from read_lines(one)
-        else:
-            yield one
+    """Every line of every input, in order; of rows, their texts."""
+    return (text for text, _ in rows_of(inputs, None))
 
 
 def rows_of(inputs: Sequence[Input], column: str | None) -> Iterator[tuple[str, Row]]:

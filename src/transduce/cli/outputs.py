@@ -11,10 +11,17 @@ from typing import Any, TextIO
 
 from transduce.cli.inputs import Input
 from transduce.errors import ConfigError
+from transduce.text.files import COMPRESSIONS
 from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.rows import TARGET_COLUMN, json_line
 from transduce.text.tables import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
+
+
+def refuse_compression(path: Path) -> None:
+    """Raise an error if the name of an output promises a compressed file: lines are written as plain text."""
+    if path.suffix in COMPRESSIONS:
+        raise ConfigError(f"{path}: the output is written without compression; name it {path.with_suffix('').name}")
 
 
 @contextmanager

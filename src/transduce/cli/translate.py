@@ -131,12 +131,14 @@ def translate(
     Of rows, all columns are kept, and the translation is the column tgt.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, shard_of
+    from transduce.cli.outputs import refuse_compression
     from transduce.cli.translate_documents import find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
     from transduce.text.glossary import Glossary
+    from transduce.text.rows import has_rows
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -158,6 +160,8 @@ def translate(
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
     if documents and (jsonl or resume or prefix or min_confidence is not None):
         raise ConfigError("--jsonl, --resume, --prefix and --min-confidence work with text, not with documents")
+    if column and not any(isinstance(one, Path) and has_rows(one) for one in inputs):
+        raise ConfigError("--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text")
     if retranslate and not documents:
         raise ConfigError("--retranslate needs a document; a text file has no translations")
     if workers and not ray:
@@ -172,6 +176,8 @@ def translate(
         loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
         translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
         return
+    if out:
+        refuse_compression(out)
     part = shard_of(inputs, shard) if shard else None
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]

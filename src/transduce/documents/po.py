@@ -11,7 +11,6 @@ from transduce.documents.document import (
     escape_xml,
     has_words,
     tagged_text,
-    text_document,
     unchanged,
 )
 from transduce.documents.encodings import decode_text
@@ -21,6 +20,7 @@ from transduce.text.formats.po import PoMessage, quote, read_messages
 from transduce.text.html_text import HtmlText
 
 _CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=([A-Za-z0-9_-]+)(?<!CHARSET)", re.MULTILINE | re.IGNORECASE)
+_LANGUAGE = re.compile(r"^Language: *([\w@-]+)", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENTITY = re.compile(r"&#?\w+;")
 
@@ -37,6 +37,8 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
         if message.problem:
             raise DataError(f"{name}, line {message.line}: {message.problem} in this message")
         if not message.id:
+            language = _LANGUAGE.search(message.strings["msgstr"].text) if "msgstr" in message.strings else None
+            options.require_languages(name, None, language and language[1])
             continue
         forms = [keyword for keyword in message.strings if keyword.startswith("msgstr")]
         for keyword in forms:
@@ -48,7 +50,15 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
                 units.append((starts[string.first - 1], end - (source[end - 1 : end] == "\r"), unit))
     for start, end, unit in reversed(units):
         splicer.add(start, end, unit)
-    return text_document(splicer, encoding)
+    return Document({"": splicer}, lambda written: _encoded(written[""], encoding, name))
+
+
+def _encoded(text: str, encoding: str, name: str) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        missing = text[error.start]
+        raise DataError(f"{name}: {encoding} lacks {missing!r} of a translation; convert the file to UTF-8") from None
 
 
 def _source_of(message: PoMessage, keyword: str, forms: int) -> str:

@@ -16,6 +16,7 @@ def read_xliff(data: bytes, name: str, options: ReadOptions) -> Document:
     root, splicer = parse_xml(source, name), Splicer(source)
     if root.name != "xliff":
         raise DataError(f"{name}: not an XLIFF file: its outermost element is {root.name:.40}")
+    _require_languages(root, name, options)
     for unit in reversed([one for one in root.descendants() if one.name in _UNITS and _is_translatable(one)]):
         _add(unit, source, splicer, options.retranslate)
     version = root.attributes.get("version", "1.2")
@@ -23,6 +24,12 @@ def read_xliff(data: bytes, name: str, options: ReadOptions) -> Document:
         language = f' trgLang="{options.target}"'
         splicer.add(root.inner_start - 1, root.inner_start - 1, Unit([], lambda _: language, escape_xml, copy=False))
     return text_document(splicer, encoding)
+
+
+def _require_languages(root: Element, name: str, options: ReadOptions) -> None:
+    options.require_languages(name, root.attributes.get("srcLang"), root.attributes.get("trgLang"))
+    for file in root.elements:
+        options.require_languages(name, file.attributes.get("source-language"), file.attributes.get("target-language"))
 
 
 def _is_translatable(unit: Element) -> bool:

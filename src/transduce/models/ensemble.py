@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
 from transduce.models.model import Model, ModelConfig
-from transduce.models.saved import SavedModel, load_model, require_same_vocabulary
+from transduce.models.saved import SavedModel, load_model, require_combinable
 
 
 class Ensemble(Model):
@@ -97,7 +97,7 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     saved = [load_model(folder, device) for folder in folders]
     first = saved[0]
     for folder, one in zip(folders, saved, strict=True):
-        require_same_vocabulary(folders[0], first, folder, one)
+        require_combinable(folders[0], first, folder, one)
         if not hasattr(one.model, "step"):
             raise ModelError(f"{folder}: {one.model.config.architecture} models do not generate text")
     facts = first.facts | {

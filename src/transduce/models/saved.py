@@ -29,6 +29,7 @@ from transduce.models.shortlist import load_shortlist
 from transduce.models.stored import StoredModel, StoredWeights, read_model
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.languages import describe_directions
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def _tensors(weights: StoredWeights, expected: Mapping[str, torch.Tensor]) -> di
     return {name: torch.from_numpy(x.rows() if isinstance(x, Int8Matrix) else x) for name, x in weights.items()}
 
 
-def require_same_vocabulary(folder: Path, saved: SavedModel, other_folder: Path, other: SavedModel) -> None:
-    """Raise an error unless both models have the same tokens with the same ids, on both sides."""
+def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, other: SavedModel) -> None:
+    """Raise an error unless both models have the same tokens with the same ids on both sides and a common direction."""
     vocabularies = [
         [side.pieces(range(side.vocab_size)) for side in (one.tokenizer, one.tokenizer.target)]
         for one in (saved, other)
@@ -110,6 +111,12 @@ def require_same_vocabulary(folder: Path, saved: SavedModel, other_folder: Path,
     if vocabularies[0] != vocabularies[1]:
         raise ModelError(
             f"{folder} and {other_folder} have different vocabularies; name models that were trained with the same one"
+        )
+    directions, others = ([(a, b) for a, b in one.facts.get("directions", [])] for one in (saved, other))
+    if directions and others and not {*directions} & {*others}:
+        raise ModelError(
+            f"{folder} translates {describe_directions(directions)}, and {other_folder} {describe_directions(others)}; "
+            "name models of the same direction"
         )
 
 

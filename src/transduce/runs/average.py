@@ -10,7 +10,7 @@ from transduce.disk import atomic_folder
 from transduce.errors import ModelError
 from transduce.models.card import WEIGHTS
 from transduce.models.model import Model
-from transduce.models.saved import load_model, require_same_vocabulary, save_model
+from transduce.models.saved import load_model, require_combinable, save_model
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:
@@ -34,7 +34,7 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
     total = {name: x.double() for name, x in last.model.state_dict().items()}
     for folder in folders[:-1]:
         other = load_model(folder)
-        require_same_vocabulary(folder, other, folders[-1], last)
+        require_combinable(folder, other, folders[-1], last)
         for name, value in other.model.config.sizes().items():
             if value != sizes.get(name):
                 raise ModelError(

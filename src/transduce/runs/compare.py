@@ -90,8 +90,9 @@ def _figures(run: ComparedRun) -> dict[str, str]:
     names = {task.score_name.lower(): task.score_name, **task.figures}
     result: dict[str, str] = {}
     for key, name in names.items():
-        if points := points_of(valid, key):
-            result[f"best {name} on the validation set"] = f"{max(y for _, y in points):.2f}"
+        if key != "loss" and (points := points_of(valid, key)):  # the loss has a row of its own
+            best = min if key in task.lower_is_better else max
+            result[f"best {name} on the validation set"] = f"{best(y for _, y in points):.2f}"
         for record in final[-1:]:
             if f"valid_{key}" in record:
                 result[f"{name} of the finished model"] = f"{record[f'valid_{key}']:.2f}"

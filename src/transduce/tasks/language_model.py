@@ -33,6 +33,7 @@ class LanguageModel(Task):
     markers = 0
     score_name = "loss"
     figures: ClassVar = {"bits_per_character": "Bits per character"}
+    lower_is_better = frozenset({"bits_per_character"})
     samples = ("Samples", ("prompt", "continuation", "original"))
     defaults: ClassVar = {
         "model": {"architecture": "decoder_only"},

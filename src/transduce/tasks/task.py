@@ -72,6 +72,8 @@ class Task(ABC):
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
     figures: ClassVar[Mapping[str, str]] = {"bleu": "BLEU", "chrf": "chrF"}
     """Names of figures in the report, by their keys in the metrics of a run."""
+    lower_is_better: ClassVar[frozenset[str]] = frozenset()
+    """The keys of figures whose lowest value is the best."""
     samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Translations", ("source", "translation", "reference"))
     """Heading of the samples in the report, and of the columns: what is given, the output, the reference."""
     defaults: ClassVar[Table] = {}

@@ -48,6 +48,7 @@ class Transcribe(Task):
     reader = "speech"
     score_name = "exact_match"
     figures: ClassVar = {"exact_match": "Exact match", "wer": "Word error rate"}
+    lower_is_better = frozenset({"wer"})
     samples = ("Transcripts", ("recording", "transcript", "reference"))
     defaults: ClassVar = {
         "model": {"source": "audio", "positions": "learned"},

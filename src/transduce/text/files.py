@@ -17,6 +17,7 @@ MAX_LINE_BYTES = 100_000
 _BLOCK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 COMPRESSIONS = (".gz", ".xz", ".zst")
+_OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".lzma", ".rar", ".zip")
 
 
 def open_binary(path: Path) -> BufferedReader:
@@ -30,6 +31,8 @@ def open_binary(path: Path) -> BufferedReader:
             return cast(BufferedReader, lzma.open(path, "rb"))
         if path.suffix == ".zst":
             return cast(BufferedReader, _ZstReader(path.open("rb"), _zstandard(path)))
+        if path.suffix in _OTHER_COMPRESSIONS:
+            raise DataError(f"{path}: compressed text must be .gz, .xz or .zst; decompress the file first")
         return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None

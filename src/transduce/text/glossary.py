@@ -37,7 +37,8 @@ class Glossary:
             term, tab, translation = line.partition("\t")
             if not (tab and term.strip() and translation.strip()) or "\t" in translation:
                 raise DataError(f"{path}, line {number}: a line of a glossary is a term, a tab and its translation")
-            terms[term] = translation
+            if terms.setdefault(term, translation) != translation:
+                raise DataError(f"{path}, line {number}: {term} has another translation above: {terms[term]}")
         return cls(terms)
 
     def matches(self, text: str, taken: Sequence[Span] = ()) -> list[tuple[Span, str]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from transduce.disk import atomic_file
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import COMPRESSIONS, create_binary, raw_lines
-from transduce.text.formats import format_of, format_suffix, writer_of
+from transduce.text.formats import format_of, format_suffix, require_one_side, writer_of
 from transduce.text.formats.pair_format import Pair as Pair  # re-exported
 from transduce.text.formats.pair_format import UnusableError, decode
 
@@ -129,6 +129,8 @@ def entry_suffixes(files: tuple[str, ...]) -> list[str]:
 
 def _entry_pairs(files: tuple[str, ...], report: ReadReport) -> Iterator[tuple[int, Pair]]:
     if len(files) == 2:
+        for name in files:
+            require_one_side(Path(name))
         yield from _from_two_files(*files, report)
     elif len(files) == 1:
         path = Path(files[0])

@@ -37,7 +37,11 @@ def read_source_rows(path: Path, column: str | None = None) -> Iterator[tuple[st
         text = row.get(name)
         if not isinstance(text, str):
             problem = f"the column {name} has no text" if name in row else f"there is no column {name}"
-            hint = "" if name in row else f" (it has {', '.join(row)}); choose one with --column"
+            hint = (
+                ""
+                if name in row
+                else f" (it has {', '.join(row)}); name the text's column src, or choose it with translate --column"
+            )
             raise DataError(f"{path}, row {number}: {problem}{hint}")
         yield text, row
 

@@ -1,6 +1,7 @@
 """The tokenizer: SentencePiece with one vocabulary for both languages (section 5.1), or for one side or documents."""
 
 import io
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _MAX_BYTES = 1 << 26
 _ASCII = "".join(map(chr, range(33, 127)))
 _BASE_TOKENS = 4 + 256 + len(RESERVED) + len(_ASCII) + 1
 """Special tokens, bytes, symbols, ASCII and the space: the tokens of every vocabulary."""
+_TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 _LARGE_ALPHABET_COVERAGE = 0.9995
 NEWLINE = "\n"
 """A token of its own in vocabularies of documents."""
@@ -167,6 +169,11 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
+            if found := _TOO_SMALL.search(str(error)):
+                raise DataError(
+                    f"the characters and symbols of this text need a vocabulary of {found[1]}; raise "
+                    f"tokenizer.vocab_size ({config.vocab_size}), or lower tokenizer.character_coverage"
+                ) from None
             raise DataError(f"no vocabulary could be learned from this text: {error}") from None
         return cls(model.getvalue())
 

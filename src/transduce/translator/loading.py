@@ -18,6 +18,7 @@ _OTHER_TASKS = {
     "denoise": "train a translation model from it with: transduce train --start-from",
     "transcribe": "use it with: transduce transcribe",
     "masked": "use it with: transduce fill",
+    "parse": "use it with: transduce parse",
 }
 """What to do with models of tasks that do not translate."""
 

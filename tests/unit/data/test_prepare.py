@@ -205,11 +205,10 @@ def test_changed_content_or_settings_are_prepared_again(
 def test_two_files_and_one_file_with_the_same_bytes_are_different_corpora(
     tmp_path: Path, encode_here: object, cache: Path
 ) -> None:
-    for name in ("a.tsv", "b.tsv"):
+    for name in ("a.tsv", "b.tsv", "a.txt", "b.txt"):
         write_tsv(tmp_path / name, [("same", "line")])
-    a, b = str(tmp_path / "a.tsv"), str(tmp_path / "b.tsv")
-    joined, _ = run(DataConfig(train=((a, b),)))
-    apart, _ = run(DataConfig(train=((a,), (b,))))
+    joined, _ = run(DataConfig(train=((str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),)))
+    apart, _ = run(DataConfig(train=((str(tmp_path / "a.tsv"),), (str(tmp_path / "b.tsv"),))))
     assert (len(joined.train), len(apart.train)) == (1, 2)
 
 

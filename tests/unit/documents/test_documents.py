@@ -11,6 +11,7 @@ from document_samples import SAMPLES
 
 from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
 from transduce.documents.document import Document
+from transduce.errors import DataError
 from transduce.text.inline_tags import TaggedText
 
 BILINGUAL = ("po", "xliff", "tmx")
@@ -204,6 +205,35 @@ def test_inline_codes_are_in_the_translation() -> None:
     assert '<tuv xml:lang="de"><seg>WITH <bpt i="1">{b}</bpt>BOLD<ept i="1">{/b}</ept> WORDS</seg></tuv>' in (
         translated(read("memory.tmx"), str.upper).decode()
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "side"),
+    [
+        ("segments.xliff", b'trgLang="de"', b'trgLang="fr"', "target"),
+        ("segments.xliff", b'srcLang="en"', b'srcLang="fr-CA"', "source"),
+        ("codes.xliff", b'source-language="en"', b'source-language="en-GB" target-language="fr"', "target"),
+        ("plurals.po", b'msgid ""\nmsgstr ""\n', b'msgid ""\nmsgstr ""\n"Language: fr\\n"\n', "target"),
+    ],
+)
+def test_a_file_of_other_languages_is_refused(name: str, before: bytes, after: bytes, side: str) -> None:
+    source = SAMPLES[name]().replace(before, after, 1)
+    assert after in source
+    with pytest.raises(DataError, match=f"the {side} language of the file is fr"):
+        read(name, source)
+
+
+def test_a_po_file_without_any_message_is_refused() -> None:
+    with pytest.raises(DataError, match=r"plurals\.po, line 1: not a line of a PO file"):
+        read("plurals.po", b'msgid "House\n')
+
+
+def test_a_translation_that_the_encoding_of_a_po_file_lacks_is_refused() -> None:
+    header = b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n'
+    document = read("plurals.po", header + b'msgid "caf\xe9"\nmsgstr ""\n')
+    assert b'msgstr "CAF\xc9"' in translated(document, str.upper)
+    with pytest.raises(DataError, match="ISO-8859-1 lacks 'œ'"):
+        translated(document, lambda _: "cœur")
 
 
 def test_xliff_2_gets_the_target_language() -> None:

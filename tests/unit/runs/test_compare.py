@@ -7,6 +7,7 @@ import pytest
 from transduce.config import to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError, RunError
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe, TrainConfig
@@ -37,6 +38,31 @@ def test_figures_and_different_settings(tmp_path: Path) -> None:
     assert "<i>" not in html
     assert html.count('<polyline class="a"') == html.count('<polyline class="b"') > 4
     assert "step 100  a 20  b&lt;i&gt; 30" in html  # the crosshair has both
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "key", "row"),
+    [
+        ("language_model", DecoderOnlyConfig(), "bits_per_character", "best Bits per character on the validation set"),
+        (
+            "transcribe",
+            EncoderDecoderConfig(source="audio", positions="learned"),
+            "wer",
+            "best Word error rate on the validation set",
+        ),
+    ],
+)
+def test_the_best_of_a_figure_may_be_the_lowest(
+    tmp_path: Path, task: str, model: ModelConfig, key: str, row: str
+) -> None:
+    recipe = Recipe(task=task, model=model, data=DataConfig(train=(("a.txt",),)))
+    (tmp_path / "config.toml").write_text(to_toml(recipe))
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
+    for step in (50, 100):
+        metrics.add("valid", step=step, loss=400 / step, perplexity=9.0, **{key: 200 / step})
+    rows = dict(figures(read_runs([tmp_path])))
+    assert rows[row] == ["2.00"]
+    assert "best loss on the validation set" not in rows
 
 
 def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:

@@ -70,6 +70,13 @@ def test_a_file(tmp_path: Path) -> None:
             Glossary.load(path)
 
 
+def test_a_term_with_two_translations_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("cat\tKatze\ncat\tKatze\ncat\tKater\n", encoding="utf-8")
+    with pytest.raises(DataError, match="line 3: cat has another translation above: Katze"):
+        Glossary.load(path)
+
+
 def test_terms_without_translation_and_too_many_terms_are_refused() -> None:
     with pytest.raises(DataError, match="no translation for 'a'"):
         Glossary({"a": " "})

@@ -157,7 +157,9 @@ def test_a_table_that_cannot_be_read_is_an_error_that_tells_why(tmp_path: Path, 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
 def test_a_row_without_a_text_to_translate_is_an_error(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, [{"id": "a", "body": "eins"}, {"id": "b", "body": None}])
-    with pytest.raises(DataError, match=rf"{path}, row 1: there is no column src \(it has id, body\); choose one"):
+    with pytest.raises(
+        DataError, match=rf"{path}, row 1: there is no column src \(it has id, body\); name the text's column src"
+    ):
         list(read_source_rows(path))
     with pytest.raises(DataError, match=rf"{path}, row 2: the column body has no text"):
         list(read_source_rows(path, "body"))

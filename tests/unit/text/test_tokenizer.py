@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transduce.errors import ConfigError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.symbols import RESERVED, SLOTS, escape, language_tag
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
@@ -150,6 +150,12 @@ def test_text_is_decoded_by_a_vocabulary_of_text_with_few_spaces(model_type: str
 def test_training_text_may_contain_the_unknown_piece_of_sentencepiece(model_type: str) -> None:
     tokenizer = train([*TEXT, "a bar \u2585 in a chart"], model_type)
     assert tokenizer.decode(tokenizer.encode("\u2585 x")) == "\u2585 x"
+
+
+def test_a_vocabulary_too_small_for_the_characters_is_refused_with_the_size_that_it_needs() -> None:
+    texts = ["".join(map(chr, range(0x4E00 + start, 0x4E14 + start))) for start in range(0, 200, 20)]
+    with pytest.raises(DataError, match=r"need a vocabulary of \d+; raise tokenizer\.vocab_size \(400\)"):
+        Tokenizer.train(texts * 5, TokenizerConfig(vocab_size=400, character_coverage=1.0))
 
 
 def test_a_saved_vocabulary_is_loaded_unchanged(tmp_path: Path, tokenizers: dict[str, Tokenizer]) -> None:

@@ -26,6 +26,12 @@ def format_of(path: Path, alternative: str = "") -> PairFormat:
     raise DataError(f"{path}: cannot tell its format; end its name in {', '.join(others)} or {last}{alternative}")
 
 
+def require_one_side(path: Path) -> None:
+    """Raise an error if the name of a file tells that it has pairs or rows, and not lines of one language."""
+    if any(format_suffix(path) in pair_format.suffixes for pair_format in PAIR_FORMATS):
+        raise DataError(f"{path} is a file of pairs or rows; give text of one language, one sentence on each line")
+
+
 def writer_of(path: Path) -> Callable[[str, str], str]:
     """The function that writes a pair in the format that a file's name tells."""
     if write := format_of(path).write:

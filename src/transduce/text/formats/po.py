@@ -36,7 +36,7 @@ class PoMessage:
     """By keyword: msgctxt, msgid, msgid_plural, msgstr, msgstr[0] ..."""
     fuzzy: bool = False
     problem: str = ""
-    line: int = 0
+    line: int = 1
     """Number of the first line, from 1."""
 
     @property
@@ -73,7 +73,7 @@ def read_messages(lines: Iterable[str | None]) -> Iterator[PoMessage]:
             message.strings[last] = PoString(before.text + _unquote(continuation[1]), before.first, number + 1)
         else:
             message.problem = BAD_PO
-    if message.strings:
+    if message.strings or message.problem:
         yield message
 
 
