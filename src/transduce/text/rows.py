@@ -36,13 +36,12 @@ def read_source_rows(path: Path, column: str | None = None) -> Iterator[tuple[st
         name = column or next((name for name in SOURCE_COLUMNS if name in row), SOURCE_COLUMNS[0])
         text = row.get(name)
         if not isinstance(text, str):
-            problem = f"the column {name} has no text" if name in row else f"there is no column {name}"
-            hint = (
-                ""
-                if name in row
-                else f" (it has {', '.join(row)}); name the text's column src, or choose it with translate --column"
+            if name in row:
+                raise DataError(f"{path}, row {number}: the column {name} has no text")
+            raise DataError(
+                f"{path}, row {number}: there is no column {name} (it has {', '.join(row)}); name the text's column "
+                "src, or choose it with translate --column"
             )
-            raise DataError(f"{path}, row {number}: {problem}{hint}")
         yield text, row
 
 
