@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent
 _SOURCES = [
     _HERE / name
     for name in (
-        *("decoder.c", "language_model.h", "search.h", "layers.h"),
+        *("decoder.c", "packing.h", "language_model.h", "search.h", "layers.h"),
         *("int8.h", "instructions.h", "structs.h", "thread_pool.h"),
     )
 ]

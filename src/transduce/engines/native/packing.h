@@ -1,0 +1,56 @@
+/* Weights are quantised and arranged in panels, as int8.h needs them, when a model is loaded. */
+
+/* Arrange a quantised row as output channel n of its panel. */
+static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *start) {
+    int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
+    for (int k = 0; k < padded_in; k += 4) memcpy(panel + (k / 4 * PANEL + n % PANEL) * 4, row + k, 4);
+    for (int k = 0; k < padded_in; k++) start[n] -= ZERO_POINT * row[k];
+}
+
+/* Quantise a row of weights, as `to_int8` in models/int8.py; returns its scale. Weights that are integers times one number
+ * already, as in a model that another toolkit stored in 8 bits with one scale for a matrix, keep these integers.
+ */
+static float quantise_weights(const float *x, int width, int padded, int8_t *q) {
+    float largest = largest_of(x, width, 0, 1), scale = quantise_row(x, width, padded, 0, q);
+    for (int steps = 127; steps > 0 && largest > 0 && width >= FEWEST_ON_GRID; steps--) { /* in the largest weight */
+        float inverse = steps / largest;
+        int k = 0;
+        while (k < width && fabsf(x[k] * inverse - rintf(x[k] * inverse)) < 1e-4f) k++;
+        if (k < width) continue;
+        for (k = 0; k < width && steps < 127; k++) q[k] = (int8_t)rintf(x[k] * inverse);
+        return largest / steps;
+    }
+    return scale;
+}
+
+/* Quantise weights and arrange them in panels. `packed`, `scale` and `start` have room for all panels and hold zeros; `row`
+ * is scratch space of padded_in numbers.
+ */
+void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
+                          float *scale, int32_t *start) {
+    for (int n = 0; n < width_out; n++) {
+        scale[n] = quantise_weights(weight + (size_t)n * width_in, width_in, padded_in, row);
+        pack_row(row, n, padded_in, packed, start);
+    }
+}
+
+/* `pack_weights` of a matrix that is stored as integers q and the largest magnitude of each row (models/int8.py). Integers
+ * that `quantise_row` would give are used as they are; a row that was not made so, because it has no weight of the largest
+ * magnitude, is quantised again. `x` is scratch space of width_in numbers.
+ */
+void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, int width_out, int width_in,
+                               int padded_in, int8_t *row, int8_t *packed, float *scale, int32_t *start) {
+    for (int n = 0; n < width_out; n++, q += width_in) {
+        int magnitude = 0;
+        for (int k = 0; k < width_in; k++) magnitude = abs(q[k]) > magnitude ? abs(q[k]) : magnitude;
+        if (largest[n] > 0 && magnitude == 127) {
+            scale[n] = largest[n] / 127;
+            memcpy(row, q, width_in);
+            memset(row + width_in, 0, padded_in - width_in);
+        } else {
+            for (int k = 0; k < width_in; k++) x[k] = (float)(q[k] * ((double)largest[n] / 127));
+            scale[n] = quantise_weights(x, width_in, padded_in, row);
+        }
+        pack_row(row, n, padded_in, packed, start);
+    }
+}
