@@ -49,7 +49,9 @@ def summarise(
     if tl.load(job_id_S + slot) != 0:
         part = tl.program_id(1) * PARTS_AT_ONCE + tl.arange(0, PARTS_AT_ONCE)
         token = part[:, None] * PART + tl.arange(0, PART)[None, :]
-        logit = tl.load(logits_RV + row.to(tl.int64) * stride + token, mask=token < vocab_size, other=float("-inf"))
+        # Rows are padded to an aligned width, `stride`: a mask with it allows loads of several logits at once.
+        logit = tl.load(logits_RV + row.to(tl.int64) * stride + token, mask=token < stride, other=float("-inf"))
+        logit = tl.where(token < vocab_size, logit, float("-inf"))
         maximum = tl.max(logit, 1)
         maximum = tl.where(part < parts, maximum, 0.0)
         total = tl.sum(tl.exp(logit - maximum[:, None]), 1)

@@ -55,8 +55,10 @@ class SlotBatch:
     def __init__(self, model: SlotModel, slots: int, beam: int, source_capacity: int, positions: int) -> None:
         weight_VD = model.output_weight_VD
         self.model, self.source_capacity = model, source_capacity
-        # Matrix products with an odd number of columns are several times slower.
-        self._output_VD = F.pad(weight_VD, (0, 0, 0, -len(weight_VD) % 8)) if len(weight_VD) % 8 else weight_VD
+        # Matrix products with an odd number of columns are several times slower, and so are loads of their rows by
+        # kernels of Triton, which takes addresses as aligned if they are multiples of 16.
+        padding = -len(weight_VD) % 16
+        self._output_VD = F.pad(weight_VD, (0, 0, 0, padding)) if padding else weight_VD
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device)
