@@ -216,6 +216,17 @@ def test_pre_norm(N: int, D: int, rms: bool) -> None:
 
 
 @pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
+@pytest.mark.parametrize("rms", [False, True])
+def test_add_then_norm(N: int, D: int, rms: bool) -> None:
+    from transduce.nn.kernels.pre_norm import add_then_norm
+
+    x, sublayer, gain, shift = draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3), draw(D, seed=4)
+    y, total = add_then_norm(x, sublayer, gain, None if rms else shift, 1e-5)
+    close(total, x + sublayer)
+    close(y, F.rms_norm(total, (D,), gain, 1e-5) if rms else F.layer_norm(total, (D,), gain, shift))
+
+
+@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize("bias", [False, True])
 def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:

@@ -23,7 +23,7 @@ from transduce.models.transformer import (
     make_rotary,
 )
 from transduce.nn.cache import KVCache, TensorKVCache
-from transduce.nn.layers import EncoderLayer
+from transduce.nn.layers import EncoderLayer, vectors
 
 
 @dataclass
@@ -61,7 +61,7 @@ class DecoderOnly(Transformer):
         x = self.embedding(text.ids_N, text.segments.position_N)
         for layer in self.decoder:
             x = layer(x, text.segments)
-        hidden_ND = self.decoder_norm(x[0])
+        hidden_ND = self.decoder_norm(vectors(x))
         return hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
 
     def start(self, prompts: Stream) -> PromptState:
@@ -89,7 +89,7 @@ class DecoderOnly(Transformer):
         x = self.embedding(token_R, position_R)
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
             x = layer.step(x, position_R, cache)
-        return self.decoder_norm(x[0])
+        return self.decoder_norm(vectors(x))
 
     def reorder(self, state: PromptState, index_BW: Tensor) -> PromptState:
         """The state whose prompt b has the old rows index_BW[b]; prompts may be removed, in order."""

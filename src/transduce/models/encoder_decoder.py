@@ -21,7 +21,7 @@ from transduce.models.transformer import (
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding, token_vectors
 from transduce.nn.frames import Frames
-from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer
+from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer, vectors
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
@@ -80,7 +80,7 @@ class EncoderDecoder(Transformer):
         score_bias_BHTS = self.decoder_relative(tgt.segments) if self.decoder_relative else None
         for layer in self.decoder:
             x = layer(x, tgt.segments, memory_ND, memory_segments, score_bias_BHTS)
-        hidden_MD = self.decoder_norm(x[0])
+        hidden_MD = self.decoder_norm(vectors(x))
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
     def encode(self, src: Stream) -> tuple[Tensor, Segments]:
@@ -89,7 +89,7 @@ class EncoderDecoder(Transformer):
         score_bias_BHTS = self.encoder_relative(segments) if self.encoder_relative else None
         for layer in self.encoder:
             x = layer(x, segments, score_bias_BHTS)
-        return self.encoder_norm(x[0]), segments
+        return self.encoder_norm(vectors(x)), segments
 
     def _read_source(self, src: Stream) -> tuple[Branches, Segments]:
         if isinstance(self.source_embedding, Frames):
@@ -125,7 +125,7 @@ class EncoderDecoder(Transformer):
             score_bias_RHT = self.decoder_relative.of_queries(position_R[:1], int(position_R[0]) + 1)[:, :, 0]
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
             x = layer.step(x, position_R, cache, score_bias_RHT)
-        return self.decoder_norm(x[0])
+        return self.decoder_norm(vectors(x))
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""

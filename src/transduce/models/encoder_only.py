@@ -27,7 +27,7 @@ from transduce.models.transformer import (
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import activate
-from transduce.nn.layers import Branches, EncoderLayer
+from transduce.nn.layers import Branches, EncoderLayer, vectors
 from transduce.nn.linear import projections
 from transduce.nn.patches import Patches
 from transduce.nn.segments import Segments
@@ -152,7 +152,7 @@ class EncoderOnly(Model):
         x, segments = self._read(batch)
         for layer in self.encoder:
             x = layer(x, segments)
-        return self.encoder_norm(x[0]), segments
+        return self.encoder_norm(vectors(x)), segments
 
     def _read(self, batch: Batch) -> tuple[Branches, Segments]:
         if isinstance(self.embedding, Patches):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from transduce.nn import kernels
@@ -18,7 +19,16 @@ from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
 from transduce.nn.ssru import SSRU
 
-Branches = tuple[Tensor, Tensor]
+
+@dataclass(frozen=True)
+class PendingSum:
+    """The two terms of a residual connection, which the kernel of the next norm adds; without gradients only."""
+
+    shortcut_ND: Tensor
+    sublayer_ND: Tensor
+
+
+Branches = tuple[Tensor, Tensor] | PendingSum
 """The same vectors for their two readers: the sub-layer, and the residual connection around it.
 
 As two outputs of one kernel, their gradients come back separately and are added inside that kernel's backward pass."""
@@ -26,6 +36,11 @@ As two outputs of one kernel, their gradients come back separately and are added
 
 Sublayer = Callable[..., Tensor]
 """A function of (N, D), and of `bias=False` to leave out its last bias."""
+
+
+def vectors(x: Branches) -> Tensor:
+    """The vectors (N, D) themselves, for a reader after the last layer."""
+    return x.shortcut_ND + x.sublayer_ND if isinstance(x, PendingSum) else x[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,24 +105,33 @@ class Residual(nn.Module):
 
         Only the fused kernel makes use of that: it adds bias, dropout, residual and norm in one pass.
         """
-        x_ND, shortcut_ND = x
         if self.norm_first:
-            y_ND = self._norm_first(x_ND, sublayer, bias_D)
-        elif kernels.fit(x_ND) and isinstance(self.norm, nn.LayerNorm) and bias_D is not None:
+            return self._norm_first(x, sublayer, bias_D)
+        assert not isinstance(x, PendingSum)
+        x_ND, shortcut_ND = x
+        if kernels.fit(x_ND) and isinstance(self.norm, nn.LayerNorm) and bias_D is not None:
             return self._fused(shortcut_ND, sublayer(x_ND, bias=False), bias_D)
-        else:
-            y_ND = self.norm(shortcut_ND + self.dropout(sublayer(x_ND)))
+        y_ND = self.norm(shortcut_ND + self.dropout(sublayer(x_ND)))
         return y_ND, y_ND
 
-    def _norm_first(self, x_ND: Tensor, sublayer: Sublayer, bias_D: Tensor | None) -> Tensor:
-        if not kernels.fit(x_ND):
-            return x_ND + self.dropout(sublayer(self.norm(x_ND)))
-        from transduce.nn.kernels.pre_norm import AddResidual, PreNorm
+    def _norm_first(self, x: Branches, sublayer: Sublayer, bias_D: Tensor | None) -> Branches:
+        norm = self.norm
+        if isinstance(x, PendingSum) or kernels.fit(x[0]):
+            from transduce.nn.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
 
-        shift_D = self.norm.bias if isinstance(self.norm, nn.LayerNorm) else None
-        normed_ND, shortcut_ND = PreNorm.apply(x_ND, self.norm.weight, shift_D, self.norm.eps)  # type: ignore[no-untyped-call]
-        p = self.dropout.p if self.training else 0.0
-        return AddResidual.apply(shortcut_ND, sublayer(normed_ND, bias=False), bias_D, p)  # type: ignore[no-untyped-call]
+            assert norm.eps is not None  # only RMSNorm would allow it
+            shift_D = norm.bias if isinstance(norm, nn.LayerNorm) else None
+            if isinstance(x, PendingSum):
+                normed_ND, shortcut_ND = add_then_norm(x.shortcut_ND, x.sublayer_ND, norm.weight, shift_D, norm.eps)
+            else:
+                normed_ND, shortcut_ND = PreNorm.apply(x[0], norm.weight, shift_D, norm.eps)  # type: ignore[no-untyped-call]
+            if not torch.is_grad_enabled() and not self.training:
+                return PendingSum(shortcut_ND, sublayer(normed_ND))
+            p = self.dropout.p if self.training else 0.0
+            y_ND = AddResidual.apply(shortcut_ND, sublayer(normed_ND, bias=False), bias_D, p)  # type: ignore[no-untyped-call]
+        else:
+            y_ND = x[0] + self.dropout(sublayer(norm(x[0])))
+        return y_ND, y_ND
 
     def _fused(self, shortcut_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor) -> Branches:
         from transduce.nn.kernels.add_norm import AddNorm

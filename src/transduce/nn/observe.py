@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from transduce.nn.layers import Branches
+from transduce.nn.layers import Branches, vectors
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ def observe_layers(stack: nn.ModuleList) -> Iterator[list[Tensor]]:
     recorded: list[Tensor] = []
 
     def hook(_: nn.Module, __: tuple[Any, ...], output: Branches) -> None:
-        recorded.append(output[0])
+        recorded.append(vectors(output))
 
     handles = [layer.register_forward_hook(hook) for layer in stack]
     try:

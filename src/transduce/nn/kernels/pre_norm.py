@@ -2,6 +2,7 @@
 
 `PreNorm` is norm(x), and x for the connection around the sub-layer, whose gradients its backward pass adds.
 `AddResidual` is x + Dropout(sublayer + bias); adding the bias here, and computing its gradient, needs no extra pass.
+`add_then_norm` is the end of one connection and the beginning of the next in one pass, without gradients.
 """
 
 from typing import Any
@@ -19,13 +20,18 @@ _BLOCK = 1024
 
 @triton.jit
 def _norm_forward(
-    x_ND, gain_D, shift_D, y_ND, mean_N, scale_N, tokens, epsilon,
-    RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+    x_ND, sublayer_ND, gain_D, shift_D, sum_ND, y_ND, mean_N, scale_N, tokens, epsilon,
+    ADD: tl.constexpr, RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
     offsets = rows[:, None].to(tl.int64) * D + columns[None, :]
     inside = (rows < tokens)[:, None] & (columns < D)[None, :]
     x = tl.load(x_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        x += tl.load(sublayer_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+        rounded = x.to(sum_ND.dtype.element_ty)
+        tl.store(sum_ND + offsets, rounded, mask=inside)
+        x = rounded.to(tl.float32)
     gain = tl.load(gain_D + columns, mask=columns < D, other=0.0).to(tl.float32)
     if RMS:
         centred = x
@@ -82,15 +88,10 @@ class PreNorm(torch.autograd.Function):
         ctx: Any, x_ND: Tensor, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
     ) -> tuple[Tensor, Tensor]:
         """(N, D) to (N, D) and the same (N, D)."""
-        x_ND, (N, D) = x_ND.contiguous(), x_ND.shape
-        y_ND, rms = torch.empty_like(x_ND), shift_D is None
-        mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
-        sizes = _sizes(D)
-        _norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
-            x_ND, gain_D, gain_D if rms else shift_D, y_ND, mean_N, scale_N, N, epsilon, RMS=rms, **sizes
-        )
+        x_ND = x_ND.contiguous()
+        _, y_ND, mean_N, scale_N = _normalize(x_ND, None, gain_D, shift_D, epsilon)
         ctx.save_for_backward(x_ND, mean_N, scale_N, gain_D)
-        ctx.rms = rms
+        ctx.rms = shift_D is None
         return y_ND, x_ND.view_as(x_ND)
 
     @staticmethod
@@ -107,6 +108,29 @@ class PreNorm(torch.autograd.Function):
         )  # fmt: skip
         dgain_D, dshift_D = sum_partials(partials_P2D.flatten(1), gain_D.dtype).split(D)
         return dx_ND, dgain_D, None if ctx.rms else dshift_D, None
+
+
+def add_then_norm(
+    x_ND: Tensor, sublayer_ND: Tensor, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """(norm(x + sublayer), x + sublayer), without gradients; RMSNorm if there is no shift."""
+    sum_ND, y_ND, _, _ = _normalize(x_ND.contiguous(), sublayer_ND.contiguous(), gain_D, shift_D, epsilon)
+    return y_ND, sum_ND
+
+
+def _normalize(
+    x_ND: Tensor, sublayer_ND: Tensor | None, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x, to which the sub-layer's output is added if there is one, its norm, and the mean and scale of its rows."""
+    adds, rms, (N, D) = sublayer_ND is not None, shift_D is None, x_ND.shape
+    sum_ND, y_ND = torch.empty_like(x_ND) if adds else x_ND, torch.empty_like(x_ND)
+    mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
+    sizes = _sizes(D)
+    _norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
+        x_ND, sublayer_ND if adds else x_ND, gain_D, gain_D if rms else shift_D, sum_ND, y_ND, mean_N, scale_N, N,
+        epsilon, ADD=adds, RMS=rms, **sizes,
+    )  # fmt: skip
+    return sum_ND, y_ND, mean_N, scale_N
 
 
 @triton.jit
