@@ -13,7 +13,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; it must not exist.")],
     model: ModelOption = None,
     quantization: Annotated[
-        str, typer.Option(help="Precision of the weights: float32, or int8 (ctranslate2, argos).")
+        str, typer.Option(help="Precision of the weights: float32, or int8 (ctranslate2, argos, marian).")
     ] = "float32",
     source: Annotated[
         str | None, typer.Option("--from", help="Source language, if the export is for one direction.")

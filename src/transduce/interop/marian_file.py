@@ -1,14 +1,10 @@
 """Reading Marian's models of the type transformer: settings and weights as in a Hugging Face folder.
 
-A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations: a version and the number of arrays; the
-length of name, type, rank and size in bytes of each; all names, all shapes, a gap, and the content of each. A matrix of
-8-bit integers is stored transposed, but for the embeddings, and a number at its end says what 1.0 is.
+A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations.
 """
 
 import json
-import math
 import re
-import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,9 +15,10 @@ from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.interop.marian_binary import read_binary
 from transduce.models.header import physical_memory
 
-MODEL, VOCABULARY, SETTINGS = "model.npz", "vocab.spm", "special:model.yml"
+MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
 SEPARATE_VOCABULARIES = ("srcvocab.spm", "trgvocab.spm")
 EPSILON = 1e-6
 """Number that Marian's norms add to the variance."""
@@ -31,9 +28,6 @@ FEED_FORWARD = {"fc1": "1", "fc2": "2"}
 """The names of modules in transformers, and what Marian calls them."""
 _LENGTH = 1024
 """Number of positions: sinusoids have no limit of their own."""
-_MAX_ARRAYS, _MAX_RANK = 100_000, 8
-_FLOATS, _INTEGERS, _INT8_MATRIX = 0x404, 0x101, 0x4101
-"""Types of arrays in a binary file."""
 _REQUIRED = {
     "type": "transformer", "transformer-postprocess-emb": "d",
     "transformer-no-projection": "false", "transformer-ffn-depth": "2", "transformer-tied-layers": "[]",
@@ -53,7 +47,7 @@ def find_marian(folder: Path) -> Path | None:
 
 def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings of `config.json` and the weights with their names in transformers."""
-    arrays = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
+    arrays = _read_npz(path) if path.suffix == ".npz" else read_binary(path)
     try:
         options = parse_settings(bytes(arrays.pop(SETTINGS)).rstrip(b"\0").decode())
         settings = _settings(options, arrays)
@@ -64,59 +58,6 @@ def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelError(f"{path}: not a Transformer of Marian: {error}") from None
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-
-
-def _read_binary(path: Path) -> dict[str, Any]:
-    require_file(path, physical_memory() // 8, "this machine has memory for")
-    content = path.read_bytes()
-    at = 0
-
-    def take(size: int) -> bytes:
-        nonlocal at
-        if len(content) - at < size:
-            raise ValueError("it ends too early")
-        at += size
-        return content[at - size : at]
-
-    def numbers(code: str, count: int) -> tuple[int, ...]:
-        layout = f"<{count}{code}"
-        return struct.unpack(layout, take(struct.calcsize(layout)))
-
-    try:
-        version, count = numbers("Q", 2)
-        if version != 1 or count > _MAX_ARRAYS:
-            raise ValueError(f"version {version} with {count:,} arrays")
-        headers = [numbers("Q", 4) for _ in range(count)]
-        if deep := [rank for _, _, rank, _ in headers if rank > _MAX_RANK]:
-            raise ValueError(f"an array has {deep[0]:,} dimensions")
-        names = [take(length)[:-1].decode() for length, *_ in headers]
-        shapes = [numbers("i", rank) for _, _, rank, _ in headers]
-        take(*numbers("Q", 1))  # a gap
-        arrays = {
-            name: _stored_array(name, kind, shape, take(size))
-            for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True)
-        }
-    except (ValueError, struct.error, KeyError, UnicodeDecodeError, MemoryError) as error:
-        raise ModelError(f"{path}: not a binary model of Marian, or damaged: {error}") from None
-    return arrays
-
-
-def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> Any:
-    if kind == _INTEGERS:
-        return np.frombuffer(content, np.int8)
-    size = math.prod(shape)
-    if min(shape, default=0) < 1 or size > len(content):
-        raise ValueError(f"{name:.60} has the shape {shape}")
-    if kind == _FLOATS:
-        return np.frombuffer(content, np.float32, size).reshape(shape)
-    if kind != _INT8_MATRIX or len(shape) != 2:
-        raise ValueError(f"{name:.60} is of the type {kind:#x}")
-    integers = np.frombuffer(content, np.int8, size)
-    one = np.frombuffer(content, np.float32, 1, size)[0]
-    if not 0 < one < np.inf:
-        raise ValueError(f"{name:.60} has the scale {one}")
-    rows = integers.reshape(shape) if name.endswith("Wemb") else integers.reshape(shape[::-1]).T
-    return rows.astype(np.float32) / one
 
 
 def _read_npz(path: Path) -> dict[str, Any]:

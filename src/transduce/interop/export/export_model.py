@@ -82,7 +82,8 @@ def export_model(
         exporter.write(exported, work)
         verification = verify(exported, exporter.consumer(exported, work), samples)
         if quantization == "int8":
-            exporter.write(replace(exported, quantization=quantization), work)
+            exported = replace(exported, quantization=quantization)
+            exporter.write(exported, work)
             identical, _ = compare_outputs(exporter.consumer(exported, work), samples)
             verification = replace(verification, identical_int8=identical)
         card = read_card(folder) | {"markers": marker_rows(model)}

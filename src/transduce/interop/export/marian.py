@@ -1,4 +1,7 @@
-"""Export for Marian: `model.npz`, the SentencePiece vocabulary, and settings for `marian-decoder`."""
+"""Export for Marian: `model.npz`, the SentencePiece vocabulary, and settings for `marian-decoder`.
+
+With 8-bit integers, the model is the binary file that Bergamot runs, the engine of Firefox Translations.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported, Exporter
 from transduce.interop.export.verify import OwnReader
 from transduce.interop.export.weights import SOURCE_EMBEDDING, require_exportable, transformers_weights
+from transduce.interop.marian_binary import write_binary
 from transduce.interop.marian_file import (
     ATTENTION,
+    BINARY_MODEL,
     EPSILON,
     FEED_FORWARD,
     MODEL,
@@ -32,7 +37,13 @@ _NEEDED = {"positions": "marian", "zero_start": True, "norm_epsilon": EPSILON}
 def check(model: Model) -> EncoderDecoder:
     """See `Exporter.check`: a model that was trained with Marian's conventions."""
     found = require_exportable(
-        model, "Marian", norm=("post",), activation=("relu", "swish"), embedding=("scaled",), tie_output=(True,)
+        model,
+        "Marian",
+        decoder_cell=("attention", "ssru"),
+        norm=("post",),
+        activation=("relu", "swish"),
+        embedding=("scaled",),
+        tie_output=(True,),
     )
     if any(getattr(found.config, name) != value for name, value in _NEEDED.items()):
         settings = ", ".join(f"model.{name} = {str(value).lower()}" for name, value in _NEEDED.items())
@@ -59,10 +70,18 @@ def write(exported: Exported, folder: Path) -> None:
             arrays |= _layer(weights, f"model.{side}.layers.{n}", f"{side}_l{n + 1}")
     settings = _settings(exported)
     arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
-    np.savez(folder / MODEL, **arrays)
+    if exported.quantization == "int8":
+        (folder / MODEL).unlink(missing_ok=True)
+        write_binary(folder / BINARY_MODEL, arrays)
+    else:
+        np.savez(folder / MODEL, **arrays)
     for name, spm in zip(_files(exported), (vocabulary.source_spm, vocabulary.target_spm), strict=True):
         (folder / name).write_bytes(spm)
     (folder / "config.yml").write_text(_decoder_settings(exported), encoding="utf-8")
+
+
+def _model_file(exported: Exported) -> str:
+    return BINARY_MODEL if exported.quantization == "int8" else MODEL
 
 
 def _files(exported: Exported) -> tuple[str, str]:
@@ -78,6 +97,11 @@ def _layer(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDA
                 arrays[f"{own}_{part}_W{letter}"] = _array(weights[f"{name}.{attention}.{projection}.weight"].T)
                 arrays[f"{own}_{part}_b{letter}"] = _array(weights[f"{name}.{attention}.{projection}.bias"][None])
             arrays |= _norm(weights, f"{name}.{attention}_layer_norm", f"{own}_{part}_Wo")
+    if f"{name}.self_attn.forget.weight" in weights:
+        arrays[f"{own}_rnn_W"] = _array(weights[f"{name}.self_attn.input.weight"].T)
+        arrays[f"{own}_rnn_Wf"] = _array(weights[f"{name}.self_attn.forget.weight"].T)
+        arrays[f"{own}_rnn_bf"] = _array(weights[f"{name}.self_attn.forget.bias"][None])
+        arrays |= _norm(weights, f"{name}.self_attn_layer_norm", f"{own}_rnn_ffn")
     for layer, number in FEED_FORWARD.items():
         arrays[f"{own}_ffn_W{number}"] = _array(weights[f"{name}.{layer}.weight"].T)
         arrays[f"{own}_ffn_b{number}"] = _array(weights[f"{name}.{layer}.bias"][None])
@@ -114,7 +138,10 @@ def _settings(exported: Exported) -> str:
         "transformer-postprocess": "dan",
         "transformer-postprocess-emb": "d",
         "transformer-postprocess-top": "",
-        "transformer-decoder-autoreg": "self-attention",
+        "transformer-decoder-autoreg": "rnn" if config.decoder_cell == "ssru" else "self-attention",
+        "dec-cell": "ssru",
+        "dec-cell-base-depth": 2,
+        "dec-cell-high-depth": 1,
         "transformer-no-projection": False,
         "transformer-no-bias": False,
         "transformer-no-affine": False,
@@ -140,7 +167,7 @@ def _decoder_settings(exported: Exported) -> str:
     search = exported.search
     settings: dict[str, Any] = {
         "relative-paths": True,
-        "models": [MODEL],
+        "models": [_model_file(exported)],
         "vocabs": list(_files(exported)),
         "beam-size": search.beam,
         "normalize": search.length_penalty if search.beam > 1 else 0,
@@ -148,6 +175,8 @@ def _decoder_settings(exported: Exported) -> str:
         "max-length-factor": 3,
         "word-penalty": 0,
     }
+    if exported.quantization == "int8":
+        settings["gemm-precision"] = "int8shiftAll"
     return _yaml(settings)
 
 
@@ -164,20 +193,27 @@ def _yaml(settings: dict[str, Any]) -> str:
 
 def limits(exported: Exported) -> list[str]:
     """See `Exporter.limits`."""
-    return [
+    notes = [
         "Beam search of Marian divides log-probabilities by n^a (`normalize`), not by ((5 + n) / 6)^a, so some outputs "
         "of beam search differ. Greedy outputs are the same.",
         "Outputs end at 3 times the length of the source (`max-length-factor`).",
         "Marian itself was not run: the files were read back by transduce import.",
     ]
+    if exported.quantization == "int8":
+        notes.append(
+            f"Bergamot, the engine of Firefox Translations, runs `{BINARY_MODEL}` with `gemm-precision: int8shiftAll`. "
+            "It also rounds activations to 8 bits, which transduce import does not."
+        )
+    return notes
 
 
 def usage(exported: Exported, name: str) -> str:
     """See `Exporter.usage`."""
     vocabularies = ", ".join(f'"{name}/{file}"' for file in _files(exported))
+    model = f"{name}/{_model_file(exported)}"
     return f"""from pymarian import Translator
 
-translator = Translator(models="{name}/{MODEL}", vocabs=[{vocabularies}], beam_size={exported.search.beam})
+translator = Translator(models="{model}", vocabs=[{vocabularies}], beam_size={exported.search.beam})
 print(translator.translate("Hello!"))
 """
 
@@ -187,4 +223,4 @@ def consumer(exported: Exported, folder: Path) -> Consumer:
     return OwnReader(folder)
 
 
-MARIAN = Exporter("Marian", check, write, consumer, limits, usage)
+MARIAN = Exporter("Marian", check, write, consumer, limits, usage, quantizations=("float32", "int8"))

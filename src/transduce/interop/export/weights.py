@@ -17,7 +17,7 @@ VOCABULARY = ("embedding.weight_VD", "source_weight_VD", "output.weight_VD", "ou
 SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
 """Name in transformers of the source's embeddings, if they are its own."""
 _COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
-"""Settings that no exporter can change."""
+"""Settings that exporters can express, unless they allow others."""
 
 
 def require_exportable(model: Model, target: str, **allowed: Sequence[object]) -> EncoderDecoder:
@@ -111,8 +111,12 @@ def transformers_weights(model: EncoderDecoder, order_D: Tensor | None = None) -
             put(f"model.{side}.layer_norm", f"{side}_norm")
         for n in range(layers):
             own, name = f"{side}.{n}", f"model.{side}.layers.{n}"
-            put(f"{name}.self_attn", f"{own}.self_attention.qkv", "qkv")
-            put(f"{name}.self_attn.out_proj", f"{own}.self_attention.out")
+            if side == "decoder" and config.decoder_cell == "ssru":
+                theirs[f"{name}.self_attn.input.weight"] = ours[f"{own}.self_attention.input.weight"]
+                put(f"{name}.self_attn.forget", f"{own}.self_attention.forget")
+            else:
+                put(f"{name}.self_attn", f"{own}.self_attention.qkv", "qkv")
+                put(f"{name}.self_attn.out_proj", f"{own}.self_attention.out")
             put(f"{name}.self_attn_layer_norm", f"{own}.residuals.0.norm")
             if side == "decoder":
                 put(f"{name}.encoder_attn.q_proj", f"{own}.cross_attention.q")
