@@ -84,9 +84,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.rounds:
             model = random_model(config, vocabulary).to(device)
-            systems = {f"transduce {name}": ours(make_engine(name, model)) for name in names}
+            systems = {f"transduce {name}": ours(make_engine(name, model, options.threads)) for name in names}
             if options.shortlist and "native" in names:
-                systems["transduce native, shortlist"] = shortlisted(model, options.shortlist, vocabulary, length)
+                systems["transduce native, shortlist"] = shortlisted(
+                    model, options.shortlist, vocabulary, length, options.threads
+                )
             if not options.no_peers:
                 systems |= peers(model, Path(folder), device, options.threads)
             print("systems:", ", ".join(systems))
@@ -101,26 +103,26 @@ def main() -> None:
         if options.smoke:
             texts = [text for pair in demo_corpus(SEED, train=100, valid=0, test=0).train for text in pair]
             saved = save_random_model(Path(folder) / "model", config, vocabulary, texts)
-            results["real sentences"] = real_sentences(saved, ["A"], device, names)
+            results["real sentences"] = real_sentences(saved, ["A"], device, names, options.threads)
         elif options.model:
             lines = options.text.read_text(encoding="utf-8").splitlines()
-            results["real sentences"] = real_sentences(options.model, lines, device, names)
+            results["real sentences"] = real_sentences(options.model, lines, device, names, options.threads)
     write_results(options.out, setting, results)
 
 
-def make_engine(name: str, model: EncoderDecoder) -> Engine:
+def make_engine(name: str, model: EncoderDecoder, threads: int) -> Engine:
     """One of our engines; `gpu` runs in Triton's interpreter if the model is on a CPU."""
     if name == "gpu" and next(model.parameters()).device.type == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
         from transduce.engines.gpu.engine import GpuEngine
 
         return GpuEngine(model, torch.float32)
-    return pick_engine(name, model)
+    return pick_engine(name, model, threads)
 
 
-def shortlisted(model: EncoderDecoder, size: int, vocabulary: int, length: int) -> Decode:
+def shortlisted(model: EncoderDecoder, size: int, vocabulary: int, length: int, threads: int) -> Decode:
     """Decode with `native` and a shortlist: two thirds of the tokens for all sentences, the others by source token."""
-    engine = cast(NativeEngine, pick_engine("native", model))
+    engine = cast(NativeEngine, pick_engine("native", model, threads))
     generator = np.random.default_rng(SEED)
     lengths = np.full(vocabulary, size // 3 // length)
     lengths[EOS] = size - size // 3
@@ -179,13 +181,13 @@ def measure(
     return facts
 
 
-def real_sentences(model: Path, lines: list[str], device: str, names: list[str]) -> dict[str, float]:
+def real_sentences(model: Path, lines: list[str], device: str, names: list[str], threads: int) -> dict[str, float]:
     """Text to text: tokenization, greedy search and the paper's beam search, detokenization."""
     facts: dict[str, float] = {}
     print(f"\nreal sentences: {len(lines):,} lines, {sum(len(line.split()) for line in lines):,} words")
     for name in names:
         translator = Translator.load(model, device=device, engine="plain")
-        translator.engine = make_engine(name, translator.model)
+        translator.engine = make_engine(name, translator.model, threads)
         for beam in (1, 4):
             translator.translate(lines[:2000], beam=beam)
             outputs, seconds = timed(translator.hypotheses, lines, beam=beam)

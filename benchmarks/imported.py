@@ -60,7 +60,9 @@ def main() -> None:
         print(f"largest difference of logits: {results['largest difference of logits']:.1e}")
         model = saved.model.to(options.device)
         assert isinstance(model, EncoderDecoder)
-        systems = {f"transduce {name}": ours(make_engine(name, model)) for name in ENGINES[options.device]}
+        systems = {
+            f"transduce {name}": ours(make_engine(name, model, options.threads)) for name in ENGINES[options.device]
+        }
         systems["Hugging Face generate"] = hugging_face(original, saved, options.device)
         if find_spec("ctranslate2"):
             for precision in ("int8", "float32") if options.device == "cpu" else ("float16",):
