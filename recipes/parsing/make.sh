@@ -4,7 +4,7 @@
 # DATA      a folder with {craft,gum}.{train,dev,test}.txt.xz
 # OUT       the folder for the runs, the parsed text and results.txt
 # DEVICE    auto (default), cuda, cuda:1, cpu ...
-# MODEL     small, large, gru or semi, which needs large; default: all of them, semi only if there is plain text
+# MODEL     small, large, gru or semi, which needs small; default: all of them, semi only if there is plain text
 #
 # Environment: PAIRS is a file of pairs whose first side is English, for semi (default: DATA/../europarl/
 # train.en-de.part1.tsv.xz); SETS has further options of transduce train, e.g. "--set train.bpe_dropout=0"; TRANSDUCE
@@ -25,7 +25,7 @@ for model in $models; do
   if [ "$model" = semi ]; then
     if [ ! -e "$out/silver.txt" ]; then
       ${PYTHON:-python} "$recipes/plain_text.py" "$pairs" "$out/plain.txt" "${SENTENCES:-100000}"
-      $transduce parse -m "$out/large" --device "$device" --beam 1 "$out/plain.txt" -o "$out/silver.txt"
+      $transduce parse -m "$out/small" --device "$device" --beam 1 "$out/plain.txt" -o "$out/silver.txt"
     fi
     text="$gold $gold $gold --train $out/silver.txt"
   fi
