@@ -33,6 +33,7 @@ def text_of(trained: Any) -> list[str]:
         (["train.device=quantum"], "device quantum"),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
         (["model.d_model=33"], "num_heads must divide d_model"),
+        (["search.temperature=0.5"], "temperature needs sampling; set sample too"),
         (["task=dance"], "no task dance"),
     ],
 )

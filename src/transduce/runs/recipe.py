@@ -172,6 +172,10 @@ class Recipe:
                 f"tokenizer.separate: the architecture {self.model.architecture} has one embedding matrix for source, "
                 "target and output; use model.architecture=encoder_decoder, or one vocabulary",
             )
+        if self.task != "language_model":  # of which every output is sampled
+            self.search.require_sampling_for(
+                option.name for option in fields(self.search) if getattr(self.search, option.name) != option.default
+            )
         refusal = task.refusal(self.model)
         require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
