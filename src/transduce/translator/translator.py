@@ -373,8 +373,10 @@ class Translator:
             return [Translation("", 0.0, 0.0, [])]
         separators = [part.separator for part in parts]
         ranks = zip(*outputs, strict=False)
+        before, after = parts[0].indentation, parts[-1].separator
         return [
-            join(join_sentences([one.text for one in rank], separators, parts[0].target), parts, rank) for rank in ranks
+            join(before + join_sentences([one.text for one in rank], separators, parts[0].target) + after, parts, rank)
+            for rank in ranks
         ]
 
     @property
