@@ -1,5 +1,6 @@
 """`transduce translate` on documents."""
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_pa
     page.write_text("babo gigo\n")
     plain = translate(transduce, trained, "babo gigo").out
     assert translate(transduce, trained, page, "--format", "text").out == plain
+
+
+def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: Any) -> None:
+    alone, inside = "![babo gigo](a.png) [![1.0](b.svg)](c)\n", "\ndedu ![babo *gigo*](a.png) dedu\n"
+    words = translate(transduce, trained, stdin="babo gigo\ndedu dedu\n").out.splitlines()
+    outcome = translate(transduce, trained, "--format", "md", stdin=alone + inside)
+    first, _, second = outcome.out.splitlines()
+    assert first == f"![{words[0]}](a.png) [![1.0](b.svg)](c)"
+    found = re.fullmatch(r"(.*) ?!\[(.*)\]\(a\.png\)(.*)", second)
+    assert found
+    assert (found[1] + found[3]).split() == words[1].split()
+    assert found[2].replace("*", "") == words[0]
 
 
 def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ class InlineRange(NamedTuple):
     start: int
     end: int
     text: str = ""
-    """Its text: the code, the decoded character or, at the end of a link, the label."""
+    """Its text: the code, the decoded character, the source of an image's alternative text or, at the end of a link,
+    that of the label."""
 
 
 class InlineRanges:
@@ -78,7 +79,7 @@ class InlineRanges:
         """The rule; it records the places of the tokens that it creates."""
 
         def observed(state: Any, silent: bool) -> bool:
-            start, count = state.pos, len(state.tokens)
+            start, count, known = state.pos, len(state.tokens), len(self._found)
             label_end = -1
             if name == "link" and not silent and state.src[start] == "[":
                 label_end = state.md.helpers.parseLinkLabel(state, start, True)
@@ -96,6 +97,9 @@ class InlineRanges:
                     if end > start:
                         self._found.append((token, end - len(token.content), end, ""))
                         end -= len(token.content)
+            elif name == "image":
+                del self._found[known:]  # of its alternative text, where places are counted from 0
+                self._found.append((new[-1], start, state.pos, ""))
             elif name == "autolink":
                 self._found.append((new[-1], start, state.pos, state.src[start + 1 : state.pos - 1]))
             else:

@@ -276,6 +276,16 @@ def test_markdown_escapes_what_would_be_markup() -> None:
     assert "| c\\|d | x |" in written
 
 
+def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
+    source = (
+        "See ![a *b* \\[c](x.png) or ![d] or [![e][]](l) or ![1](y).\n\n> ![f  \n> g](z)\n\n[d]: d.png\n[e]: e.png\n"
+    )
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == ["See or or or .", "a b [c", "d", "e", "f g"]
+    written = translated(document, str.upper).decode()
+    assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
+
+
 def test_subtitles_keep_their_number_of_lines() -> None:
     document = read("plain.srt")
     written = document.write([Output("Guten Tag."), Output("Das sind zwei Zeilen mit Text.")]).decode()
