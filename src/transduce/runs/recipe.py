@@ -1,7 +1,8 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
+import math
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -130,6 +131,8 @@ class TrainConfig:
         )
         for name in ("clip_norm", "r_drop", "final_learning_rate", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
+        for name in ("epsilon", "r_drop", "final_learning_rate", "weight_decay"):
+            require(math.isfinite(getattr(self, name)), f"{name} must be finite")
         cosine = self.schedule == "cosine"
         require(cosine or not self.final_learning_rate, "final_learning_rate needs schedule = cosine")
         require(not cosine or not self.cooldown, "cooldown needs schedule = paper; a cosine falls by itself")
@@ -176,6 +179,10 @@ class Recipe:
             self.search.require_sampling_for(
                 option.name for option in fields(self.search) if getattr(self.search, option.name) != option.default
             )
+        for section in fields(self):
+            if section.name in TASKS and section.name != self.task and section.default_factory is not MISSING:
+                unchanged = getattr(self, section.name) == section.default_factory()
+                require(unchanged, f"[{section.name}] has no effect on the task {self.task}; leave it out")
         refusal = task.refusal(self.model)
         require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
