@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Set
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -277,14 +278,14 @@ def _read_included(kind: str, name: str) -> Table:
         return read_toml(path)
 
 
-def differences(old: Recipe, new: Recipe) -> list[str]:
-    """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
+def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> list[str]:
+    """Settings that differ, as "section.key (there ..., here ...)", unless they are free to change."""
     before, now = _flat(to_table(old)), _flat(to_table(new))
     moved = (
         {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
     )  # files that were read at the start
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
-    free = FREE_TO_CHANGE | moved
+    free = free | moved
     return [
         f"{name} (there {before.get(name)}, here {now.get(name)})"
         for name in names
