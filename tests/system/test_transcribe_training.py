@@ -94,6 +94,10 @@ def test_the_model_transcribes_and_is_evaluated(transduce: Any, folder: Path) ->
     assert outcome.out.splitlines() == ["low tone", "high tone"]
     outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", cwd=folder)
     assert json.loads(outcome.out) == {"wer": 0.0, "exact_match": 100.0, "recordings": 9}
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", "--max-length", "1", cwd=folder)
+    assert json.loads(outcome.out)["exact_match"] == 0
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--max-extra", "1", cwd=folder)
+    assert complaint(outcome) == "--max-extra has no effect on a model of the task transcribe; leave it out"
 
 
 @pytest.mark.parametrize(

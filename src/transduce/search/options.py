@@ -123,6 +123,10 @@ class SearchOptions(TypedDict, total=False):
     seed: int
 
 
+SINGLE_OUTPUT_OPTIONS = tuple(name for name in SearchOptions.__annotations__ if name != "nbest")
+"""The names of the fields for one output of each input."""
+
+
 class SamplingOptions(TypedDict, total=False):
     """The fields of SearchConfig that apply to language models, as keyword arguments."""
 
