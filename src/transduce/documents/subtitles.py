@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate, pairwise
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document, unchanged
 from transduce.documents.encodings import decode_text
@@ -45,16 +46,13 @@ def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], st
     """The lines of several speakers are separate; otherwise, the lines of a cue are one text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
-    marks = [_SPEAKER.match(line) for line in lines]
-    parts, at = [], 0
-    if len(lines) > 1 and all(marks):
-        for line, mark in zip(lines, marks, strict=True):
-            assert mark
-            parts.append((at + mark.end(), at + len(line)))
-            at += len(line) + len(newline)
-    else:
-        parts.append((0, len(text)))
-    for start, end in parts:
+    starts = [0, *accumulate(len(line) + len(newline) for line in lines)]
+    marks = {number: mark for number, line in enumerate(lines) if (mark := _SPEAKER.match(line))}
+    if len(marks) == 1:  # a dash that may belong to the sentence
+        marks = {}
+    for first, following in pairwise([*sorted({0, *marks}), len(lines)]):
+        start = starts[first] + (marks[first].end() if first in marks else 0)
+        end = starts[following] - len(newline)
         tagged = _tagged(text[start:end], unescape)
         if has_words(tagged):
             count = text[start:end].count("\n") + 1

@@ -286,6 +286,16 @@ def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
     assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
 
 
+def test_speakers_with_several_lines_are_separate() -> None:
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n"
+    document = read("a.srt", f"{cue}Both of you!\n- Yes,\nof course.\n<i>- No.</i>\n".encode())
+    assert [text.text for text in document.texts] == ["Both of you!", "Yes, of course.", "No."]
+    written = cue + "BOTH OF YOU!\n- YES, OF\nCOURSE.\n<i>- NO.</i>\n"
+    assert translated(document, str.upper).decode() == written
+    document = read("a.srt", f"{cue}He has gone\n- to bed.\n".encode())
+    assert [text.text for text in document.texts] == ["He has gone - to bed."]
+
+
 def test_subtitles_keep_their_number_of_lines() -> None:
     document = read("plain.srt")
     written = document.write([Output("Guten Tag."), Output("Das sind zwei Zeilen mit Text.")]).decode()
