@@ -1,6 +1,6 @@
 """Markdown files: paragraphs, headings, list items, table cells, alternative texts, and the text of HTML blocks.
 
-Code, front matter, link targets and reference definitions stay as they are.
+Code, formulas (between dollar signs), front matter, link targets and reference definitions stay as they are.
 """
 
 import re
@@ -23,6 +23,8 @@ _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"(?:[-+>#=|:~]|\d+[.)])(?:\s|\Z)|>|=|```|~~~|\|")
 _EMPTY_TAG = re.compile(r"<(?:!|\?|(?:area|br|hr|img|input|wbr)\b)|.*/>\Z", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"(?:`[^`]+`|[^ ])+")
+"""What a line break does not divide: text without spaces, and code in backticks."""
 _MARKER = re.compile("\0([0-9]+)\0")
 """Stands for an alternative text, by its number among those of the block."""
 _TAG_NAME = re.compile(r"</?([^\s/>]+)")
@@ -104,11 +106,11 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     begin = label.end() if label else 0
     ranges = [one for one in find(content) if one.start >= begin]
     texts: list[TaggedText] = []
-    pieces: list[str | TaggedText] = [content[:begin]]
+    pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
     builder, at, first = TaggedTextBuilder(), begin, begin
     for one in [*ranges, InlineRange("hardbreak", len(content), len(content))]:
         _add_literal(builder, content[at : one.start])
-        raw = content[one.start : one.end]
+        raw = _continue(content[one.start : one.end], place)
         at = one.end
         if one.kind != "hardbreak":
             _add(builder, one, raw)
@@ -116,7 +118,7 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         tagged, before = builder.finish(), content[first : one.start]
         if has_words(tagged):
             texts.append(tagged)
-        pieces += [tagged if has_words(tagged) else _continue(before, place), _continue(raw, place)]
+        pieces += [tagged if has_words(tagged) else _continue(before, place), raw]
         builder, first = TaggedTextBuilder(), one.end
     if not texts and not alternatives:
         return None
@@ -185,8 +187,8 @@ def _add(builder: TaggedTextBuilder, one: InlineRange, raw: str) -> None:
         builder.close("link", f"][{one.text}]")  # the label was the text itself, which changes
     elif one.kind in ("em_close", "strong_close", "s_close", "link_close"):
         builder.close(one.kind.removesuffix("_close"), raw)
-    elif one.kind == "code_inline":
-        builder.add_protected(raw, raw)  # with its backticks, by which the translator knows that it is code
+    elif one.kind in ("code_inline", "math"):
+        builder.add_protected(raw, f"`{one.text}`")  # in backticks, by which the translator knows that it is code
     elif one.kind == "autolink":
         builder.add_protected(raw, one.text)
     elif one.kind in ("text", "softbreak"):
@@ -205,7 +207,7 @@ def _wrap(text: str, width: int | None) -> str:
     if width is None:
         return text
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in _WORD.findall(text):
         if lines and (len(lines[-1]) + 1 + len(word) <= width or _BLOCK_START.match(word)):
             lines[-1] += f" {word}"
         else:

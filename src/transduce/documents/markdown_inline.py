@@ -1,5 +1,6 @@
 """Places of the inline elements of Markdown, which markdown-it does not tell: its rules are observed as they match."""
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,6 +9,10 @@ from transduce.errors import DataError
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
+
+
+_MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
+"""A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
 
 
 class InlineRange(NamedTuple):
@@ -44,6 +49,7 @@ class InlineRanges:
             "html_inline": rules_inline.html_inline,
             "entity": rules_inline.entity,
         }
+        self._inline.inline.ruler.before("escape", "math", self._observed("math", _math))
         for name, rule in rules.items():
             self._inline.inline.ruler.at(name, self._observed(name, rule))
         self._found: list[tuple[Token, int, int, str]] = []
@@ -109,3 +115,14 @@ class InlineRanges:
             return matched
 
         return observed
+
+
+def _math(state: Any, silent: bool) -> bool:
+    """The rule of formulas, which markdown-it does not have."""
+    found = _MATH.match(state.src, state.pos, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True

@@ -286,6 +286,28 @@ def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
     assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
 
 
+def test_formulas_in_markdown_stay() -> None:
+    source = "Let $a_1 < b_1$ be true for $5 or $6 of it.\n\n$$ E = mc^2 $$\n\n> where $$x\n> = y$$ holds\n"
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == [
+        "Let `$a_1 < b_1$` be true for $5 or $6 of it.", "where `$$x = y$$` holds",
+    ]  # fmt: skip
+    outputs = [Output("for `$a_1 < b_1$` true"), Output("holds `$$x = y$$` where")]
+    written = document.write(outputs).decode()
+    assert written == "for $a_1 < b_1$ true\n\n$$ E = mc^2 $$\n\n> holds\n> $$x\n> = y$$\n> where\n"
+
+
+def test_code_in_markdown_is_not_divided_by_a_line_break() -> None:
+    document = read("a.md", b"Run the `git commit -a` command\nnow please.\n")
+    written = document.write([Output("Please now call the `git commit -a` once")])
+    assert written == b"Please now call the\n`git commit -a` once\n"
+
+
+def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
+    document = read("a.md", b"> [!NOTE]\n> some words\n")
+    assert translated(document, str.upper) == b"> [!NOTE]\n> SOME WORDS\n"
+
+
 def test_speakers_with_several_lines_are_separate() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,000\n"
     document = read("a.srt", f"{cue}Both of you!\n- Yes,\nof course.\n<i>- No.</i>\n".encode())
