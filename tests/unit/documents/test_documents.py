@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from document_samples import SAMPLES
+from document_samples import SAMPLES, X1, X1_END
 
 from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
 from transduce.documents.document import Document
@@ -234,6 +234,15 @@ def test_a_translation_that_the_encoding_of_a_po_file_lacks_is_refused() -> None
     assert b'msgstr "CAF\xc9"' in translated(document, str.upper)
     with pytest.raises(DataError, match="ISO-8859-1 lacks 'œ'"):
         translated(document, lambda _: "cœur")
+
+
+@pytest.mark.parametrize(
+    "content", ["<ph id='1'/> files", " <ph id='1'/> files <x id='2'/> ", "\t<g id='1'>files</g> ", "files <!-- b -->"]
+)
+def test_white_space_around_elements_of_xliff_stays(content: str) -> None:
+    unit = f"<trans-unit id='1'><source>{content}</source></trans-unit>"
+    document = read("a.xliff", f"{X1}{unit}{X1_END}".encode())
+    assert f"<target>{content.replace('files', 'FILES')}</target>" in translated(document, str.upper).decode()
 
 
 def test_xliff_2_gets_the_target_language() -> None:
