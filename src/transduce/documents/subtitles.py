@@ -13,7 +13,8 @@ from transduce.errors import DataError
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
-_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
+_NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line before it
+_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
 _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
 

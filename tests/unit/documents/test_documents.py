@@ -327,6 +327,14 @@ def test_speakers_with_several_lines_are_separate() -> None:
     assert [text.text for text in document.texts] == ["He has gone - to bed."]
 
 
+def test_cues_without_an_empty_line_between_them_are_separate() -> None:
+    times = "00:00:01,000 --> 00:00:02,000"
+    source = f"1\n{times}\na cat\n2\n{times}\n10\nmore\n{times}\na dog\n"
+    document = read("a.srt", source.encode())
+    assert [text.text for text in document.texts] == ["a cat", "10 more", "a dog"]
+    assert translated(document, str.upper).decode() == f"1\n{times}\nA CAT\n2\n{times}\n10\nMORE\n{times}\nA DOG\n"
+
+
 def test_subtitles_keep_their_number_of_lines() -> None:
     document = read("plain.srt")
     written = document.write([Output("Guten Tag."), Output("Das sind zwei Zeilen mit Text.")]).decode()
