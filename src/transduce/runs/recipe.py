@@ -238,6 +238,10 @@ def load_recipe(
         there = inherited["model"]["architecture"]
         named = given.get("model", {}).get("architecture", there)
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
+        of_style = read_style(style).get("model", {}) if style else {}
+        other = [name for name, value in of_style.items() if inherited["model"].get(name, value) != value]
+        different = ", ".join(f"model.{name} (there {inherited['model'][name]})" for name in other)
+        require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)
     of_task = {"task": given["task"]} if "task" in given else {}
