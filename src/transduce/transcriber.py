@@ -101,7 +101,7 @@ class Transcriber:
         saved = load_model(folder, pick_device(device))
         if not _reads_sound(saved.model):
             raise ModelError(f"{folder} does not read sound; name a model that does, such as an imported Whisper")
-        config = replace(build(SearchConfig, saved.facts.get("search", {}), str(folder)), **options)
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options)
         speech = _read_options(saved.facts.get("transcribe", {}), saved.model, str(folder))
         return cls(saved.model, saved.tokenizer, config=config, speech=speech)
 
@@ -138,7 +138,7 @@ class Transcriber:
 
     def transcribe_samples(self, sounds: Sequence[Samples], **options: Unpack[SearchOptions]) -> list[str]:
         """The texts of recordings as samples (`read_sound`), none longer than the model reads at once."""
-        config = replace(self.config, **options)
+        config = self.config.with_options(options)
         texts: dict[int, str] = {}
         order = sorted(range(len(sounds)), key=lambda number: len(sounds[number]))
         for first in range(0, len(order), _SHORT_TOGETHER):
@@ -151,7 +151,7 @@ class Transcriber:
         self, samples_N: Samples, *, language: str | None = None, **options: Unpack[SearchOptions]
     ) -> Iterator[SpokenPart]:
         """Like `transcript`, but yield the parts as they are transcribed."""
-        config, prefix = replace(self.config, **options), self._prefix(language)
+        config, prefix = self.config.with_options(options), self._prefix(language)
         ranges = split_sound(samples_N, self.speech.seconds)
         for first in range(0, len(ranges), _TOGETHER):
             chosen = ranges[first : first + _TOGETHER]

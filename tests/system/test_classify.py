@@ -241,6 +241,14 @@ def test_a_classifier_keeps_its_head_if_the_classes_are_the_same(
         (["translate", "-m", "run", "x"], "was trained for the task classify; use it with: transduce classify"),
         (["fill", "-m", "run", "x <mask>"], "the model is a classifier"),
         (["evaluate", "-m", "run", "--test", "unknown.tsv"], "unknown.tsv: the label mixed is not a class of run"),
+        (
+            ["evaluate", "-m", "run", "--test", "valid.tsv", "--beam", "2"],
+            "--beam has no effect on a model of the task classify",
+        ),
+        (
+            ["evaluate", "-m", "run", "--test", "valid.tsv", "--to", "de"],
+            "--to has no effect on a model of the task classify",
+        ),
         (["evaluate", "-m", "run", "--src", "valid.tsv"], "a classifier is evaluated by itself"),
         (["train", "--task", "classify", "--train", "one.tsv", "-o", "n"], "all examples have the label a"),
         (["train", "--task", "classify", "--train", "x.txt", "-o", "n"], "x.txt: labelled texts are .tsv"),

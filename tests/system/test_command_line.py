@@ -187,6 +187,16 @@ def test_evaluate_takes_every_search_option_and_names_the_engine(transduce: Any,
     assert [one.keys() for one in scores] == [{"metric", "value", "signature", "engine"}] * 3
 
 
+def test_search_options_without_effect_are_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    src, ref = trained.folder / "valid.src", trained.folder / "valid.tgt"
+    outcome = transduce("evaluate", "--hyp", src, "--ref", ref, "--beam", "8", cwd=tmp_path)
+    assert complaint(outcome) == "--beam has no effect on translations that are given with --hyp; leave it out"
+    for words in (["evaluate", "--src", src, "--ref", ref], ["backtranslate", src, "--out", "new.tsv"]):
+        outcome = transduce(*words, "-m", trained.run, "--nbest", "2", cwd=tmp_path)
+        assert outcome.code == 2
+        assert "No such option: --nbest" in outcome.err
+
+
 def test_evaluate_compares_two_systems(transduce: Any, trained: Any, tmp_path: Path) -> None:
     ref = trained.folder / "valid.tgt"
     (tmp_path / "bad.txt").write_text("nonsense all the way\n" * 20)

@@ -149,6 +149,7 @@ def test_the_language_models_are_listed(client: httpx.Client) -> None:
         ({"prompt": "x", "n": 17}, 400, "n must be at most 16"),
         ({"prompt": ["x"] * 1000, "n": 16, "max_tokens": 1000}, 413, "16,000,000 tokens of all outputs are more than"),
         ({"prompt": "x", "stop": ["a"] * 17}, 400, "stop: give at most 16 texts"),
+        ({"prompt": "x", "stop": ""}, 400, "stop must not be empty: it is a text before which an output ends"),
         ({"prompt": "x", "stop": ["a" * 30_000]}, 413, "30,001 characters are more than the 20,000 allowed"),
         ({"prompt": "x", "seed": 10**400}, 400, "seed"),
         ({"prompt": "x", "temperature": "nan"}, 400, "temperature"),

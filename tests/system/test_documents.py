@@ -1,5 +1,6 @@
 """`transduce translate` on documents."""
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,18 @@ def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_pa
     assert translate(transduce, trained, page, "--format", "text").out == plain
 
 
+def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: Any) -> None:
+    alone, inside = "![babo gigo](a.png) [![1.0](b.svg)](c)\n", "\ndedu ![babo *gigo*](a.png) dedu\n"
+    words = translate(transduce, trained, stdin="babo gigo\ndedu dedu\n").out.splitlines()
+    outcome = translate(transduce, trained, "--format", "md", stdin=alone + inside)
+    first, _, second = outcome.out.splitlines()
+    assert first == f"![{words[0]}](a.png) [![1.0](b.svg)](c)"
+    found = re.fullmatch(r"(.*) ?!\[(.*)\]\(a\.png\)(.*)", second)
+    assert found
+    assert (found[1] + found[3]).split() == words[1].split()
+    assert found[2].replace("*", "") == words[0]
+
+
 def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("babo\n")
@@ -72,10 +85,15 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
         return complaint(translate(transduce, trained, *words))
 
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
+    (paper := tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
+    assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
+    assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
+    assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
+    assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
     assert mistake(report, "--format", "pdf").startswith(
         "--format pdf is not known; use one of docx, html, md, odt, po, "
     )
-    assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix and --min-confidence work with text")
+    assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix, --min-confidence and --long")
     assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"
     assert mistake(report, report, "-o", "x.docx").startswith("--out names one file, but there are several documents")
     assert mistake(damaged) == f"{damaged}: damaged, or not a file of this format (it is not a zip archive)"

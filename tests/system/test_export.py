@@ -92,6 +92,9 @@ def test_onnx(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) ->
     outcome = transduce("export", "-m", trained.run, *words, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert "30 of 30 greedy outputs identical" in outcome.out
+    assert "onnx is an ONNX model, which is not imported" in complaint(
+        transduce("import", "onnx", "--out", "again", cwd=tmp_path)
+    )
     saved = load_model(trained.run / "model")
     vocabulary = json.loads((tmp_path / "onnx" / "vocab.json").read_text(encoding="utf-8"))
     names = saved.tokenizer.names  # type: ignore[attr-defined]

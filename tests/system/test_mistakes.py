@@ -143,6 +143,8 @@ def test_search_options_out_of_range_are_one_line(transduce: Any, trained: Any, 
         ("top_p", 0.0, "top_p must be above 0 and at most 1"),
         ("seed", 2**31, "seed must be between 0 and 2147483647"),
         ("nbest", 9, "nbest must be at most beam unless sample is set, but nbest is 9 and beam is 2"),
+        ("temperature", 0.5, "temperature needs sampling; set sample too (--sample)"),
+        ("seed", 1, "seed needs sampling; set sample too (--sample)"),
     ],
 )
 def test_an_option_out_of_bounds_has_one_message_everywhere(

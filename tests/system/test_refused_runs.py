@@ -33,6 +33,13 @@ def text_of(trained: Any) -> list[str]:
         (["train.device=quantum"], "device quantum"),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
         (["model.d_model=33"], "num_heads must divide d_model"),
+        (["search.temperature=0.5"], "temperature needs sampling; set sample too"),
+        (["masked.share=0.3"], "[masked] has no effect on the task translate; leave it out"),
+        (["train.epsilon=inf"], "epsilon must be finite"),
+        (['model.architecture=["recurrent"]'], "no architecture ['recurrent']"),
+        (["data.valid=[[]]"], "valid: an entry is one file or a pair of files, not 0 files"),
+        (['data.train=[["a", "b", "c"]]'], "train: an entry is one file or a pair of files, not 3 files"),
+        (['data.train=["a.tsv", ""]'], "train: the name of a file is empty"),
         (["task=dance"], "no task dance"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import complaint, copied, metrics
+from commands import complaint, content, copied, metrics
 
 # Stopping and resuming
 
@@ -48,6 +48,17 @@ def stopped(
     }
     result["resumed"] = transduce(*trained.words, "--out", "run", cwd=folder)
     return result | {"run": run}
+
+
+def test_changed_settings_of_a_finished_run_are_named(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    before = content(run)
+    outcome = transduce(*trained.words, "--set", "search.beam=2", "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.splitlines()[-1] == (
+        "warning: settings that differ have no effect on it: search.beam (there 4, here 2)"
+    )
+    assert content(run) == before
 
 
 def test_a_stopped_run_prints_how_to_resume(stopped: dict[str, Any]) -> None:

@@ -95,6 +95,13 @@ def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) 
     assert further.code == 0, further.err
 
 
+def test_a_style_that_differs_from_the_model_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    start = ["--set", f"train.start_from={trained.run}", *ONE_SMALL_STEP]
+    outcome = fine_tune(transduce, tmp_path, *start, "--style", "t5")
+    assert f"{trained.run} is not of the style t5: model.norm (there post), " in complaint(outcome)
+    assert fine_tune(transduce, tmp_path, *start, "--style", "paper").code == 0
+
+
 def test_models_that_training_cannot_start_from_are_errors(transduce: Any, trained: Any, tmp_path: Path) -> None:
     for words, message in (
         (

@@ -1,6 +1,7 @@
 """Training of speech recognition through the command line."""
 
 import json
+import shutil
 import wave
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,24 @@ def test_the_model_transcribes_and_is_evaluated(transduce: Any, folder: Path) ->
     assert outcome.out.splitlines() == ["low tone", "high tone"]
     outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", cwd=folder)
     assert json.loads(outcome.out) == {"wer": 0.0, "exact_match": 100.0, "recordings": 9}
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", "--max-length", "1", cwd=folder)
+    assert json.loads(outcome.out)["exact_match"] == 0
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--max-extra", "1", cwd=folder)
+    assert complaint(outcome) == "--max-extra has no effect on a model of the task transcribe; leave it out"
+
+
+def test_other_recordings_with_the_same_names_are_not_taken_from_the_cache(
+    transduce: Any, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sounds").mkdir()
+    for number in range(45):  # the recording of another word
+        shutil.copy(folder / "sounds" / f"{(number + 1) % 45}.wav", tmp_path / "sounds" / f"{number}.wav")
+    for name in ("train.tsv", "valid.tsv"):
+        shutil.copy(folder / name, tmp_path)
+    outcome = transduce(*words(), "--out", "run", cwd=tmp_path)
+    assert "prepared before" not in outcome.err
+    outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", cwd=tmp_path)
+    assert json.loads(outcome.out)["exact_match"] == 100
 
 
 @pytest.mark.parametrize(

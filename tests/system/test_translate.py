@@ -31,6 +31,15 @@ def test_an_output_file_holds_what_standard_output_would(transduce: Any, trained
     assert len(out.read_text().splitlines()) == 60
 
 
+@pytest.mark.parametrize("by_sentence", [False, True])
+def test_white_space_around_a_line_is_kept(transduce: Any, trained: Any, tmp_path: Path, by_sentence: bool) -> None:
+    model = ["--to", "de"] if by_sentence else ["-m", trained.run]
+    texts = ["bada gobi", "Good morning. Thank you!"]
+    plain = transduce("translate", *model, stdin="".join(f"{text}\n" for text in texts), cwd=tmp_path)
+    around = transduce("translate", *model, stdin="".join(f"\t  {text} \t\n" for text in texts), cwd=tmp_path)
+    assert around.out == "".join(f"\t  {line} \t\n" for line in plain.out.splitlines())
+
+
 @pytest.mark.parametrize("cut", [0, 1, 40, 200])
 def test_resume_continues_after_the_last_complete_line(transduce: Any, trained: Any, many: Path, cut: int) -> None:
     whole, out = run(transduce, trained, many).out, many.parent / "out.txt"

@@ -268,6 +268,11 @@ def test_an_unknown_preset_suggests_the_nearest_and_lists_all() -> None:
     assert "no preset smal (did you mean small?); use base, big, small, tiny" in str(caught.value)
 
 
+def test_a_language_model_has_options_of_sampling() -> None:
+    recipe = load_recipe(None, "tiny", {}, ["task=language_model", "search.temperature=0.5"])
+    assert recipe.search.temperature == 0.5
+
+
 def test_the_order_of_precedence_is_preset_file_flags_sets(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('preset = "tiny"\n[train]\nwarmup = 11\nseed = 12\nsteps = 13\n[data]\ntrain = "a.tsv"\n')

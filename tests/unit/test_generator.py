@@ -178,6 +178,7 @@ def test_mistakes_are_named(generator: Generator) -> None:
         ({"beam": 3}, "a language model has no search option beam"),
         ({"temperature": -1.0}, "temperature must be between 0 and 1000"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"stop": ["mat", ""]}, "stop must not be empty"),
         ({"num": 0}, "num must be at least 1"),
     ]:
         with pytest.raises(ConfigError, match=message):

@@ -15,10 +15,10 @@ from transduce.cli.options import (
     ToOption,
     search_options,
 )
-from transduce.search.options import SearchOptions
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchOptions
 
 
-@search_options()
+@search_options(*SINGLE_OUTPUT_OPTIONS)
 def backtranslate(
     text: Annotated[
         list[Path], typer.Argument(help="Text of the target language, one sentence on each line.", metavar="FILE")

@@ -20,14 +20,14 @@ from transduce.cli.options import (
     search_options,
 )
 from transduce.evaluation.bleu_tokenizer import BleuTokenizer
-from transduce.search.options import SearchOptions
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchOptions
 
 if TYPE_CHECKING:
     from transduce.evaluation.scores import Comparison
     from transduce.translator import Translator
 
 
-@search_options()
+@search_options(*SINGLE_OUTPUT_OPTIONS)
 def evaluate(
     model: Annotated[
         list[Path] | None,
@@ -101,17 +101,21 @@ def evaluate(
             "(--test has both sides)"
         )
     cards = [read_card(folder) for folder in folders]
-    if any(card["facts"].get("task") == "parse" for card in cards):
+    tasks = {card["facts"].get("task", "translate") for card in cards}
+    others = {"--tokenize": tokenize != "auto", "--to": to, "--from": from_, "--engine": engine != "auto"}
+    for task in tasks or {None}:
+        _require_effect(task, options, [name for name, given in others.items() if given])
+    if "parse" in tasks:
         if not test or src or ref or hyp:
             raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
         if out and len(folders) != 1:
             raise ConfigError(f"--out is for the trees of one model, not of {len(folders)}")
         return evaluate_trees(folders, test, out, device, threads, as_json, **options)
-    if any(card["facts"].get("task") == "transcribe" for card in cards):
+    if "transcribe" in tasks:
         if len(folders) != 1 or not test or src or ref or hyp or out:
             raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")
-        return evaluate_speech(folders[0], test, device, threads, as_json)
-    if any(card["facts"].get("task") == "classify" for card in cards):
+        return evaluate_speech(folders[0], test, device, threads, as_json, **options)
+    if "classify" in tasks:
         if len(folders) != 1 or hyp or out or (test is None) != (src is not None and len(ref or []) == 1):
             raise ConfigError(
                 "a classifier is evaluated by itself, with labelled texts or images: give --test, or --src and --ref "
@@ -158,6 +162,22 @@ def evaluate(
         print(json.dumps(table, indent=1))
     else:
         _print_comparison(comparisons, signatures)
+
+
+def _require_effect(task: str | None, options: SearchOptions, others: list[str]) -> None:
+    """Raise an error for an option without effect on models of this task, or, if it is None, if no model runs.
+
+    `others` are the given options, besides those of the search, that are for models that translate.
+    """
+    from transduce.cli.transcribe import OPTIONS as OF_SPEECH
+    from transduce.errors import ConfigError
+
+    searched = {None: (), "classify": (), "transcribe": OF_SPEECH}.get(task, SINGLE_OUTPUT_OPTIONS)
+    unused = [f"--{name.replace('_', '-')}" for name in options if name not in searched]
+    unused += others if task in ("classify", "parse", "transcribe") else []
+    if unused:
+        reason = f"on a model of the task {task}" if task else "on translations that are given with --hyp"
+        raise ConfigError(f"{unused[0]} has no effect {reason}; leave it out")
 
 
 def _test_set(

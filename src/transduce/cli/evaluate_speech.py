@@ -2,9 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Unpack
+
+from transduce.search.options import SearchOptions
 
 
-def evaluate_speech(folder: Path, test: Path, device: str, threads: int | None, as_json: bool) -> None:
+def evaluate_speech(
+    folder: Path, test: Path, device: str, threads: int | None, as_json: bool, **options: Unpack[SearchOptions]
+) -> None:
     """Print the word error rate and the exact match of transcripts of the recordings that a .tsv file names."""
     from transduce.errors import ConfigError
     from transduce.evaluation.words import exact_match, word_error_rate
@@ -12,7 +17,7 @@ def evaluate_speech(folder: Path, test: Path, device: str, threads: int | None, 
     from transduce.text.speech import read_speech
     from transduce.transcriber import Transcriber
 
-    transcriber, report = Transcriber.load(folder, device=device, threads=threads), ReadReport()
+    transcriber, report = Transcriber.load(folder, device=device, threads=threads, **options), ReadReport()
     sounds, references = zip(*read_speech([(str(test),)], report), strict=True)
     if report.left_out:
         raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")

@@ -51,16 +51,16 @@ def generate(
     """
     from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.errors import ConfigError
-    from transduce.generator import Generator
+    from transduce.generator import Generator, stop_texts
     from transduce.text.files import read_lines
 
     if model is None:
         raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
     for text in (*(prompts or ()), *(stop or ())):
         require_utf8(text)
+    limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
     generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
     given: Iterable[str] = prompts if prompts is not None else read_lines(STANDARD_INPUT)
-    limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop or ()}
     if as_json:
         _write_json(generator, given, num, limits)
     else:

@@ -1,6 +1,6 @@
 """`transduce paper`: the claims of "Attention Is All You Need", measured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +42,9 @@ def scores(
     out: OutOption = DEFAULT_OUT,
     train: TrainOption = None,
     valid: ValidOption = None,
-    steps: Annotated[int, typer.Option(help="Number of steps of every model.", min=1)] = 3000,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps of every model.", min=1, show_default="3000")
+    ] = None,
     set_: SetOption = None,
 ) -> None:
     """Section 3.2.1: models with scaled, unscaled and additive scores, for several d_k.
@@ -53,7 +55,8 @@ def scores(
         from transduce.paper.section import Results
         from transduce.paper.trained_scores import train_scores, trained_scores_section
         from transduce.paper.training import Corpus
-    stopped = train_scores(Corpus(train, _required(valid)), steps, set_ or (), out) if train else None
+    _refuse_without_text(train, {"--valid": valid, "--steps": steps, "--set": set_})
+    stopped = train_scores(Corpus(train, _required(valid)), steps or 3000, set_ or (), out) if train else None
     _keep("trained_scores", trained_scores_section(Results(out)), out)
     _exit_if_stopped(stopped)
 
@@ -70,7 +73,8 @@ def table2(
     minutes: Annotated[float | None, typer.Option(help="Train every model for this time.")] = None,
     steps: Annotated[int | None, typer.Option(help="Train every model for this number of steps.", min=1)] = None,
     peak_tflops: Annotated[
-        float | None, typer.Option(help="Peak speed of the GPU, for time × peak.", show_default="by the GPU's name")
+        float | None,
+        typer.Option(help="Peak speed of the GPU, for time × peak.", min=0, show_default="by the GPU's name"),
     ] = None,
     set_: SetOption = None,
 ) -> None:
@@ -83,6 +87,8 @@ def table2(
         from transduce.paper.table2 import models_named, table2_section, train_table2
         from transduce.paper.training import Corpus
     chosen, stopped = models_named(models), None
+    given = {"--valid": valid, "--models": models, "--minutes": minutes, "--steps": steps, "--set": set_}
+    _refuse_without_text(train, given)
     if train:
         if minutes is None and steps is None:
             raise ConfigError("give --minutes, --steps or both: how long every model is trained")
@@ -98,7 +104,7 @@ def table3(
     train: TrainOption = None,
     valid: ValidOption = None,
     rows: Annotated[str | None, typer.Option(help="Rows to train, e.g. base,A1,C2.", show_default="all")] = None,
-    steps: Annotated[int, typer.Option(help="Number of steps of every row.", min=1)] = 5000,
+    steps: Annotated[int | None, typer.Option(help="Number of steps of every row.", min=1, show_default="5000")] = None,
     set_: SetOption = None,
 ) -> None:
     """Variations of the base model: parameter counts, and quality after the same training.
@@ -111,8 +117,9 @@ def table3(
         from transduce.paper.table3 import rows_named, table3_section, train_table3
         from transduce.paper.training import Corpus
     chosen, stopped = rows_named(rows), None
+    _refuse_without_text(train, {"--valid": valid, "--rows": rows, "--steps": steps, "--set": set_})
     if train:
-        stopped = train_table3(chosen, Corpus(train, _required(valid)), steps, set_ or (), out)
+        stopped = train_table3(chosen, Corpus(train, _required(valid)), steps or 5000, set_ or (), out)
     _keep("table3", table3_section(Results(out)), out)
     _exit_if_stopped(stopped)
 
@@ -200,6 +207,12 @@ def _peak() -> float | None:
 
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     return next((speed for key, speed in PEAK_FLOPS.items() if key in name), None)
+
+
+def _refuse_without_text(train: list[Path] | None, options: Mapping[str, object]) -> None:
+    """Raise an error if options for training are given without training text."""
+    for name in [name for name, value in options.items() if value is not None and not train]:
+        raise ConfigError(f"{name} is for training, but there is no training text; give it with --train")
 
 
 def _required(valid: list[Path] | None) -> list[Path]:

@@ -10,10 +10,22 @@ import typer
 from transduce.cli.options import DeviceOption, ThreadsOption, search_options
 from transduce.search.options import SearchOptions
 
-_OPTIONS = ("beam", "length_penalty", "max_length", "no_repeat", "sample", "temperature", "top_k", "top_p", "seed")
+OPTIONS = (
+    "beam",
+    "length_penalty",
+    "max_length",
+    "no_repeat",
+    "sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+)
+"""The search options that have an effect on speech."""
 
 
-@search_options(*_OPTIONS)
+@search_options(*OPTIONS)
 def transcribe(
     sounds: Annotated[
         list[Path], typer.Argument(help="Sound files (wav, flac, ...).", metavar="SOUND...", show_default=False)

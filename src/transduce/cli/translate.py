@@ -132,7 +132,7 @@ def translate(
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, shard_of
     from transduce.cli.outputs import refuse_compression
-    from transduce.cli.translate_documents import find_documents, translate_documents
+    from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
     from transduce.errors import ConfigError
@@ -158,8 +158,12 @@ def translate(
     documents = find_documents(inputs, format_)
     if documents and (ray or shard or column):
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
-    if documents and (jsonl or resume or prefix or min_confidence is not None):
-        raise ConfigError("--jsonl, --resume, --prefix and --min-confidence work with text, not with documents")
+    if documents and (jsonl or resume or prefix or min_confidence is not None or long == "refuse"):
+        raise ConfigError(
+            "--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents"
+        )
+    if out:
+        check_output(out, documents)
     if column and not any(isinstance(one, Path) and has_rows(one) for one in inputs):
         raise ConfigError("--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text")
     if retranslate and not documents:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from transduce.translator import Translator
 
 _MAX_BYTES = 512 << 20
+_BINARY = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
+_MARKUP = {".ass", ".csv", ".ipynb", ".json", ".ssa", ".tex", ".xml", ".yaml", ".yml"}
+"""Formats that are not translated; as lines of text, their markup would be translated too."""
 
 
 def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
@@ -32,6 +35,11 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
         return []
     documents, others = [], []
     for one in inputs:
+        if isinstance(one, Path) and not format_ and one.suffix.lower() in _BINARY | _MARKUP:
+            raise ConfigError(
+                f"{one}: {one.suffix} files are not translated; convert it, e.g. to .docx, .html or .txt, or give "
+                "--format text to translate every line of it, markup included"
+            )
         name = format_ or (document_format(one) if isinstance(one, Path) else None)
         if isinstance(one, Path) and name not in (None, TEXT):
             assert name
@@ -41,6 +49,19 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
     if documents and others:
         raise ConfigError(f"{others[0]} is text, {documents[0][0]} is a document; translate them separately")
     return documents
+
+
+def check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
+    """Raise an error if the name of the output promises another format than that of the document, or of lines."""
+    wanted = document_format(out)
+    if not documents and (wanted in ("docx", "odt") or out.suffix.lower() in _BINARY):
+        raise ConfigError(f"--out {out}: the output is lines of text; end its name in .txt")
+    for path, name in documents:
+        if wanted not in (None, TEXT, name) or out.suffix.lower() in _BINARY:
+            ending = DOCUMENT_FORMATS[name].suffixes[0]
+            raise ConfigError(
+                f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
+            )
 
 
 def translate_documents(

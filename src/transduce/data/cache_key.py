@@ -36,6 +36,8 @@ def cache_key(
     settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
     if not isinstance(vocabulary, TokenizerConfig) and vocabulary.target is not vocabulary:
         settings.append("targets by their own tokenizer")  # older versions encoded them like sources
+    if reader == "images":
+        settings.append("16 bits as 8")  # older versions made most pixels of such images white
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     if any(part.back_translated for part in data.parts):
@@ -45,12 +47,13 @@ def cache_key(
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
 
 
-def source_digests(data: DataConfig) -> dict[str, str]:
-    """The sha256 of each training file."""
+def source_digests(data: DataConfig, reader: str) -> dict[str, str]:
+    """The sha256 of each training file, which covers the files that it names, such as recordings."""
     digests = {}
     for name in (name for files in data.all_train for name in files):
         try:
-            digests[name] = _digest(Path(name))
+            own, *others = [_digest(path) for path in (Path(name), *READERS[reader].named_files(Path(name)))]
+            digests[name] = hashlib.sha256("".join([own, *others]).encode()).hexdigest() if others else own
         except OSError as error:
             raise DataError(f"{name}: {error.strerror}") from None
     return digests

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from transduce.config import require
-from transduce.data.directions import CorpusPart, DirectionConfig
+from transduce.data.directions import CorpusPart, DirectionConfig, require_entries
 from transduce.text.languages import Direction, is_language_code, parse_direction
 from transduce.text.pairs import Corpus
 from transduce.text.symbols import language_tag
@@ -43,6 +43,7 @@ class DataConfig:
     """Temperature sampling over directions: one with a share p of the pairs is drawn in proportion to p^(1/this)."""
 
     def __post_init__(self) -> None:
+        require_entries(train=self.train, valid=self.valid, replay=self.replay, back_translated=self.back_translated)
         require(1 <= self.max_length < 2**16 - 1, "max_length must be between 1 and 65534")
         for name in ("src_lang", "tgt_lang"):
             code = getattr(self, name)

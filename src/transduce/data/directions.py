@@ -4,8 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transduce.config import require
 from transduce.text.pairs import Corpus, ReadReport
 from transduce.text.readers import Reader
+
+
+def require_entries(**corpora: Corpus) -> None:
+    """Raise a ConfigError if an entry of a corpus, by the name of its setting, is not one file or a pair of files."""
+    for name, corpus in corpora.items():
+        for files in corpus:
+            require(len(files) in (1, 2), f"{name}: an entry is one file or a pair of files, not {len(files)} files")
+            require(all(files), f"{name}: the name of a file is empty")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +31,9 @@ class DirectionConfig:
     """Read the second side of every pair as the source."""
     back_translated: tuple[tuple[str, ...], ...] = ()
     """Back-translated pairs, as in data.back_translated."""
+
+    def __post_init__(self) -> None:
+        require_entries(train=self.train, valid=self.valid, replay=self.replay, back_translated=self.back_translated)
 
 
 @dataclass(frozen=True)

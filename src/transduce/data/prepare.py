@@ -59,7 +59,7 @@ def prepare(
     require(
         bool(data.all_train), "no training text: give --src and --tgt, --train, --text, or data.train in the recipe"
     )
-    sources = source_digests(data)
+    sources = source_digests(data, reader)
     vocabulary = with_tags(vocabulary, data.target_tags)
     require_back_translation_symbol(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
@@ -122,7 +122,7 @@ def _prepare_into(
         log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
         write = write_documents if READERS[reader].pieces else write_pairs
         write(work, data, vocabulary, log, reader)
-        if changed := [name for name, now in source_digests(data).items() if now != sources[name]]:
+        if changed := [name for name, now in source_digests(data, reader).items() if now != sources[name]]:
             raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
         flush_folder(work)
         try:

@@ -1,10 +1,11 @@
-"""Markdown files: paragraphs, headings, list items, table cells, and the text of HTML blocks.
+"""Markdown files: paragraphs, headings, list items, table cells, alternative texts, and the text of HTML blocks.
 
-Code, front matter, link targets, images and reference definitions stay as they are.
+Code, formulas (between dollar signs), front matter, link targets and reference definitions stay as they are.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -22,6 +23,10 @@ _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"(?:[-+>#=|:~]|\d+[.)])(?:\s|\Z)|>|=|```|~~~|\|")
 _EMPTY_TAG = re.compile(r"<(?:!|\?|(?:area|br|hr|img|input|wbr)\b)|.*/>\Z", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"(?:`[^`]+`|[^ ])+")
+"""What a line break does not divide: text without spaces, and code in backticks."""
+_MARKER = re.compile("\0([0-9]+)\0")
+"""Stands for an alternative text, by its number among those of the block."""
 _TAG_NAME = re.compile(r"</?([^\s/>]+)")
 
 
@@ -69,7 +74,8 @@ def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
             place = _Place(starts[first] + at, starts[first] + cursor, "") if at >= 0 and cell else None
         else:
             place = _locate(token.content, lines[first:last], starts[first:last])
-        if place and (unit := _inline_unit(token.content, place, ranges.ranges(token.content, environment), in_table)):
+        find = partial(ranges.ranges, environment=environment)
+        if place and (unit := _inline_unit(token.content, place, find, in_table)):
             yield place.start, place.end, unit
 
 
@@ -93,38 +99,75 @@ def _html_unit(source: str) -> Unit | None:
     return Unit(block.texts, block.fill, escape_xml)
 
 
-def _inline_unit(content: str, place: _Place, ranges: list[InlineRange], in_table: bool) -> Unit | None:
-    """The unit of a block's content; hard line breaks separate texts."""
+def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool) -> Unit | None:
+    """The unit of a block's content: hard line breaks separate texts, and alternative texts of images follow them."""
+    content, alternatives = _take_alternatives(source, find)
     label = _LABEL.match(content)
     begin = label.end() if label else 0
+    ranges = [one for one in find(content) if one.start >= begin]
     texts: list[TaggedText] = []
-    pieces: list[str | TaggedText] = [content[:begin]]
-    builder, at = TaggedTextBuilder(), begin
-    for one in [*(one for one in ranges if one.start >= begin), InlineRange("hardbreak", len(content), len(content))]:
+    pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
+    builder, at, first = TaggedTextBuilder(), begin, begin
+    for one in [*ranges, InlineRange("hardbreak", len(content), len(content))]:
         _add_literal(builder, content[at : one.start])
-        raw = content[one.start : one.end]
-        if one.kind == "hardbreak":
-            tagged = builder.finish()
-            pieces += [tagged, raw.replace("\n", f"\n{place.prefix}")]
-            texts.append(tagged)
-            builder = TaggedTextBuilder()
-        else:
-            _add(builder, one, raw)
+        raw = _continue(content[one.start : one.end], place)
         at = one.end
-    if not any(map(has_words, texts)):
+        if one.kind != "hardbreak":
+            _add(builder, one, raw)
+            continue
+        tagged, before = builder.finish(), content[first : one.start]
+        if has_words(tagged):
+            texts.append(tagged)
+        pieces += [tagged if has_words(tagged) else _continue(before, place), raw]
+        builder, first = TaggedTextBuilder(), one.end
+    if not texts and not alternatives:
         return None
-    width = max(map(len, content.split("\n"))) if "\n" in content else None
+    width = max(map(len, source.split("\n"))) if "\n" in source else None
 
     def write(outputs: list[str]) -> str:
         waiting = iter(outputs)
         text = "".join(piece if isinstance(piece, str) else next(waiting) for piece in pieces)
+        text = _MARKER.sub(lambda marker: outputs[len(texts) + int(marker[1])], text)
         return f"\\{text}" if not begin and _BLOCK_START.match(text) and not _BLOCK_START.match(content) else text
 
     def escape(text: str) -> str:
-        text = _SPECIAL.sub(r"\\\g<0>", text).replace("\n", f"\n{place.prefix}")
+        text = _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
         return text.replace("|", "\\|") if in_table else text
 
-    return Unit(texts, write, escape, layout=lambda text: _wrap(text, width))
+    return Unit([*texts, *alternatives], write, escape, layout=lambda text: _wrap(text, width))
+
+
+def _continue(source: str, place: _Place) -> str:
+    """Lines of a block, all of which but the first begin with its prefix."""
+    return source.replace("\n", f"\n{place.prefix}")
+
+
+def _take_alternatives(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:
+    """The content with a marker for each alternative text of an image, and these texts."""
+    parts, texts, at = list[str](), list[TaggedText](), 0
+    for image in find(content):
+        if image.kind != "image" or not has_words(text := _alternative_text(image.text, find(image.text))):
+            continue
+        rest = content[image.start : image.end].removeprefix(f"![{image.text}")
+        # A label that was the text itself is written out, because the text changes.
+        rest = f"][{image.text}]" if rest in ("]", "][]") else rest
+        parts.append(f"{content[at : image.start]}![\0{len(texts)}\0{rest}")
+        texts.append(text)
+        at = image.end
+    return "".join([*parts, content[at:]]), texts
+
+
+def _alternative_text(source: str, ranges: list[InlineRange]) -> TaggedText:
+    builder, at = TaggedTextBuilder(), 0
+    for one in ranges:
+        builder.add_text(source[at : one.start])
+        if one.kind == "hardbreak":
+            builder.add_text(" ")
+        else:
+            _add(builder, one, source[one.start : one.end])
+        at = one.end
+    builder.add_text(source[at:])
+    return builder.finish()
 
 
 def _add_literal(builder: TaggedTextBuilder, text: str) -> None:
@@ -144,8 +187,8 @@ def _add(builder: TaggedTextBuilder, one: InlineRange, raw: str) -> None:
         builder.close("link", f"][{one.text}]")  # the label was the text itself, which changes
     elif one.kind in ("em_close", "strong_close", "s_close", "link_close"):
         builder.close(one.kind.removesuffix("_close"), raw)
-    elif one.kind == "code_inline":
-        builder.add_protected(raw, raw)  # with its backticks, by which the translator knows that it is code
+    elif one.kind in ("code_inline", "math"):
+        builder.add_protected(raw, f"`{one.text}`")  # in backticks, by which the translator knows that it is code
     elif one.kind == "autolink":
         builder.add_protected(raw, one.text)
     elif one.kind in ("text", "softbreak"):
@@ -164,7 +207,7 @@ def _wrap(text: str, width: int | None) -> str:
     if width is None:
         return text
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in _WORD.findall(text):
         if lines and (len(lines[-1]) + 1 + len(word) <= width or _BLOCK_START.match(word)):
             lines[-1] += f" {word}"
         else:

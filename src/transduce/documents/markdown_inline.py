@@ -1,5 +1,6 @@
 """Places of the inline elements of Markdown, which markdown-it does not tell: its rules are observed as they match."""
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
+_MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
+"""A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
+
+
 class InlineRange(NamedTuple):
     """An element, half of a pair of delimiters, or text with an escape: its place in the content of a block."""
 
@@ -17,7 +22,8 @@ class InlineRange(NamedTuple):
     start: int
     end: int
     text: str = ""
-    """Its text: the code, the decoded character or, at the end of a link, the label."""
+    """Its text: the code, the decoded character, the source of an image's alternative text or, at the end of a link,
+    that of the label."""
 
 
 class InlineRanges:
@@ -43,6 +49,7 @@ class InlineRanges:
             "html_inline": rules_inline.html_inline,
             "entity": rules_inline.entity,
         }
+        self._inline.inline.ruler.before("escape", "math", self._observed("math", _math))
         for name, rule in rules.items():
             self._inline.inline.ruler.at(name, self._observed(name, rule))
         self._found: list[tuple[Token, int, int, str]] = []
@@ -78,7 +85,7 @@ class InlineRanges:
         """The rule; it records the places of the tokens that it creates."""
 
         def observed(state: Any, silent: bool) -> bool:
-            start, count = state.pos, len(state.tokens)
+            start, count, known = state.pos, len(state.tokens), len(self._found)
             label_end = -1
             if name == "link" and not silent and state.src[start] == "[":
                 label_end = state.md.helpers.parseLinkLabel(state, start, True)
@@ -96,6 +103,9 @@ class InlineRanges:
                     if end > start:
                         self._found.append((token, end - len(token.content), end, ""))
                         end -= len(token.content)
+            elif name == "image":
+                del self._found[known:]  # of its alternative text, where places are counted from 0
+                self._found.append((new[-1], start, state.pos, ""))
             elif name == "autolink":
                 self._found.append((new[-1], start, state.pos, state.src[start + 1 : state.pos - 1]))
             else:
@@ -105,3 +115,14 @@ class InlineRanges:
             return matched
 
         return observed
+
+
+def _math(state: Any, silent: bool) -> bool:
+    """The rule of formulas, which markdown-it does not have."""
+    found = _MATH.match(state.src, state.pos, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True

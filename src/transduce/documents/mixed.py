@@ -18,6 +18,10 @@ class Role(NamedTuple):
     """What open and close have in common, or the text."""
 
 
+_TAG = "<>"
+"""Stands for an element without text, or with text to keep: white space next to it is not around the text."""
+
+
 class _Piece(NamedTuple):
     before: str
     tagged: TaggedText
@@ -49,7 +53,7 @@ class MixedText:
         for child in content:
             if isinstance(child, Text):
                 if child.text is None:
-                    self._builder.add_empty(self._source[child.start : child.end])
+                    self._add_empty(self._source[child.start : child.end])
                 else:
                     self._add_text(child.text)
                 continue
@@ -64,6 +68,7 @@ class MixedText:
                 self._builder.close(role.value, raw)
             elif role.kind == "protected":
                 self._builder.add_protected(raw, child.text)
+                self._text.append(_TAG)
             elif role.kind == "text":
                 self._add_text(role.value)
             elif role.kind == "break" and outermost:
@@ -71,11 +76,15 @@ class MixedText:
                 self._pieces.append(raw)
                 self._start()
             elif role.kind != "ignored":
-                self._builder.add_empty(raw)
+                self._add_empty(raw)
 
     def _add_text(self, text: str) -> None:
         self._text.append(text)
         self._builder.add_text(text)
+
+    def _add_empty(self, raw: str) -> None:
+        self._text.append(_TAG)
+        self._builder.add_empty(raw)
 
     def _start(self) -> None:
         self._builder, self._text = TaggedTextBuilder("&#160;"), list[str]()

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate, pairwise
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document, unchanged
 from transduce.documents.encodings import decode_text
@@ -12,7 +13,8 @@ from transduce.errors import DataError
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
-_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
+_NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line before it
+_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
 _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
 
@@ -45,16 +47,13 @@ def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], st
     """The lines of several speakers are separate; otherwise, the lines of a cue are one text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
-    marks = [_SPEAKER.match(line) for line in lines]
-    parts, at = [], 0
-    if len(lines) > 1 and all(marks):
-        for line, mark in zip(lines, marks, strict=True):
-            assert mark
-            parts.append((at + mark.end(), at + len(line)))
-            at += len(line) + len(newline)
-    else:
-        parts.append((0, len(text)))
-    for start, end in parts:
+    starts = [0, *accumulate(len(line) + len(newline) for line in lines)]
+    marks = {number: mark for number, line in enumerate(lines) if (mark := _SPEAKER.match(line))}
+    if len(marks) == 1:  # a dash that may belong to the sentence
+        marks = {}
+    for first, following in pairwise([*sorted({0, *marks}), len(lines)]):
+        start = starts[first] + (marks[first].end() if first in marks else 0)
+        end = starts[following] - len(newline)
         tagged = _tagged(text[start:end], unescape)
         if has_words(tagged):
             count = text[start:end].count("\n") + 1

@@ -1,13 +1,22 @@
 """The outputs of a language model, and how they grow token by token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from transduce.config import require
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.streaming import TextStream
 from transduce.text.tokenizer import EOS
 
 FinishReason = Literal["stop", "length"]
+
+
+def stop_texts(stop: str | Sequence[str]) -> list[str]:
+    """The texts before which an output ends, as a list; an empty one, which would end every output, is refused."""
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    require("" not in stops, "stop must not be empty: it is a text before which an output ends")
+    return stops
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from transduce.data.batch import Stream
 from transduce.engines.choose import pick_decoder, pick_engine
 from transduce.engines.engine import Engine, Job, search_all
 from transduce.errors import ConfigError, ModelError
-from transduce.generator.generation import Collected, Generation, GenerationEvent, Output, TextScore, advance
+from transduce.generator.generation import (
+    Collected,
+    Generation,
+    GenerationEvent,
+    Output,
+    TextScore,
+    advance,
+    stop_texts,
+)
 from transduce.models.card import find_model
 from transduce.models.likelihood import text_log_probs
 from transduce.models.model import Model
@@ -115,7 +123,7 @@ class Generator:
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
         given = [prompts] if isinstance(prompts, str) else list(prompts)
-        if not stop and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
+        if not stop_texts(stop) and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
             return fast[0] if isinstance(prompts, str) else fast
         texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
         return texts[0] if isinstance(prompts, str) else texts
@@ -161,7 +169,7 @@ class Generator:
         config = self.with_options(options)
         if max_tokens < 1 or num < 1:
             raise ConfigError(f"{'max_tokens' if max_tokens < 1 else 'num'} must be at least 1")
-        stops = [stop] if isinstance(stop, str) else list(stop)
+        stops = stop_texts(stop)
         choose = sampler(
             config.temperature, config.top_k, config.top_p, config.seed, self.model.device, min_p=config.min_p
         )

@@ -169,6 +169,8 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
             f"{folder / _PICKLE} is a pickle, which can run any program when it is read; load it with transformers, if "
             f"you trust it, and write {_WEIGHTS} with save_pretrained"
         )
+    elif not (folder / _WEIGHTS).exists() and [*folder.glob("*.onnx")]:
+        raise ModelError(f"{folder} is an ONNX model, which is not imported; import the model that it was made of")
     weights: dict[str, Tensor] = {}
     room = physical_memory() // 2
     for name in files:

@@ -6,6 +6,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from transduce.errors import DataError
 
 Image = npt.NDArray[np.uint8]
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _MAX_BYTES = 1 << 33
 """Limit for the images of one file, which are in memory at the same time."""
 _IDX_BYTES = 8
@@ -24,6 +25,38 @@ _IDX_BYTES = 8
 
 def load_image(path: Path, channels: int | None = None, size: tuple[int, int] | None = None) -> Image:
     """Read an image file, in grey (1 channel) or colour (3), by default as it is stored; `size` is height, width."""
+    with _opened(path) as image:
+        picture = _in_8_bits(image, path).convert("L" if (channels or _channels(image)) == 1 else "RGB")
+        if size is not None and picture.size != size[::-1]:
+            from PIL.Image import Resampling
+
+            picture = picture.resize(size[::-1], Resampling.BILINEAR)
+        return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, -1)
+
+
+def folder_images(folder: Path) -> Iterator[tuple[Image, str, str]]:
+    """Each image of a folder that has a subfolder for each class, the class, and the name of the file.
+
+    If one of them is in colour, all are.
+    """
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    paths: list[Path] = []
+    for of_class in classes:
+        own = sorted(path for path in of_class.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+        if not own:
+            raise DataError(f"{of_class}: the class has no image ({', '.join(IMAGE_SUFFIXES)})")
+        paths += own
+    channels = 1
+    for path in paths:
+        with _opened(path) as image:
+            channels = max(channels, _channels(image))
+    for path in paths:
+        yield load_image(path, channels), path.parent.name, str(path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An image file, whose pixels are not read yet; what goes wrong with it is a DataError."""
     try:
         import PIL.Image
     except ImportError:
@@ -31,25 +64,27 @@ def load_image(path: Path, channels: int | None = None, size: tuple[int, int] | 
     _require_plain_file(path)
     try:
         with PIL.Image.open(path) as image:
-            if channels is None:
-                channels = 1 if image.mode in ("1", "L", "LA", "I", "I;16", "F") else 3
-            picture = image.convert("L" if channels == 1 else "RGB")
-            if size is not None and picture.size != size[::-1]:
-                picture = picture.resize(size[::-1], PIL.Image.Resampling.BILINEAR)
-            return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, channels)
+            yield image
+    except DataError:
+        raise
     except Exception as error:  # the package raises whatever a damaged file leads to
         raise DataError(f"{path}: not an image that can be read: {error}") from None
 
 
-def folder_images(folder: Path) -> Iterator[tuple[Image, str, str]]:
-    """Each image of a folder that has a subfolder for each class, the class, and the name of the file."""
-    channels = None
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    for of_class in classes:
-        for path in sorted(path for path in of_class.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES):
-            image = load_image(path, channels)
-            channels = image.shape[2]
-            yield image, of_class.name, str(path)
+def _channels(image: Any) -> int:
+    """1 for an image of Pillow in grey, 3 for one in colour."""
+    return 1 if image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;16") else 3
+
+
+def _in_8_bits(image: Any, path: Path) -> Any:
+    """An image of Pillow, which would make white of all but the darkest pixels if it converted 16 bits itself."""
+    from PIL.Image import fromarray
+
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        return fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise DataError(f"{path}: pixels of 32 bits, whose range is not known; convert it to 8 or 16 bits")
+    return image
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:

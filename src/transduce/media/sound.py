@@ -45,7 +45,9 @@ def read_sound(path: Path) -> Samples:
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{path}: not a sound file that can be read: {error}") from None
     wave_N = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
-    return to_samples(resample(np.nan_to_num(wave_N), rate))
+    if not np.isfinite(wave_N).all():
+        raise DataError(f"{path}: some of its samples are not finite numbers")
+    return to_samples(resample(wave_N, rate))
 
 
 def to_samples(wave_N: Wave) -> Samples:

@@ -44,8 +44,8 @@ def create_model(config: ModelConfig, vocab_size: int) -> Model:
     return _architecture(config.architecture).model(config, vocab_size)
 
 
-def _architecture(name: str, where: str = "") -> Architecture:
-    if name not in MODELS:
+def _architecture(name: Any, where: str = "") -> Architecture:
+    if not isinstance(name, str) or name not in MODELS:
         hint = suggestion(str(name), list(MODELS))
         raise ConfigError(f"{where}no architecture {name!r:.40}{hint}; use {', '.join(MODELS)}")
     return MODELS[name]

@@ -1,7 +1,9 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
+import math
 import re
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Set
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -130,6 +132,8 @@ class TrainConfig:
         )
         for name in ("clip_norm", "r_drop", "final_learning_rate", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
+        for name in ("epsilon", "r_drop", "final_learning_rate", "weight_decay"):
+            require(math.isfinite(getattr(self, name)), f"{name} must be finite")
         cosine = self.schedule == "cosine"
         require(cosine or not self.final_learning_rate, "final_learning_rate needs schedule = cosine")
         require(not cosine or not self.cooldown, "cooldown needs schedule = paper; a cosine falls by itself")
@@ -172,6 +176,14 @@ class Recipe:
                 f"tokenizer.separate: the architecture {self.model.architecture} has one embedding matrix for source, "
                 "target and output; use model.architecture=encoder_decoder, or one vocabulary",
             )
+        if self.task != "language_model":  # of which every output is sampled
+            self.search.require_sampling_for(
+                option.name for option in fields(self.search) if getattr(self.search, option.name) != option.default
+            )
+        for section in fields(self):
+            if section.name in TASKS and section.name != self.task and section.default_factory is not MISSING:
+                unchanged = getattr(self, section.name) == section.default_factory()
+                require(unchanged, f"[{section.name}] has no effect on the task {self.task}; leave it out")
         refusal = task.refusal(self.model)
         require(refusal is None, refusal or "")
         can_validate = bool(self.data.all_valid) or not self.train.patience
@@ -226,6 +238,10 @@ def load_recipe(
         there = inherited["model"]["architecture"]
         named = given.get("model", {}).get("architecture", there)
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
+        of_style = read_style(style).get("model", {}) if style else {}
+        other = [name for name, value in of_style.items() if inherited["model"].get(name, value) != value]
+        different = ", ".join(f"model.{name} (there {inherited['model'][name]})" for name in other)
+        require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)
     of_task = {"task": given["task"]} if "task" in given else {}
@@ -266,14 +282,14 @@ def _read_included(kind: str, name: str) -> Table:
         return read_toml(path)
 
 
-def differences(old: Recipe, new: Recipe) -> list[str]:
-    """Settings that prevent a run from resuming, as "section.key (there ..., here ...)"."""
+def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> list[str]:
+    """Settings that differ, as "section.key (there ..., here ...)", unless they are free to change."""
     before, now = _flat(to_table(old)), _flat(to_table(new))
     moved = (
         {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
     )  # files that were read at the start
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
-    free = FREE_TO_CHANGE | moved
+    free = free | moved
     return [
         f"{name} (there {before.get(name)}, here {now.get(name)})"
         for name in names

@@ -55,6 +55,10 @@ class RunFolder:
             raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
 
+    def changes(self, recipe: Recipe) -> list[str]:
+        """All settings in which a recipe differs from that of the folder."""
+        return differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set())
+
     def _is_ours(self, name: str) -> bool:
         """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
         return name in (LOCK, self.checkpoints.name) or (name.startswith(".") and name.endswith(".tmp"))

@@ -1,8 +1,8 @@
 """Search options, declared once: Python, the command line, the HTTP interface and docs/settings.md derive from this."""
 
 import operator
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import TypedDict, TypeVar
 
 from transduce.config import require
@@ -83,6 +83,21 @@ class SearchConfig:
             f"nbest must be at most beam unless sample is set, but nbest is {self.nbest} and beam is {self.beam}",
         )
 
+    def with_options(self, options: "SearchOptions") -> "SearchConfig":
+        """A copy with these options; one that has no effect, because outputs are sampled or not, is refused."""
+        changed = replace(self, **options)
+        changed.require_sampling_for(options)
+        require(
+            not changed.sample or options.get("beam", 1) == 1,
+            "beam has no effect if sample is set; leave it out, and set the number of outputs with nbest",
+        )
+        return changed
+
+    def require_sampling_for(self, names: Iterable[str]) -> None:
+        """Raise a ConfigError if one of these options has an effect only on sampling, and outputs are not sampled."""
+        for name in names:
+            require(self.sample or name not in _ONLY_SAMPLING, f"{name} needs sampling; set sample too (--sample)")
+
     @property
     def rows(self) -> int:
         """Number of hypotheses of an input at each step."""
@@ -108,6 +123,10 @@ class SearchOptions(TypedDict, total=False):
     seed: int
 
 
+SINGLE_OUTPUT_OPTIONS = tuple(name for name in SearchOptions.__annotations__ if name != "nbest")
+"""The names of the fields for one output of each input."""
+
+
 class SamplingOptions(TypedDict, total=False):
     """The fields of SearchConfig that apply to language models, as keyword arguments."""
 
@@ -121,3 +140,5 @@ class SamplingOptions(TypedDict, total=False):
 
 SAMPLING_OPTIONS = tuple(SamplingOptions.__annotations__)
 """Their names."""
+_ONLY_SAMPLING = {*SAMPLING_OPTIONS} - {"no_repeat"}
+"""Options that have an effect only on sampling."""

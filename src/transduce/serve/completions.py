@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import ConfigError
-from transduce.generator import GenerationEvent, Generator, TextScore
+from transduce.generator import GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.completion_schemas import (
@@ -135,8 +135,8 @@ class _Answer:
         }  # fmt: skip
         options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **given})
         self._generator.with_options(options)
+        limits: dict[str, Any] = {"num": wanted.outputs, "max_tokens": wanted.limit, "stop": stop_texts(wanted.stops)}
         scores = self._scores() if wanted.echo else iter(())
-        limits: dict[str, Any] = {"num": wanted.outputs, "max_tokens": wanted.limit, "stop": wanted.stops}
         events = self._generator.events(wanted.prompts, **limits, **options) if wanted.limit else iter(())
         return chain(scores, events)
 

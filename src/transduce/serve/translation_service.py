@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
 from transduce.engines.engine import output_limit
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.search.options import SearchConfig
+from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.errors import HttpError, queue_full_error
 from transduce.serve.limits import Limits
 from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
@@ -121,7 +120,7 @@ class TranslationService:
             if options.get(name, 0) > most:
                 raise HttpError(400, f"{name} must be at most {most}")
         try:
-            config = replace(model.translator.config, **options)
+            config = model.translator.config.with_options(cast(SearchOptions, options))
             if config.shortlist:
                 model.translator.engine_for(config)  # an error if there is none
             return config

@@ -50,11 +50,11 @@ class _TextRequest(BaseModel):
     sentences: bool = Field(False, description="Return the sentences that were translated, with their translations.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
 
-    def options(self, default_beam: int) -> SearchOptions:
-        """The search options that are given; the beam grows with nbest unless it is given."""
+    def options(self, default: SearchConfig) -> SearchOptions:
+        """The search options that are given; the beam grows with nbest unless it is given or outputs are sampled."""
         given = cast(SearchOptions, self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
-        if "nbest" in given:
-            given.setdefault("beam", max(given["nbest"], default_beam))
+        if "nbest" in given and not given.get("sample", default.sample):
+            given.setdefault("beam", max(given["nbest"], default.beam))
         return given
 
 
@@ -145,7 +145,7 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
         wanted = await read_json(TextRequest, request)
         model = catalogue.by_name(wanted.model)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
-        options = wanted.options(model.translator.config.beam)
+        options = wanted.options(model.translator.config)
         accepted = await asking.accept(
             request.receive,
             model,

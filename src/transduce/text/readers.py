@@ -1,14 +1,15 @@
 """Readers: what the examples of a corpus are. An example is a tuple of texts, or an array and texts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from transduce.text.documents import Piece, read_documents, read_pieces
 from transduce.text.labelled import read_images, read_labelled
 from transduce.text.lines import read_texts
 from transduce.text.pairs import Corpus, ReadReport, read_pairs
-from transduce.text.speech import read_speech
+from transduce.text.speech import read_speech, sound_files
 from transduce.text.trees import bracket_symbols, read_corpus, read_linearized
 
 
@@ -26,6 +27,8 @@ class Reader:
     """Whether the last item of an example is the name of a class, whose stream is its number."""
     symbols: Callable[[Corpus], list[str]] = lambda _: []
     """The symbols that the vocabulary of a training corpus must have for this reader."""
+    named_files: Callable[[Path], Iterable[Path]] = lambda _: ()
+    """The files that a file of the corpus names and that are read as well."""
 
     def texts(self, example: Sequence[Any]) -> Sequence[str]:
         """The items of an example that are texts."""
@@ -43,6 +46,6 @@ READERS = {
     "lines": Reader(("text",), read_texts),
     "labelled": Reader(("text", "label"), read_labelled, labels=True),
     "images": Reader(("image", "label"), read_images, arrays=True, labels=True),
-    "speech": Reader(("src", "tgt"), read_speech, arrays=True),
+    "speech": Reader(("src", "tgt"), read_speech, arrays=True, named_files=sound_files),
     "text": Reader(("text",), read_documents, pieces=read_pieces),
 }

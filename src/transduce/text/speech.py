@@ -1,6 +1,7 @@
 """Recordings of speech and what is said in them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from transduce.errors import DataError
@@ -39,6 +40,15 @@ def read_speech(corpus: Corpus, report: ReadReport, *, reverse: bool = False) ->
                 report.pairs += 1
                 yield samples, text
     require_some(corpus, report, "recording")
+
+
+def sound_files(path: Path) -> Iterator[Path]:
+    """The sound files that a file of recordings names and that exist."""
+    for raw in raw_lines(path) if format_suffix(path) in TSV.suffixes else ():
+        with suppress(UnusableError):
+            sound = path.parent / parse_row(raw)[0]
+            if sound.is_file():
+                yield sound
 
 
 def _samples(path: Path) -> Samples:

@@ -1,7 +1,7 @@
 """When a run ends: after `train.steps`, or earlier because of `train.minutes` or `train.patience`.
 
-An earlier end is decided once, when the cooldown of the learning rate has to begin, and stored in the checkpoints, so
-that a resumed run ends at the same step with the same learning rates.
+An earlier end is decided when the cooldown of the learning rate has to begin, and stored in the checkpoints, so that a
+resumed run ends at that step. If the speed changes, the process that has decided corrects the end by `train.minutes`.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,8 @@ from transduce.training.schedule import cooldown_factor, scheduled_rate
 _MEASURED_STEPS, _MEASURED_SHARE = 5, 0.05
 """Number of steps of this process, and share of `train.minutes`, after which the speed is known well enough to plan a
 cooldown: the first steps may be several times slower than the others."""
+_TOLERANCE = 0.1
+"""Share of the remaining steps by which the end of a cooldown may be wrong at the measured speed."""
 
 
 class Ending:
@@ -23,6 +25,8 @@ class Ending:
         self._log = log
         self._measured_from: tuple[int, float] | None = None
         """The step and the training time from which the speed of this process is measured."""
+        self._decided_by_minutes = False
+        """Whether this process has decided on the end because of `train.minutes`."""
         if progress.ended_by not in (self._by_minutes, self._by_patience):  # decided with another setting
             progress.last_step, progress.cooldown, progress.ended_by = 0, 0.0, ""
         if self.seconds_left(progress.seconds) == 0 and progress.step and not progress.ended_by:
@@ -59,9 +63,10 @@ class Ending:
     def after_step(self, seconds: float) -> None:
         """Decide on the end if `train.minutes` requires it; `seconds` is the training time of the run so far."""
         step, left = self._progress.step, self.seconds_left(seconds)
-        if left is None or self._progress.ended_by == self._by_minutes:
+        decided = self._progress.ended_by == self._by_minutes
+        if left is None or (decided and not self._decided_by_minutes):
             return
-        if left == 0:
+        if left == 0 and not decided:
             self._end_after(step, self._by_minutes)
         if self._measured_from is None:  # not from the start, because the first step includes compilation
             self._measured_from = step, seconds
@@ -71,8 +76,14 @@ class Ending:
         if not self._config.cooldown or too_early or left == 0:
             return
         steps_left = int(left * (step - first) / max(1e-9, seconds - began))
-        if steps_left <= self._config.cooldown and step + steps_left < self.last_step:
-            self._end_after(step + steps_left, self._by_minutes)
+        last = min(step + steps_left, self._config.steps)
+        if decided:
+            wrong = abs(last - self.last_step) > _TOLERANCE * (self.last_step - step)
+        else:
+            wrong = steps_left <= self._config.cooldown and last < self.last_step
+        if wrong:
+            self._end_after(last, self._by_minutes)
+            self._measured_from, self._decided_by_minutes = (step, seconds), True
 
     def after_validation(self, without_improvement: int) -> None:
         """Decide on the end if there were `train.patience` validations without a better score."""

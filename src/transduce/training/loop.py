@@ -131,17 +131,18 @@ def _train(
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = resume(run, model, optimizer, prepared, display)
-    if processes.is_main:
-        run.begin(recipe, tokenizer)
-        run.metrics.start_at(progress.step)
     ending = Ending(recipe, progress, display.log)
     if ending.reached() and (scores := run.finished_scores(progress.step)) is not None:
         display.log(
             f"{run.model} is finished after step {progress.step:,} ({ending.reason}); raise it to train further"
         )
+        if changed := run.changes(recipe):
+            display.log(f"warning: settings that differ have no effect on it: {'; '.join(changed)}")
         return Outcome(run.path, progress.step, True, None, scores)
 
     if processes.is_main:
+        run.begin(recipe, tokenizer)
+        run.metrics.start_at(progress.step)
         run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
     facts = facts_of(recipe, task, prepared)

@@ -1,7 +1,6 @@
 """The parser: English text in, constituency trees out."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Unpack, overload
@@ -91,7 +90,7 @@ class Parser:
         if (task := saved.facts.get("task", "translate")) != "parse":
             raise ModelError(f"{folder}: trained for the task {task}, not to parse; train a parser with --task parse")
         stored = build(SearchConfig, saved.facts.get("search", {}), str(folder))
-        return cls(saved.model, saved.tokenizer, config=replace(stored, **options), batch_tokens=batch_tokens)
+        return cls(saved.model, saved.tokenizer, config=stored.with_options(options), batch_tokens=batch_tokens)
 
     @overload
     def parse(self, texts: str) -> Tree: ...  # type: ignore[overload-overlap]

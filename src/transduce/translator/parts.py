@@ -53,12 +53,14 @@ class Part(Job):
 
     text: str
     separator: str
-    """White space between this part and the next one in the source."""
+    """White space after this part in the source."""
     target: str | None = None
     """The target language, if it is known."""
     required: tuple[Required, ...] = ()
     shape: Shape | None = None
     """How the sentence was written, if the model gets it with other capitals (truecasing)."""
+    indentation: str = ""
+    """White space before the first part of a text, unless its output has a prefix."""
 
     @cached_property
     def is_untranslatable(self) -> bool:
@@ -150,7 +152,7 @@ class Splitter:
                     raise refuse_long(index, len(part.tokens))
                 else:
                     parts += self._pieces(draft, prefix, glossary)
-            results.append(parts)
+            results.append(_with_space_around(parts, texts[index]))
         return results
 
     def source_language(self, target: str | None) -> str | None:
@@ -244,6 +246,16 @@ class Splitter:
             for index, (span, needed, is_term) in enumerate(wanted)
         )
         return _Draft(sentence, target, tag + mask(text, in_slots), required, shape)
+
+
+def _with_space_around(parts: list[Part], text: str) -> list[Part]:
+    """The parts of a text with the white space that it begins and ends with."""
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    if parts and before and not parts[0].prefix:
+        parts[0] = replace(parts[0], indentation=before)
+    if parts and after:
+        parts[-1] = replace(parts[-1], separator=after)
+    return parts
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Translator:
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         model, tokenizer, facts = load_models(folders, device)
-        config = replace(build(SearchConfig, facts.get("search", {}), str(folders[0])), **options)
+        config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options)
         chosen = pick_engine(engine, model, threads, batch_tokens)
         if isinstance(model, StoredModel) and chosen.name != "native":
             model = cast("PlainEngine", chosen).model
@@ -253,7 +253,7 @@ class Translator:
         """
         terms = as_glossary(glossary)
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
-        config = replace(self.config, **options)
+        config = self.config.with_options(options)
         if confidence and not self.calibrations:
             self.calibration(None)
         if isinstance(texts, str):
@@ -373,8 +373,10 @@ class Translator:
             return [Translation("", 0.0, 0.0, [])]
         separators = [part.separator for part in parts]
         ranks = zip(*outputs, strict=False)
+        before, after = parts[0].indentation, parts[-1].separator
         return [
-            join(join_sentences([one.text for one in rank], separators, parts[0].target), parts, rank) for rank in ranks
+            join(before + join_sentences([one.text for one in rank], separators, parts[0].target) + after, parts, rank)
+            for rank in ranks
         ]
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from document_samples import SAMPLES
+from document_samples import SAMPLES, X1, X1_END
 
 from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
 from transduce.documents.document import Document
@@ -236,6 +236,15 @@ def test_a_translation_that_the_encoding_of_a_po_file_lacks_is_refused() -> None
         translated(document, lambda _: "cœur")
 
 
+@pytest.mark.parametrize(
+    "content", ["<ph id='1'/> files", " <ph id='1'/> files <x id='2'/> ", "\t<g id='1'>files</g> ", "files <!-- b -->"]
+)
+def test_white_space_around_elements_of_xliff_stays(content: str) -> None:
+    unit = f"<trans-unit id='1'><source>{content}</source></trans-unit>"
+    document = read("a.xliff", f"{X1}{unit}{X1_END}".encode())
+    assert f"<target>{content.replace('files', 'FILES')}</target>" in translated(document, str.upper).decode()
+
+
 def test_xliff_2_gets_the_target_language() -> None:
     source = SAMPLES["segments.xliff"]().replace(b' trgLang="de"', b"")
     assert b'srcLang="en" trgLang="de">' in translated(read("segments.xliff", source), str.upper)
@@ -274,6 +283,56 @@ def test_markdown_escapes_what_would_be_markup() -> None:
     written = document.write([Output(text) for text in outputs]).decode()
     assert written.startswith("\\# a \\*b\\* \\[c\\] \\`d\\` snake_case\n")
     assert "| c\\|d | x |" in written
+
+
+def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
+    source = (
+        "See ![a *b* \\[c](x.png) or ![d] or [![e][]](l) or ![1](y).\n\n> ![f  \n> g](z)\n\n[d]: d.png\n[e]: e.png\n"
+    )
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == ["See or or or .", "a b [c", "d", "e", "f g"]
+    written = translated(document, str.upper).decode()
+    assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
+
+
+def test_formulas_in_markdown_stay() -> None:
+    source = "Let $a_1 < b_1$ be true for $5 or $6 of it.\n\n$$ E = mc^2 $$\n\n> where $$x\n> = y$$ holds\n"
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == [
+        "Let `$a_1 < b_1$` be true for $5 or $6 of it.", "where `$$x = y$$` holds",
+    ]  # fmt: skip
+    outputs = [Output("for `$a_1 < b_1$` true"), Output("holds `$$x = y$$` where")]
+    written = document.write(outputs).decode()
+    assert written == "for $a_1 < b_1$ true\n\n$$ E = mc^2 $$\n\n> holds\n> $$x\n> = y$$\n> where\n"
+
+
+def test_code_in_markdown_is_not_divided_by_a_line_break() -> None:
+    document = read("a.md", b"Run the `git commit -a` command\nnow please.\n")
+    written = document.write([Output("Please now call the `git commit -a` once")])
+    assert written == b"Please now call the\n`git commit -a` once\n"
+
+
+def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
+    document = read("a.md", b"> [!NOTE]\n> some words\n")
+    assert translated(document, str.upper) == b"> [!NOTE]\n> SOME WORDS\n"
+
+
+def test_speakers_with_several_lines_are_separate() -> None:
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n"
+    document = read("a.srt", f"{cue}Both of you!\n- Yes,\nof course.\n<i>- No.</i>\n".encode())
+    assert [text.text for text in document.texts] == ["Both of you!", "Yes, of course.", "No."]
+    written = cue + "BOTH OF YOU!\n- YES, OF\nCOURSE.\n<i>- NO.</i>\n"
+    assert translated(document, str.upper).decode() == written
+    document = read("a.srt", f"{cue}He has gone\n- to bed.\n".encode())
+    assert [text.text for text in document.texts] == ["He has gone - to bed."]
+
+
+def test_cues_without_an_empty_line_between_them_are_separate() -> None:
+    times = "00:00:01,000 --> 00:00:02,000"
+    source = f"1\n{times}\na cat\n2\n{times}\n10\nmore\n{times}\na dog\n"
+    document = read("a.srt", source.encode())
+    assert [text.text for text in document.texts] == ["a cat", "10 more", "a dog"]
+    assert translated(document, str.upper).decode() == f"1\n{times}\nA CAT\n2\n{times}\n10\nMORE\n{times}\nA DOG\n"
 
 
 def test_subtitles_keep_their_number_of_lines() -> None:

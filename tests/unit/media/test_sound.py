@@ -69,6 +69,9 @@ def test_refusals(tmp_path: Path) -> None:
         read_sound(tmp_path / "a.wav")
     with pytest.raises(DataError, match="not a plain file"):
         read_sound(tmp_path)
+    soundfile.write(tmp_path / "nan.wav", np.array([0.5, np.nan], np.float32), RATE, subtype="FLOAT")
+    with pytest.raises(DataError, match=r"nan\.wav: some of its samples are not finite numbers"):
+        read_sound(tmp_path / "nan.wav")
     soundfile.write(tmp_path / "slow.wav", sine(100, 500), 500)
     with pytest.raises(DataError, match="500 samples per second"):
         read_sound(tmp_path / "slow.wav")

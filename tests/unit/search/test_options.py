@@ -43,6 +43,21 @@ def test_bounds_themselves_are_allowed() -> None:
     assert SearchConfig(sample=True, nbest=5).nbest == 5
 
 
+@pytest.mark.parametrize("option", ["temperature", "top_k", "top_p", "min_p", "seed"])
+def test_an_option_of_sampling_is_refused_without_sampling(option: str) -> None:
+    given: Any = {option: 1}
+    with pytest.raises(ConfigError, match=rf"{option} needs sampling; set sample too \(--sample\)"):
+        SearchConfig().with_options(given)
+    assert SearchConfig(sample=True).with_options(given) == SearchConfig(sample=True, **given)
+
+
+def test_a_beam_is_refused_with_sampling() -> None:
+    with pytest.raises(ConfigError, match="beam has no effect if sample is set"):
+        SearchConfig().with_options({"sample": True, "beam": 3})
+    assert SearchConfig(beam=8).with_options({"sample": True}).rows == 1
+    assert SearchConfig().with_options({"sample": True, "beam": 1}).sample
+
+
 def test_every_option_has_a_help_sentence() -> None:
     assert all(option.metadata["help"].endswith(".") for option in fields(SearchConfig))
 

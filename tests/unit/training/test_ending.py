@@ -63,6 +63,20 @@ def test_a_cooldown_longer_than_the_time_begins_as_soon_as_the_speed_is_known() 
     assert rates[-1] < learning_rate(progress.step, 128, 4) / 50
 
 
+@pytest.mark.parametrize("later", [0.25, 4.0])
+def test_a_cooldown_is_corrected_if_the_speed_changes(later: float) -> None:
+    end = ending(progress := Progress(), minutes=10, steps=5000, cooldown=500)
+    factors = []
+    while not end.reached():
+        factors.append(end.rate(progress.step + 1) / learning_rate(progress.step + 1, 128, 4))
+        progress.step += 1
+        progress.seconds += 1.0 if progress.step < 200 else later
+        end.after_step(progress.seconds)
+    assert progress.seconds == pytest.approx(600, rel=0.05)
+    assert max(before - after for before, after in pairwise(factors)) < 0.02
+    assert factors[-1] < 0.02
+
+
 def test_time_that_runs_out_during_the_cooldown_of_the_last_steps_makes_it_steeper_without_a_jump() -> None:
     progress = Progress(step=80, seconds=20.0)
     rates = run(progress, minutes=1, steps=130, cooldown=60)  # begins at step 70, and 120 is the last that fits

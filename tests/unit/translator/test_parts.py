@@ -115,5 +115,5 @@ def test_text_without_letters_and_words_in_unknown_scripts_are_copied(translator
     texts = ["...", "?!", "-", "Привет, мир!", "東京"]
     assert translator.translate(texts) == texts
     assert requirements(translator.parts("babo 東京 dedu")) == [("東京", True)]
-    assert translator.translate("- babo\n  # ...\n") == "- " + translator.translate("babo") + "\n  # ..."
+    assert translator.translate("- babo\n  # ...\n") == "- " + translator.translate("babo") + "\n  # ...\n"
     assert translator.translate("babo\t東京\tdedu").split("\t")[1] == "東京"
