@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from transduce.errors import ModelError
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import SentencePiecePair
 from transduce.text.languages import is_language_code
 from transduce.text.sentencepiece_file import rename_pieces
+from transduce.text.sentencepiece_pair import SentencePiecePair
 from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
