@@ -1,5 +1,6 @@
 """Preparing a corpus: once for each content and settings, with a complete report, and without changing the text."""
 
+import errno
 import json
 import os
 import shutil
@@ -46,6 +47,12 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return use
 
 
+def encode_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start worker processes, as for a corpus of several shards."""
+    monkeypatch.setattr(encode_worker, "SHARD_PAIRS", 5)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+
+
 def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise AssertionError("encoded again")
@@ -89,14 +96,23 @@ def test_a_corpus_prepared_before_is_reported_with_the_present_names(tmp_path: P
     assert not any("old.tsv" in line for line in logged)
 
 
+@pytest.mark.parametrize("place", ["here", "in a worker process"])
 def test_a_full_disk_is_one_error_and_leaves_nothing(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     path = write_tsv(tmp_path / "pairs.tsv", [("a b", "c d")] * 9)
-    worker = tmp_path / "worker"
-    worker.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 3\n")
-    worker.chmod(0o755)
-    monkeypatch.setattr(write_corpus.sys, "executable", str(worker))
+    if place == "here":
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(encode_worker, "write_shard", fail)
+    else:
+        encode_in_processes(monkeypatch)
+        worker = tmp_path / "worker"
+        worker.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 3\n")
+        worker.chmod(0o755)
+        monkeypatch.setattr(write_corpus.sys, "executable", str(worker))
     with pytest.raises(DataError) as caught:
         prepare.prepare(DataConfig(train=((str(path),),)), TOKENIZER, lambda _: None)
     assert str(caught.value) == (
@@ -290,7 +306,7 @@ def test_worker_processes_write_what_this_process_writes(
     here, _ = run(data)
     monkeypatch.undo()
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "by processes"))
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    encode_in_processes(monkeypatch)
     there, _ = run(data)
     assert folder_content(there.train.folder) == folder_content(here.train.folder)
 
@@ -298,6 +314,7 @@ def test_worker_processes_write_what_this_process_writes(
 def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
     tmp_path: Path, toy_pairs: list[Pair], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    encode_in_processes(monkeypatch)
     data = corpus(tmp_path, toy_pairs)
     sample = write_corpus._sample
 
@@ -350,6 +367,7 @@ def test_no_code_of_the_current_folder_is_run(
     (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('code of the current folder was run')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    encode_in_processes(monkeypatch)
     assert len(run(corpus(tmp_path, toy_pairs))[0].train) == len(toy_pairs)
 
 
