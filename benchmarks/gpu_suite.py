@@ -23,7 +23,8 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "tests/reference/test_kernels.py": 8,
+    "tests/reference/test_kernels.py": 4,
+    "tests/reference/test_attention_kernels.py": 4,
     "tests/reference/test_engine_conformance.py": 4,
     "tests/reference/test_fast_engines.py": 2,
     "tests/reference/test_attention_engines.py": 1,

@@ -54,8 +54,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep prepared corpora in a folder of this test run instead of the user's cache."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Keep prepared corpora and the compiled engine in a folder of this test run, instead of the user's cache.
+
+    The processes of pytest-xdist share it, so that nothing is prepared or compiled twice.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSDUCE_CACHE", str(folder))
         yield folder

@@ -76,11 +76,17 @@ def wait_for_frames(page: Any, count: int) -> None:
 
 def draw_figures(page: Any) -> None:
     """Show every figure once: only then does the browser know its size, and moves what is below it."""
-    for number in range(page.locator("[data-figure] > .scroll").count()):
-        page.locator("[data-figure] > .scroll").nth(number).scroll_into_view_if_needed()
-        wait_for_frames(page, 3)
-    page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
-    wait_for_frames(page, 3)
+    page.evaluate(
+        """async () => {
+            const drawn = async () => { for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame); };
+            for (const figure of document.querySelectorAll("[data-figure] > .scroll")) {
+                scrollTo({ top: scrollY + figure.getBoundingClientRect().top, behavior: "instant" });
+                await drawn();
+            }
+            scrollTo({ top: 0, behavior: "instant" });
+            await drawn();
+        }"""
+    )
 
 
 def hover(locator: Any) -> None:

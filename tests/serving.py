@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ TIMEOUT = 300
 """Seconds after which a test gives up waiting for a server."""
 for _phase in ("connect", "read", "write", "pool"):  # by default 5 s, which a busy machine may need
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, TIMEOUT)
+# Otherwise every httpx.get reads all certificates, which takes ten times as long as the request.
+httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)
 
 INSPECT = "/inspect/look"
 """The path of an inspection."""

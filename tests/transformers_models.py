@@ -9,8 +9,10 @@ import torch
 from mixed_text import MIXED
 from torch import Tensor
 
+from transduce.data.batch import Batch
 from transduce.interop.import_model import import_model
 from transduce.models.saved import SavedModel, load_model
+from transduce.text.imported_tokenizer import ImportedTokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")
@@ -52,6 +54,15 @@ def imported(path: Path, out: Path) -> SavedModel:
 def assert_close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-5) -> None:
     assert ours.shape == theirs.shape
     assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
+
+
+def logits_of_original_tokens(saved: SavedModel, texts: list[list[int]]) -> Tensor:
+    """The logits that our model gives to the original tokens, for texts of original tokens."""
+    assert isinstance(saved.tokenizer, ImportedTokenizer)
+    order = saved.tokenizer.order
+    with torch.inference_mode():
+        batch = Batch.of(text=[[order.ids[token] for token in text] for text in texts])
+        return saved.model.logits(saved.model(batch))[:, order.ids]
 
 
 def gpt2(folder: Path) -> Any:

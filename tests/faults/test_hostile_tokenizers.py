@@ -13,7 +13,8 @@ from hostile import places
 
 from transduce.errors import ModelError
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.imported_tokenizer import LibraryTokenizer, SentencePiecePair
+from transduce.text.library_tokenizer import LibraryTokenizer
+from transduce.text.sentencepiece_pair import SentencePiecePair
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer import Tokenizer
 

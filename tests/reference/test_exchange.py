@@ -18,7 +18,7 @@ from transduce.engines.engine import Job, search_all
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
-from transduce.interop.export.vocabulary import export_vocabulary, rename_pieces, restore_vocabulary
+from transduce.interop.export.vocabulary import export_vocabulary, restore_vocabulary
 from transduce.interop.import_model import import_model
 from transduce.models.arrays import module_arrays
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -26,6 +26,7 @@ from transduce.models.forward import ForwardPass
 from transduce.models.saved import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
 from transduce.search.options import SearchConfig
+from transduce.text.sentencepiece_file import rename_pieces
 from transduce.text.symbols import language_tag
 from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 

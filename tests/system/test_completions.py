@@ -213,10 +213,11 @@ def test_keys_and_limits_apply(generator: Generator) -> None:
 
 def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.serve.generation_queue._ACTIVE", 2)
-    may_continue = threading.Event()
+    computing, may_continue = threading.Event(), threading.Event()
     start = generator.decoder.start
 
     def slow(*arguments: Any) -> Any:
+        computing.set()
         assert may_continue.wait(TIMEOUT)
         return start(*arguments)
 
@@ -230,7 +231,9 @@ def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monk
             body = {"prompt": "the", "max_tokens": 3, "temperature": 0, "n": 1}
             return httpx.post(f"{address}/v1/completions", json=body, timeout=TIMEOUT)
 
-        answers = [pool.submit(ask, number) for number in range(12)]
+        answers = [pool.submit(ask, 0)]
+        assert computing.wait(TIMEOUT)  # otherwise all others could arrive before it leaves the queue
+        answers += [pool.submit(ask, number) for number in range(1, 12)]
         deadline = time.monotonic() + TIMEOUT
         while sum(answer.done() for answer in answers) < 6 and time.monotonic() < deadline:
             time.sleep(0.01)

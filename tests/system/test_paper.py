@@ -18,6 +18,7 @@ TINY = as_sets(
         "train.batch_tokens": 512,
         "train.valid_sentences": 4,
         "train.device": "cpu",
+        "search.max_extra": 2,
     }
 )
 TABLE3 = ["paper", "table3", "--out", "out", "--train", "train.tsv", "--valid", "valid.tsv", *TINY]
@@ -33,6 +34,14 @@ def stop(self, step, rate):
     return take(self, step, rate)
 Steps.take = stop
 """
+
+ONLY_TRAIN = """
+import transduce.paper.table2 as table2, transduce.paper.table3 as table3
+table2._cost_claims = lambda *_: ()
+table3.parameters_of = lambda *_: 65_000_000
+"""
+"""Python code that leaves out what takes seconds and needs no training: counting FLOPs and parameters of large models,
+which the tests of `paper all` and of `paper table3` without text do."""
 
 
 @pytest.fixture
@@ -51,13 +60,13 @@ def claims(folder: Path, table: str) -> dict[str, dict[str, str]]:
 
 
 def test_rows_of_table_3_are_trained_once_and_continued(transduce: CommandLine, folder: Path) -> None:
-    outcome = transduce(*TABLE3, "--rows", "base", "--steps", "4", cwd=folder)
+    outcome = transduce(*TABLE3, "--rows", "base", "--steps", "4", cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     assert results(folder)["rows"]["table3"].keys() == {"base", "base-2", "base-3"}
     seeds = [row["settings"]["train.seed"] for row in results(folder)["rows"]["table3"].values()]
     assert seeds == ["1", "2", "3"]
 
-    outcome = transduce(*TABLE3, "--rows", "base,D1,E", "--steps", "4", cwd=folder)
+    outcome = transduce(*TABLE3, "--rows", "base,D1,E", "--steps", "4", cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     assert results(folder)["rows"]["table3"].keys() == {"base", "base-2", "base-3", "D1", "E"}
     assert outcome.err.count("finished: ") == 2  # the base model was kept
@@ -74,19 +83,19 @@ def test_rows_of_table_3_are_trained_once_and_continued(transduce: CommandLine, 
 
 def test_a_stopped_row_continues(transduce: CommandLine, folder: Path) -> None:
     words = [*TABLE3, "--rows", "E", "--steps", "12"]
-    outcome = transduce(*words, cwd=folder, before=SIGTERM_IN_STEP_6)
+    outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN + SIGTERM_IN_STEP_6)
     assert outcome.code == 128 + signal.SIGTERM
     assert "run the same command to resume" in outcome.err
     assert results(folder)["rows"] == {}
 
-    outcome = transduce(*words, cwd=folder)
+    outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     assert "resuming from out/table3/E/checkpoints/step-" in outcome.err
     assert results(folder)["rows"]["table3"]["E"]["steps"] == 12
 
 
 def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, folder: Path) -> None:
-    outcome = transduce(*TABLE2, "--steps", "4", "--pair", "toy", "--peak-tflops", "1", cwd=folder)
+    outcome = transduce(*TABLE2, "--steps", "4", "--pair", "toy", "--peak-tflops", "1", cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     rows = results(folder)["rows"]["table2"]
     assert rows.keys() == {f"toy-4-steps-{model}" for model in ("base", "recurrent", "convolutional")}
@@ -97,7 +106,7 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
     table = results(folder)["sections"]["table2"]["tables"][0]
     assert all(float(row[6]) > 1e6 for row in table["rows"])  # counted FLOPs
 
-    outcome = transduce(*TABLE2, "--minutes", "0.02", "--models", "recurrent", cwd=folder)
+    outcome = transduce(*TABLE2, "--minutes", "0.02", "--models", "recurrent", cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     (row,) = (row for name, row in results(folder)["rows"]["table2"].items() if "minutes" in name)
     assert row["settings"]["train.minutes"] == "0.02"
@@ -106,7 +115,7 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
 def test_models_with_other_scores_are_trained(transduce: CommandLine, folder: Path) -> None:
     one = "import transduce.paper.trained_scores as t; t.WIDTHS = (8,)"
     words = ["paper", "scores", *TABLE3[2:], "--set", "model.num_heads=2", "--steps", "2"]
-    outcome = transduce(*words, cwd=folder, before=one)
+    outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN + one)
     assert outcome.code == 0, outcome.err
     rows = results(folder)["rows"]["scores"]
     assert {name: row["settings"]["model.attention"] for name, row in rows.items()} == {

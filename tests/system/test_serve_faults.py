@@ -29,7 +29,7 @@ from transduce.translator import Translator
 FULL = os.environ.get("FAULTS") == "full"
 CASES = 10_000 if FULL else 60
 DISCONNECTS = 200 if FULL else 20
-OVERLOAD_SECONDS = 60 if FULL else 3
+OVERLOAD_SECONDS = 60 if FULL else 1
 LINES = 1000 if FULL else 40
 LARGE = [
     word for limit in ("seconds=600", "characters=1000000", "output_tokens=10000000") for word in ("--limit", limit)

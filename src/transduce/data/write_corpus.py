@@ -13,7 +13,7 @@ from typing import Any
 from transduce.data.data_config import DataConfig
 from transduce.data.directions import CorpusPart, part_repetitions
 from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, write_document_index
-from transduce.data.encode_worker import CANNOT_WRITE, shard_pairs
+from transduce.data.encode_worker import CANNOT_WRITE, encode_shards, shard_pairs
 from transduce.data.shards import write_index
 from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -149,9 +149,12 @@ def _name(part: CorpusPart) -> str:
 def _encode(folder: Path, data: DataConfig, reader: str, shards: int, labels: Sequence[str] = ()) -> list[int]:
     """Write the shards with one process for each core; returns the number of examples of each part that fit.
 
-    Raises OSError if they cannot be written.
+    A single shard is written by this process, as starting another one would take longer. Raises OSError if the shards
+    cannot be written.
     """
     job = encode_job(data, reader, labels)
+    if shards == 1:
+        return encode_shards(folder, 0, 1, job)
     workers = min(os.cpu_count() or 1, shards)
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -18,7 +18,8 @@ from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import build_config
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer, SentencePiecePair
+from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.sentencepiece_pair import SentencePiecePair
 from transduce.text.tokenizer import EOS
 from transduce.text.tokenizer_pair import TokenizerPair
 

@@ -9,12 +9,9 @@ from transduce.errors import ModelError
 from transduce.interop.marian_file import read_vocabulary
 from transduce.interop.tokenizer_json import byte_level_bpe, markers_only, word_piece
 from transduce.interop.vocabulary_files import read_bytes, read_ids, read_json, read_list
-from transduce.text.imported_tokenizer import (
-    ImportedTokenizer,
-    LibraryTokenizer,
-    SentencePiecePair,
-    parse_tokenizer,
-)
+from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.library_tokenizer import LibraryTokenizer, parse_tokenizer
+from transduce.text.sentencepiece_pair import SentencePiecePair
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer_pair import TokenizerPair
 

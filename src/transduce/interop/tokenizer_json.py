@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transduce.errors import ModelError
-from transduce.text.imported_tokenizer import LibraryTokenizer, import_tokenizers
+from transduce.text.library_tokenizer import LibraryTokenizer, import_tokenizers
 from transduce.text.token_order import TokenOrder
 
 _LLAMA3 = (

@@ -14,17 +14,17 @@ from starlette.types import Receive
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.document_jobs import DocumentJob, DocumentJobs
 from transduce.serve.errors import HttpError
+from transduce.serve.form_parsing import MULTIPART
 from transduce.serve.request_parsing import ERROR_RESPONSES, bearer_token, content_type
 from transduce.serve.served_models import AUTO
 from transduce.serve.translation_service import ClientDisconnectedError
 
-_MULTIPART = "multipart/form-data"
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such file, or it was deleted."}}
 _FORM = {
     "requestBody": {
         "required": True,
         "content": {
-            _MULTIPART: {
+            MULTIPART: {
                 "schema": {
                     "type": "object",
                     "required": ["file", "target"],
@@ -63,8 +63,8 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
     router = APIRouter()
 
     async def start(request: Request) -> DocumentJob:
-        if content_type(request) != _MULTIPART:
-            raise HttpError(415, f"send a form ({_MULTIPART}) with a file")
+        if content_type(request) != MULTIPART:
+            raise HttpError(415, f"send a form ({MULTIPART}) with a file")
         try:
             async with request.form(max_files=1, max_fields=20) as form:
                 fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}

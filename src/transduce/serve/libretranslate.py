@@ -7,11 +7,9 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from transduce.models.given_outputs import can_align
@@ -19,15 +17,19 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.detection import Detector
 from transduce.serve.document_jobs import suffixes
 from transduce.serve.errors import HttpError
-from transduce.serve.request_parsing import (
-    ERROR_RESPONSES,
-    JSON,
-    bearer_token,
-    content_type,
-    read_json,
-    request_body,
-    validation_message,
+from transduce.serve.form_parsing import FORMS, read_json_or_form
+from transduce.serve.libretranslate_schemas import (
+    DetectedLanguage,
+    DetectRequest,
+    FrontendSettings,
+    Language,
+    LanguageName,
+    SuggestRequest,
+    SuggestResponse,
+    TranslateRequest,
+    TranslateResponse,
 )
+from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, request_body
 from transduce.serve.served_models import AUTO, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
@@ -37,99 +39,9 @@ from transduce.text.languages import language_name
 from transduce.text.project_tags import project
 from transduce.text.token_ranges import align_characters
 
-_URLENCODED = "application/x-www-form-urlencoded"
-_FORMS = (_URLENCODED, "multipart/form-data")
-_MAX_FIELDS = 1000
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""
 _STORING = threading.Lock()
-
-Form = TypeVar("Form", bound=BaseModel)
-
-
-class TranslateRequest(BaseModel):
-    """A request in LibreTranslate's format; unknown fields are ignored."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"q": "A man sleeps on a green sofa.", "source": "en", "target": "de"}}
-    )
-    q: str | list[str] = Field(description="A text or a list of texts; each line is translated separately.")
-    source: str = Field(description="Language code, or auto to detect it.")
-    target: str = Field(description="Language code, or the name of a model.")
-    format: Literal["text", "html"] = "text"
-    alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
-    api_key: str | None = None
-
-
-class DetectedLanguage(BaseModel):
-    """A language that a text may be in."""
-
-    language: str
-    confidence: float = Field(0.0, description="Probability in percent, among the languages of the server.")
-
-
-class DetectRequest(BaseModel):
-    """A request for the language of a text; unknown fields are ignored."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"q": "A man sleeps on a green sofa."}})
-    q: str | list[str] = Field(description="A text or a list of texts.")
-    api_key: str | None = None
-
-
-class TranslateResponse(BaseModel):
-    """The translations; every field is a list if `q` is a list."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"translatedText": "Ein Mann schläft auf einem Sofa."}})
-    translatedText: str | list[str]
-    alternatives: list[str] | list[list[str]] | None = None
-    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
-
-
-class Language(BaseModel):
-    """A source language with its target languages."""
-
-    code: str
-    name: str
-    targets: list[str]
-
-
-class LanguageName(BaseModel):
-    """A language."""
-
-    code: str
-    name: str
-
-
-class FrontendSettings(BaseModel):
-    """What LibreTranslate tells the pages and apps that use it."""
-
-    apiKeys: bool = Field(description="Whether there are API keys.")
-    keyRequired: bool = Field(description="Whether an API key is required.")
-    charLimit: int = Field(description="Maximum number of characters of a request.")
-    frontendTimeout: int = 500
-    filesTranslation: bool = True
-    suggestions: bool = Field(description="Whether suggestions are accepted.")
-    supportedFilesFormat: list[str] = Field(description="Suffixes of files that can be translated.")
-    language: dict[Literal["source", "target"], LanguageName] = Field(description="The first direction.")
-
-
-class SuggestRequest(BaseModel):
-    """A suggested translation; unknown fields are ignored."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"q": "Hello", "s": "Hallo", "source": "en", "target": "de"}}
-    )
-    q: str = Field(description="The original text.")
-    s: str = Field(description="The suggested translation.")
-    source: str = Field(description="Language code of the original text.")
-    target: str = Field(description="Language code of the translation.")
-    api_key: str | None = None
-
-
-class SuggestResponse(BaseModel):
-    """Whether the suggestion was stored."""
-
-    success: bool
 
 
 def libretranslate_routes(
@@ -146,11 +58,11 @@ def libretranslate_routes(
         "/translate",
         responses=ERROR_RESPONSES,
         response_model_exclude_none=True,
-        openapi_extra=request_body(TranslateRequest, JSON, *_FORMS),
+        openapi_extra=request_body(TranslateRequest, JSON, *FORMS),
     )
     async def translate(request: Request) -> TranslateResponse:
         """Translate one text or several, as plain text or HTML."""
-        body = await _read(TranslateRequest, request)
+        body = await read_json_or_form(TranslateRequest, request)
         keys.check(body.api_key, bearer_token(request))
         detected, source = None, body.source
         sources = [body.q] if isinstance(body.q, str) else body.q
@@ -185,10 +97,10 @@ def libretranslate_routes(
         """The languages of all models; a source language that neither a model nor its name tells is `auto`."""
         return _languages(models)
 
-    @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON, *_FORMS))
+    @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON, *FORMS))
     async def detect(request: Request) -> list[DetectedLanguage]:
         """The language of a text, among those of the server, most probable first."""
-        body = await _read(DetectRequest, request)
+        body = await read_json_or_form(DetectRequest, request)
         keys.check(body.api_key, bearer_token(request))
         text = body.q if isinstance(body.q, str) else " ".join(body.q)
         ranking = await detector.rank(text) or [(_languages(models)[0].code, 0.0)]
@@ -198,10 +110,10 @@ def libretranslate_routes(
             if not rank or probability >= _LEAST_PROBABILITY
         ]
 
-    @router.post("/suggest", responses=ERROR_RESPONSES, openapi_extra=request_body(SuggestRequest, JSON, *_FORMS))
+    @router.post("/suggest", responses=ERROR_RESPONSES, openapi_extra=request_body(SuggestRequest, JSON, *FORMS))
     async def suggest(request: Request) -> SuggestResponse:
         """Store a suggested translation, if the server was started with a file for suggestions."""
-        body = await _read(SuggestRequest, request)
+        body = await read_json_or_form(SuggestRequest, request)
         keys.check(body.api_key, bearer_token(request))
         if suggestions is None:
             raise HttpError(403, "this server accepts no suggestions; start it with --suggestions FILE")
@@ -268,50 +180,6 @@ def _store_suggestion(path: Path, body: SuggestRequest, most_bytes: int) -> None
         if file.tell() > most_bytes:
             raise HttpError(503, "the server stores no more suggestions")
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-async def _read(schema: type[Form], request: Request) -> Form:
-    """Read the fields of a request: JSON, or a form and the query string, which is where deep-translator puts them."""
-    kind = content_type(request)
-    if kind == JSON:
-        return await read_json(schema, request)
-    in_url = _parse_fields(request.url.query)
-    if kind == _URLENCODED:
-        pairs = await _urlencoded(request)
-    elif kind in _FORMS:
-        pairs = await _multipart(request)
-    elif in_url and not await request.body():
-        pairs = []
-    else:
-        raise HttpError(415, f"send {JSON} or a form ({' or '.join(_FORMS)})")
-    pairs = [*in_url, *pairs]
-    fields: dict[str, Any] = dict(pairs)
-    if len(texts := [value for name, value in pairs if name == "q"]) > 1:
-        fields["q"] = texts
-    try:
-        return schema.model_validate(fields)
-    except ValidationError as error:
-        raise HttpError(400, validation_message(error)) from None
-
-
-async def _urlencoded(request: Request) -> list[tuple[str, Any]]:
-    """The fields of a URL-encoded form. `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1."""
-    try:
-        return _parse_fields((await request.body()).decode())
-    except UnicodeDecodeError:
-        raise HttpError(400, "the form is not UTF-8") from None
-
-
-def _parse_fields(text: str) -> list[tuple[str, Any]]:
-    try:
-        return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS))
-    except ValueError:
-        raise HttpError(400, f"the form is not UTF-8, or has more than {_MAX_FIELDS:,} fields") from None
-
-
-async def _multipart(request: Request) -> list[tuple[str, Any]]:
-    async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
-        return form.multi_items()
 
 
 def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.imported_tokenizer_file import load_imported_tokenizer
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
 
@@ -71,7 +72,7 @@ def load_tokenizer(folder: Path) -> AnyTokenizer:
     file = tokenizer_file(folder)
     if file.name == TokenizerPair.file_name:
         return TokenizerPair.load(file)
-    return ImportedTokenizer.load(file) if file.name == ImportedTokenizer.file_name else Tokenizer.load(file)
+    return load_imported_tokenizer(file) if file.name == ImportedTokenizer.file_name else Tokenizer.load(file)
 
 
 def tokenizer_of_stream(tokenizer: AnyTokenizer, stream: str) -> AnyTokenizer:

@@ -7,7 +7,7 @@ generator, so that an encoding is a function of the texts and the seed.
 import re
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import ConfigError, ModelError
+from transduce.text.sentencepiece_file import BPE, NORMAL, UNUSED, USER_DEFINED, read_pieces
 from transduce.text.symbols import SPACE_MARK
 
-_NORMAL, _USER_DEFINED, _UNUSED = 1, 4, 5
-"""SentencePiece's types of pieces; the others are unknown, control and byte."""
-_BPE = 2
-"""SentencePiece's number of the model type."""
 _MAX_PIECE = 1000
 _POSITION_BITS = 40
 _NEVER = 1 << 62
@@ -39,21 +36,21 @@ class BpeDropout:
 
     def __init__(self, model: bytes) -> None:
         try:
-            pieces, model_type = _read_model(model)
-            special = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind not in (_NORMAL, _USER_DEFINED)}
+            pieces, model_type = read_pieces(model)
+            special = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind not in (NORMAL, USER_DEFINED)}
             self._byte_ids = np.array([special[f"<0x{byte:02X}>"] for byte in range(256)], dtype=np.int32)
         except (LookupError, TypeError, ValueError, struct.error):  # what SentencePiece accepts, but never writes
             raise ModelError(
                 "train.bpe_dropout cannot read this vocabulary; train one without tokenizer.path"
             ) from None
-        if model_type != _BPE:
+        if model_type != BPE:
             raise ConfigError("train.bpe_dropout needs a vocabulary of type BPE, but this one is of another type")
         if max(len(piece) for piece, _, _ in pieces) > _MAX_PIECE:
             raise ConfigError(f"train.bpe_dropout does not support pieces of more than {_MAX_PIECE} characters")
-        if any(kind == _UNUSED for _, _, kind in pieces):
+        if any(kind == UNUSED for _, _, kind in pieces):
             raise ConfigError("train.bpe_dropout does not support vocabularies with unused pieces")
         self._vocab_size = len(pieces)
-        ids = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind in (_NORMAL, _USER_DEFINED)}
+        ids = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind in (NORMAL, USER_DEFINED)}
         # Characters that are no pieces get ids beyond the vocabulary: they can be merged, or are written in bytes.
         others = sorted(set().union(*ids) - ids.keys())
         atoms = {character: len(pieces) + i for i, character in enumerate(others)}
@@ -63,7 +60,7 @@ class BpeDropout:
         self._character_ids = np.full(sys.maxunicode + 1, self._nothing, dtype=np.int32)
         self._character_ids[[*map(ord, atoms)]] = [*atoms.values()]
         # User-defined symbols take part in no merge; the longest one at a position is used.
-        self._symbols = {piece: i for piece, i in ids.items() if pieces[i][2] == _USER_DEFINED}
+        self._symbols = {piece: i for piece, i in ids.items() if pieces[i].type == USER_DEFINED}
         longest_first = sorted(self._symbols, key=len, reverse=True)
         long = longest_first and len(longest_first[0]) > 1  # otherwise, they are found as characters are
         self._symbol = re.compile("|".join(map(re.escape, longest_first))) if long else None
@@ -190,43 +187,3 @@ class _Merges:
 
     def _slots(self, keys: Array) -> Array:
         return (keys * np.uint64(0x9E3779B97F4A7C15) >> self._shift).astype(np.int64)
-
-
-def _read_model(model: bytes) -> tuple[list[tuple[str, float, int]], int]:
-    """Text, score and type of each piece, and the type of the model, of a SentencePiece model: a protocol buffer.
-
-    Field 1 of a model is a piece (1: text, 2: score, 3: type); field 2 has its training settings (3: model type).
-    """
-    pieces, model_type = [], 1
-    for field, content in _fields(model):
-        if field == 1:
-            piece = dict(_fields(content))
-            pieces.append((piece[1].decode(), *struct.unpack("<f", piece.get(2, bytes(4))), piece.get(3, _NORMAL)))
-        elif field == 2:
-            model_type = dict(_fields(content)).get(3, model_type)
-    return pieces, model_type
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The number and content of each field: an integer, or bytes."""
-    position = 0
-
-    def varint() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = message[position]
-            position += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while position < len(message):
-        field, wire_type = divmod(varint(), 8)
-        if wire_type == 0:
-            yield field, varint()
-            continue
-        length = varint() if wire_type == 2 else 8 if wire_type == 1 else 4
-        yield field, message[position : position + length]
-        position += length

@@ -1,33 +1,23 @@
-"""Tokenizers of imported models: of the `tokenizers` library, and a pair of SentencePiece models (Marian).
+"""The tokenizer of an imported model: what those of every kind have in common.
 
-Both are saved as `tokenizer.json`: the original files and the order of ids (`token_order.py`).
+The kinds are those of the `tokenizers` library (`library_tokenizer.py`) and pairs of SentencePiece models
+(`sentencepiece_pair.py`); `imported_tokenizer_file.py` reads both.
 """
 
-import base64
-import binascii
 import copy
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
-import sentencepiece
-
-from transduce.disk import require_file
-from transduce.errors import ModelError
-from transduce.text.one_line import one_line
 from transduce.text.symbols import SPACE_MARK, escape, unescape
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
-_MAX_BYTES = 1 << 27
-_MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
+MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_LANGUAGE_CODE = re.compile(r">>[^<]*<<")
 
 
 class ImportedTokenizer(ABC):
@@ -43,33 +33,6 @@ class ImportedTokenizer(ABC):
         self.order = order
         self.before = list(before)
         """Tokens that begin every source, as our ids (<s> of BART)."""
-
-    @staticmethod
-    def load(path: Path) -> "ImportedTokenizer":
-        """Read a saved vocabulary."""
-        require_file(path, _MAX_BYTES, "a vocabulary can have")
-        try:
-            return ImportedTokenizer.parse(path.read_bytes())
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from None
-
-    @staticmethod
-    def parse(model: bytes) -> "ImportedTokenizer":
-        """The vocabulary of a saved file with this content."""
-        try:
-            content = json.loads(model)
-            order = TokenOrder(tuple(map(_integer, content["markers"])), _integer(content["size"]))  # type: ignore[arg-type]
-            before = [_integer(token) for token in content.get("before", [])]
-            if len(order.markers) != len(_MARKERS) or not all(0 <= token < len(order.originals) for token in before):
-                raise ValueError("its markers do not fit")
-            if "tokenizer" in content:
-                return LibraryTokenizer(content["tokenizer"], order, before)
-            spm = [base64.b64decode(content[side], validate=True) for side in ("source", "target")]
-            return SentencePiecePair(spm[0], spm[1], content["pieces"], order, before)
-        except RecursionError:
-            raise ModelError("nested too deeply") from None
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-            raise ModelError(f"not the vocabulary of an imported model: {error}") from None
 
     @property
     @abstractmethod
@@ -152,7 +115,7 @@ class ImportedTokenizer(ABC):
 
     @cached_property
     def _all_pieces(self) -> list[str]:
-        pieces = list(_MARKERS.values())
+        pieces = list(MARKERS.values())
         for original in self.order.originals[len(pieces) :]:
             raw = self._raw_bytes(original)
             text = raw.decode(errors="backslashreplace").replace(" ", SPACE_MARK) if raw else self._name(original)
@@ -164,169 +127,7 @@ class ImportedTokenizer(ABC):
         return b"" if token <= EOS else self._raw_bytes(self.order.originals[token])
 
 
-class LibraryTokenizer(ImportedTokenizer):
-    """A tokenizer of the `tokenizers` library, as in the file `tokenizer.json` of Hugging Face."""
-
-    def __init__(self, text: str, order: TokenOrder, before: Sequence[int] = ()) -> None:
-        super().__init__(order, before)
-        self._text = text
-        self._tokenizer = parse_tokenizer(text)
-        decoder = str(json.loads(text).get("decoder"))
-        self._is_byte_level, self._is_word_piece = "'ByteLevel'" in decoder, "'WordPiece'" in decoder
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._added = {token: one.content for token, one in added.items()}
-        self._special = {token for token, one in added.items() if one.special}
-
-    @property
-    def _content(self) -> dict[str, Any]:
-        return {"tokenizer": self._text}
-
-    @cached_property
-    def target(self) -> "LibraryTokenizer":
-        """See `ImportedTokenizer`."""
-        return self._copy() if self.before else self
-
-    def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
-        with _library_errors("encode a text with this vocabulary"):
-            if threads == 1 or len(texts) == 1:
-                return [self._tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-            return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    def _decode(self, originals: Sequence[int]) -> str:
-        with _library_errors("decode tokens of this vocabulary"):
-            return cast(str, self._tokenizer.decode(originals, skip_special_tokens=True))
-
-    def _raw_bytes(self, original: int) -> bytes:
-        piece = self._tokenizer.id_to_token(original)
-        if piece is None or original in self._special:
-            return b""
-        if original in self._added:
-            return self._added[original].encode()
-        if self._is_byte_level:
-            return bytes(_BYTE_OF[character] for character in piece if character in _BYTE_OF)
-        if self._is_word_piece:
-            return piece.removeprefix("##").encode() if piece.startswith("##") else f" {piece}".encode()
-        return _raw_piece(piece)
-
-    def _name(self, original: int) -> str:
-        return self._added.get(original, f"<unused{original}>")
-
-
-class SentencePiecePair(ImportedTokenizer):
-    """SentencePiece models of source and target with one list of pieces, whose indices are the ids (Marian)."""
-
-    def __init__(
-        self, source: bytes, target: bytes, pieces: Sequence[str], order: TokenOrder, before: Sequence[int] = ()
-    ) -> None:
-        super().__init__(order, before)
-        if not all(isinstance(piece, str) for piece in pieces):
-            raise ModelError("its pieces are not texts")
-        "".join(pieces).encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
-        self.models = (source, target)
-        """The SentencePiece models of source and target."""
-        self._pieces = list(pieces)
-        self._source, self._target = _processor(source), _processor(target)
-        self._id = {piece: token for token, piece in enumerate(self._pieces)}
-
-    @property
-    def _content(self) -> dict[str, Any]:
-        source, target = (base64.b64encode(model).decode() for model in self.models)
-        return {"source": source, "target": target, "pieces": self._pieces}
-
-    @property
-    def names(self) -> list[str]:
-        """The piece of each id as its files write it; markers have our names, and no two ids the same one."""
-        names = list(_MARKERS.values())
-        for original in self.order.originals[len(names) :]:
-            piece = self._pieces[original] if original < len(self._pieces) else self._name(original)
-            names.append(self._name(original) if piece in _MARKERS.values() else piece)
-        return names
-
-    @cached_property
-    def target(self) -> "SentencePiecePair":
-        """See `ImportedTokenizer`: it encodes with the SentencePiece model of the target."""
-        other = self._copy()
-        other.models, other._source = (self.models[1], self.models[1]), self._target
-        return other
-
-    def _encode(self, texts: Sequence[str], threads: int) -> list[list[int]]:
-        # Models with several target languages expect a code such as >>fra<<, which is one token, before the text.
-        codes = [_LANGUAGE_CODE.match(text) for text in texts]
-        rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
-        encoded = self._source.encode(rests, out_type=str, num_threads=threads)
-        unknown = self.order.markers[UNK]
-        return [
-            [self._id.get(piece, unknown) for piece in ([code[0], *pieces] if code else pieces)]
-            for code, pieces in zip(codes, encoded, strict=True)
-        ]
-
-    def _decode(self, originals: Sequence[int]) -> str:
-        pieces = [self._pieces[token] for token in originals if token < len(self._pieces)]
-        return str(self._target.decode_pieces(pieces)).replace(SPACE_MARK, " ").strip()
-
-    def _raw_bytes(self, original: int) -> bytes:
-        return _raw_piece(self._pieces[original]) if original < len(self._pieces) else b""
-
-    def _name(self, original: int) -> str:
-        return f"<unused{original}>"
-
-
-def import_tokenizers() -> Any:
-    """The `tokenizers` library, which is optional."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise ModelError("imported vocabularies need the package tokenizers: pip install 'transduce[import]'") from None
-    return tokenizers
-
-
-def parse_tokenizer(text: str) -> Any:
-    """The object of the `tokenizers` library that a `tokenizer.json` describes; it neither truncates nor pads."""
-    library = import_tokenizers()
-    with _library_errors("read it", ValueError):
-        tokenizer = library.Tokenizer.from_str(text)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-@contextmanager
-def _library_errors(action: str, kind: type[Exception] = ModelError) -> Iterator[None]:
-    """Turn any error of the `tokenizers` library into one of this kind."""
-    try:
-        yield
-    except BaseException as error:  # a panic of the library, which is written in Rust, is no Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise kind(one_line(f"the tokenizers library cannot {action}: {error}")) from None
-
-
-def _raw_piece(piece: str) -> bytes:
+def raw_piece(piece: str) -> bytes:
     """The bytes of a piece in SentencePiece's notation."""
     byte = _BYTE.fullmatch(piece)
     return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE_MARK, " ").encode()
-
-
-def _processor(model: bytes) -> Any:
-    try:
-        if not model:
-            raise RuntimeError("it is empty")
-        return sentencepiece.SentencePieceProcessor(model_proto=model)
-    except RuntimeError as error:
-        raise ModelError(one_line(f"not a SentencePiece model: {error}")) from None
-
-
-def _integer(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError("a token is not a number")
-    return value
-
-
-def _byte_characters() -> dict[str, int]:
-    """The byte that each character of a byte-level piece stands for: itself if it is printable, otherwise from 256."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_characters()

@@ -17,6 +17,7 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
 from transduce.text.one_line import one_line
+from transduce.text.sentencepiece_file import add_user_defined_pieces
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -31,8 +32,6 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 _LARGE_ALPHABET_COVERAGE = 0.9995
 NEWLINE = "\n"
 """A token of its own in vocabularies of documents."""
-_USER_DEFINED = 4
-"""SentencePiece's type of a piece that is a user-defined symbol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,13 +208,7 @@ class Tokenizer:
         """This vocabulary with more user-defined symbols, whose ids follow the existing ones."""
         if known := [symbol for symbol in symbols if symbol in self._all_pieces]:
             raise ConfigError(f"tokenizer.symbols: {known[0]} is a piece of the vocabulary already; choose another")
-        # A SentencePiece model is a protocol buffer, in which further elements of a list may be appended at the end:
-        # field 1 of the model has the pieces; fields 1 to 3 of a piece are its text, score and type.
-        model = self.model
-        for symbol in symbols:
-            piece = wire_field(1, symbol.encode()) + b"\x15" + bytes(4) + b"\x18" + bytes([_USER_DEFINED])
-            model += wire_field(1, piece)
-        return Tokenizer(model)
+        return Tokenizer(add_user_defined_pieces(self.model, symbols))
 
     @property
     def names(self) -> list[str]:
@@ -302,15 +295,6 @@ class Tokenizer:
 def _least(symbols: Sequence[str]) -> int:
     """Minimum size of a vocabulary with bytes, reserved symbols and these symbols."""
     return _BASE_TOKENS + len(symbols) + 20
-
-
-def wire_field(number: int, content: bytes) -> bytes:
-    """A field of a protocol buffer that holds bytes: its number and kind, the length as a varint, and the content."""
-    length, count = bytearray(), len(content)
-    while count > 127:
-        length.append(count & 127 | 128)
-        count >>= 7
-    return bytes([number << 3 | 2, *length, count]) + content
 
 
 def _digits(alphabet: set[str]) -> set[str]:

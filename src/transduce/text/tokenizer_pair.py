@@ -3,19 +3,23 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.imported_tokenizer_file import parse_imported_tokenizer
 from transduce.text.tokenizer import Tokenizer
 
 OneTokenizer = Tokenizer | ImportedTokenizer
 _MAX_BYTES = 1 << 28
 _SIDES = ("source", "target")
-_KINDS = (Tokenizer, ImportedTokenizer)
+_PARSERS: dict[str, Callable[[bytes], OneTokenizer]] = {
+    Tokenizer.file_name: Tokenizer,
+    ImportedTokenizer.file_name: parse_imported_tokenizer,
+}
 
 
 class TokenizerPair:
@@ -107,8 +111,6 @@ def _content(tokenizer: OneTokenizer) -> dict[str, str]:
 
 
 def _read_side(side: Mapping[str, Any]) -> OneTokenizer:
-    content = base64.b64decode(side["content"], validate=True)
-    kinds = {kind.file_name: kind for kind in _KINDS}
-    if side["file"] not in kinds:
+    if side["file"] not in _PARSERS:
         raise ValueError(f"{side['file']!r:.40} is no file of a vocabulary")
-    return Tokenizer(content) if kinds[side["file"]] is Tokenizer else ImportedTokenizer.parse(content)
+    return _PARSERS[side["file"]](base64.b64decode(side["content"], validate=True))

@@ -15,7 +15,8 @@ from transduce.data.variation import Variation, computed_ahead, seed_of
 from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.tasks.task import Task
 
-_AHEAD = 4
+_AHEAD = 5
+"""Number of batches in memory besides the one that is computed with."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,16 @@ class Loader:
 
     def ahead(self, start: int) -> Generator[list[Batch]]:
         """An endless iterator over the batches from `start` on; a thread prefetches a few."""
-        ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(maxsize=_AHEAD)
-        stopped = threading.Event()
+        ready: queue.SimpleQueue[list[Batch] | BaseException] = queue.SimpleQueue()
+        room, stopped = threading.Semaphore(_AHEAD), threading.Event()
         side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def work() -> None:
             with computed_ahead(self.variation, self.plan, start) as examples:
                 for number in count(start):
+                    room.acquire()
+                    if stopped.is_set():
+                        return
                     try:
                         with torch.cuda.stream(side_stream):  # copies overlap with the computation
                             item: list[Batch] | BaseException = self._batch(number, examples(number))
@@ -74,20 +78,14 @@ class Loader:
                             side_stream.synchronize()
                     except BaseException as error:  # passed to the training loop, which raises it
                         item = error
-                    while not stopped.is_set():
-                        try:
-                            ready.put(item, timeout=0.1)
-                            break
-                        except queue.Full:
-                            pass
-                    if stopped.is_set():
-                        return
+                    ready.put(item)
 
         thread = threading.Thread(target=work, daemon=True, name="batches")
         thread.start()
         try:
             while True:
                 item = ready.get()
+                room.release()
                 if isinstance(item, BaseException):
                     raise item
                 if side_stream:  # the memory must not be reused before the computation has read it
@@ -96,6 +94,7 @@ class Loader:
                 yield item
         finally:
             stopped.set()
+            room.release()
             thread.join()
 
     def _pack(self, examples: Sequence[Example], number: int) -> PackedBatch:

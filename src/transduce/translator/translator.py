@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from transduce.config import build
 from transduce.engines.choose import pick_engine
@@ -95,13 +95,13 @@ class Translator:
         self.splitter = Splitter(
             tokenizer,
             max_source_length,
-            by_sentence,
-            self.directions,
-            tagged,
-            protection,
-            uses_slots,
-            truecases,
-            model.longest,
+            by_sentence=by_sentence,
+            directions=self.directions,
+            tagged=tagged,
+            protection=protection,
+            uses_slots=uses_slots,
+            truecases=truecases,
+            longest_prefix=model.longest,
         )
         """How texts are split into the parts that are translated."""
         self._repairer = Repairer(model, tokenizer)
@@ -227,9 +227,18 @@ class Translator:
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
         if to is not None and not isinstance(to, str) and len(to) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
-        common: dict[str, Any] = {"align": align, "long": long, "first_line": first_line, "glossary": glossary}
-        common["confidence"] = confidence
-        return list(self.stream(texts, to=to, prefixes=prefixes, **common, **options))
+        translations = self.stream(
+            texts,
+            to=to,
+            prefixes=prefixes,
+            align=align,
+            long=long,
+            first_line=first_line,
+            glossary=glossary,
+            confidence=confidence,
+            **options,
+        )
+        return list(translations)
 
     def stream(
         self,
@@ -328,7 +337,6 @@ class Translator:
 
     def whole(self, text: str, to: str | None = None) -> Part:
         """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
-
         return self.splitter.whole(text, self.target(to))
 
     def encode_source(self, text: str, target: str | None) -> list[int]:

@@ -1,102 +1,42 @@
-"""Preparing a corpus: once for each content and settings, with a complete report, and without changing the text."""
+"""Preparing a corpus: with a complete report, by any number of processes, and without changing the text."""
 
+import errno
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from preparation import TOKENIZER, corpus, encode_in_processes, forbid_encoding, run, texts, write_tsv
 
 from transduce.data import encode_worker, prepare, write_corpus
-from transduce.data.prepare import DataConfig, Prepared
+from transduce.data.prepare import DataConfig
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import read_lines
 from transduce.text.pairs import Corpus, Pair, ReadReport
 from transduce.text.readers import READERS, Reader
-from transduce.text.tokenizer import TokenizerConfig
 
-TOKENIZER = TokenizerConfig(vocab_size=450)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
-@pytest.fixture
-def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Encode in this process, as the given number of workers would, with shards of this many pairs."""
-
-    def use(workers: int = 1, shard_pairs: int = 1000) -> None:
-        def encode(folder: Path, data: DataConfig, reader: str, examples: int, labels: Sequence[str]) -> list[int]:
-            job = write_corpus.encode_job(data, reader, labels)
-            job = json.loads(json.dumps(job))  # a worker gets its job as text
-            written = [encode_worker.encode_shards(folder, n, workers, job) for n in range(workers)]
-            return [sum(counts) for counts in zip(*written, strict=True)]
-
-        monkeypatch.setattr(encode_worker, "SHARD_PAIRS", shard_pairs)
-        monkeypatch.setattr(write_corpus, "_encode", encode)
-
-    use()
-    return use
-
-
-def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> int:
-        raise AssertionError("encoded again")
-
-    monkeypatch.setattr(write_corpus, "_encode", fail)
-
-
-def write_tsv(path: Path, pairs: list[Pair]) -> Path:
-    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
-    return path
-
-
-def corpus(folder: Path, pairs: list[Pair], **settings: object) -> DataConfig:
-    return DataConfig(train=((str(write_tsv(folder / "pairs.tsv", pairs)),),), **settings)  # type: ignore[arg-type]
-
-
-def run(data: DataConfig, tokenizer: TokenizerConfig = TOKENIZER) -> tuple[Prepared, list[str]]:
-    logged: list[str] = []
-    return prepare.prepare(data, tokenizer, logged.append), logged
-
-
-def texts(prepared: Prepared) -> list[Pair]:
-    """The decoded text of the shards."""
-    decode = prepared.tokenizer.decode
-    pairs = prepared.train.pairs(np.arange(len(prepared.train)))
-    return [(decode(src.tolist()), decode(tgt.tolist())) for src, tgt in pairs]
-
-
-def test_a_corpus_prepared_before_is_reported_with_the_present_names(tmp_path: Path, encode_here: object) -> None:
-    lines = "a b\tc d\n\te f\ng h\ti j\n" * 4
-    old, new = tmp_path / "old.tsv", tmp_path / "new.tsv"
-    old.write_text(lines)
-    logged: list[str] = []
-    prepare.prepare(DataConfig(train=((str(old),),)), TOKENIZER, logged.append)
-    assert any(f"(first: {old}, line 2)" in line for line in logged)
-    old.rename(new)
-    logged.clear()
-    prepare.prepare(DataConfig(train=((str(new),),)), TOKENIZER, logged.append)
-    assert "prepared before" in logged[0]
-    assert any(f"(first: {new}, line 2)" in line for line in logged)
-    assert not any("old.tsv" in line for line in logged)
-
-
+@pytest.mark.parametrize("place", ["here", "in a worker process"])
 def test_a_full_disk_is_one_error_and_leaves_nothing(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     path = write_tsv(tmp_path / "pairs.tsv", [("a b", "c d")] * 9)
-    worker = tmp_path / "worker"
-    worker.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 3\n")
-    worker.chmod(0o755)
-    monkeypatch.setattr(write_corpus.sys, "executable", str(worker))
+    if place == "here":
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(encode_worker, "write_shard", fail)
+    else:
+        encode_in_processes(monkeypatch)
+        worker = tmp_path / "worker"
+        worker.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 3\n")
+        worker.chmod(0o755)
+        monkeypatch.setattr(write_corpus.sys, "executable", str(worker))
     with pytest.raises(DataError) as caught:
         prepare.prepare(DataConfig(train=((str(path),),)), TOKENIZER, lambda _: None)
     assert str(caught.value) == (
@@ -132,31 +72,6 @@ def test_lengths_and_means_are_those_of_the_ids(tmp_path: Path, toy_pairs: list[
     assert shards.index["longest"] == lengths.max()
 
 
-def test_a_second_call_finds_the_corpus_prepared(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = corpus(tmp_path, toy_pairs)
-    first, _ = run(data)
-    forbid_encoding(monkeypatch)
-    second, logged = run(data)
-    assert texts(second) == texts(first)
-    assert second.tokenizer.model == first.tokenizer.model
-    assert any("prepared before" in line for line in logged)
-
-
-def test_a_file_with_a_new_date_or_name_is_not_prepared_again(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = corpus(tmp_path, toy_pairs)
-    run(data)
-    os.utime(data.train[0][0], (1, 1))
-    forbid_encoding(monkeypatch)
-    run(data)
-    for name in ("copy.tsv", "copy.2019.en-de.tsv"):
-        shutil.copy(data.train[0][0], tmp_path / name)
-        run(replace(data, train=((str(tmp_path / name),),)))
-
-
 def test_files_of_one_side_each_may_have_any_name(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,50 +81,6 @@ def test_files_of_one_side_each_may_have_any_name(
     run(DataConfig(train=((str(tmp_path / "a.en"), str(tmp_path / "b.de")),)))
     forbid_encoding(monkeypatch)
     run(DataConfig(train=((str(tmp_path / "a.2019.txt"), str(tmp_path / "b")),)))
-
-
-def test_validation_text_is_not_part_of_the_key(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = corpus(tmp_path, toy_pairs)
-    run(data)
-    forbid_encoding(monkeypatch)
-    prepared, _ = run(replace(data, valid=data.train))
-    assert prepared.valid == toy_pairs
-
-
-@pytest.mark.parametrize(
-    "change", ["content", "order of files", "max_length", "reverse", "vocab_size", "type", "sample_pairs"]
-)
-def test_changed_content_or_settings_are_prepared_again(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path, change: str
-) -> None:
-    more = str(write_tsv(tmp_path / "more.tsv", toy_pairs[:10]))
-    data = corpus(tmp_path, toy_pairs[:40])
-    data = replace(data, train=(*data.train, (more,)))
-    run(data)
-    tokenizer = TOKENIZER
-    if change == "content":
-        write_tsv(tmp_path / "more.tsv", toy_pairs[:11])
-    elif change == "order of files":
-        data = replace(data, train=data.train[::-1])
-    elif change in ("max_length", "reverse"):
-        data = replace(data, **{change: {"max_length": 100, "reverse": True}[change]})  # type: ignore[arg-type]
-    else:
-        value = {"vocab_size": 430, "type": "unigram", "sample_pairs": 30}[change]
-        tokenizer = replace(TOKENIZER, **{change: value})  # type: ignore[arg-type]
-    run(data, tokenizer)
-    assert len(list(cache.iterdir())) == 2
-
-
-def test_two_files_and_one_file_with_the_same_bytes_are_different_corpora(
-    tmp_path: Path, encode_here: object, cache: Path
-) -> None:
-    for name in ("a.tsv", "b.tsv", "a.txt", "b.txt"):
-        write_tsv(tmp_path / name, [("same", "line")])
-    joined, _ = run(DataConfig(train=((str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),)))
-    apart, _ = run(DataConfig(train=((str(tmp_path / "a.tsv"),), (str(tmp_path / "b.tsv"),))))
-    assert (len(joined.train), len(apart.train)) == (1, 2)
 
 
 def test_overlong_pairs_are_counted_reported_and_left_out(
@@ -290,7 +161,7 @@ def test_worker_processes_write_what_this_process_writes(
     here, _ = run(data)
     monkeypatch.undo()
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "by processes"))
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    encode_in_processes(monkeypatch)
     there, _ = run(data)
     assert folder_content(there.train.folder) == folder_content(here.train.folder)
 
@@ -298,6 +169,7 @@ def test_worker_processes_write_what_this_process_writes(
 def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
     tmp_path: Path, toy_pairs: list[Pair], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    encode_in_processes(monkeypatch)
     data = corpus(tmp_path, toy_pairs)
     sample = write_corpus._sample
 
@@ -312,44 +184,13 @@ def test_a_worker_that_fails_is_an_error_that_leaves_nothing_behind(
     assert list(cache.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["0.src.npy", "0.tgt.npy", "0.src_offsets.npy", "lengths.npy", "index.json"])
-@pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_a_damaged_file_of_the_cache_is_named_with_the_remedy(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, name: str, damage: str
-) -> None:
-    data = corpus(tmp_path, toy_pairs)
-    folder = run(data)[0].train.folder
-    if damage == "missing":
-        (folder / name).unlink()
-    else:
-        (folder / name).write_bytes((folder / name).read_bytes()[:-7])
-    with pytest.raises(DataError) as caught:
-        run(data)
-    assert str(folder / name) in str(caught.value)
-    assert f"delete {folder} to prepare it anew" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_folders_of_killed_processes_are_no_obstacle(
-    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path
-) -> None:
-    fresh, old = (cache / f"{'0' * 32}.{name}.tmp" for name in ("fresh", "old"))
-    for leftover in (fresh, old):
-        leftover.mkdir(parents=True)
-        (leftover / "0.src.npy").write_bytes(b"half")
-    os.utime(old, (1, 1))
-    prepared, _ = run(corpus(tmp_path, toy_pairs))
-    assert len(prepared.train) == len(toy_pairs)
-    assert fresh.exists()  # another process may be writing to it
-    assert not old.exists()
-
-
 def test_no_code_of_the_current_folder_is_run(
     tmp_path: Path, toy_pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sentencepiece.py").write_text("raise RuntimeError('code of the current folder was run')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    encode_in_processes(monkeypatch)
     assert len(run(corpus(tmp_path, toy_pairs))[0].train) == len(toy_pairs)
 
 
@@ -400,8 +241,3 @@ def test_every_validation_file_has_its_number_of_examples(tmp_path: Path, toy_pa
     prepared, _ = run(corpus(tmp_path, toy_pairs[:20], valid=tuple((str(path),) for path in files)))
     assert prepared.valid == [*toy_pairs[:2], *toy_pairs[:5]]
     assert prepared.valid_sizes == [2, 5]
-
-
-def test_the_languages_do_not_change_what_is_prepared(tmp_path: Path, toy_pairs: list[Pair]) -> None:
-    folders = {run(corpus(tmp_path, toy_pairs[:20], tgt_lang=code))[0].train.folder for code in (None, "ja")}
-    assert len(folders) == 1

@@ -1,4 +1,4 @@
-"""Checkpoints: saving and loading, detection of damage, atomic writes, pruning and averaging."""
+"""Checkpoints: saving and loading, detection of damage, and atomic writes."""
 
 import json
 import shutil
@@ -7,108 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from helpers import logits, random_sentences, small_model
-from safetensors.torch import load_file
-from torch import Tensor
+from checkpoints import Training, assert_bitwise_equal, flip_a_byte, names, save, save_steps
 
 from transduce import disk
-from transduce.data.batch import Batch
 from transduce.errors import RunError
-from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import load_model
 from transduce.runs import checkpoint as checkpoint_module
-from transduce.runs.average import load_average
-from transduce.runs.checkpoint import (
-    Progress,
-    adam_moments,
-    find_damage,
-    list_checkpoints,
-    load_checkpoint,
-    newest_intact,
-    prune,
-    save_checkpoint,
-    scheduled,
-)
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.runs.checkpoint import Progress, find_damage, load_checkpoint, newest_intact, prune
+from transduce.text.tokenizer import Tokenizer
 
-V = 23
 FILES = ["model.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.model"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer.train(["a cat sat", "eine Katze sass", "a dog ran"] * 20, TokenizerConfig(vocab_size=400))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "checkpoints"
-    path.mkdir()
-    return path
-
-
-class Training:
-    """A model and its optimizer; an update depends only on them and the step number."""
-
-    def __init__(self, seed: int = 1, fused: bool = True, vocab_size: int = V, **settings: object) -> None:
-        self.model = small_model(seed, vocab_size, **settings)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=fused)
-        self.progress = Progress()
-
-    def update(self) -> None:
-        step = self.progress.step + 1
-        for group in self.optimizer.param_groups:
-            group["lr"] = 1e-2 / step
-        source, target = random_sentences([4, 7, 2], V, 100 + step), random_sentences([5, 1, 6], V, 200 + step)
-        hidden_MD = self.model(Batch.of(src=source, tgt=target))
-        logits(self.model, hidden_MD).square().mean().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.progress.step = step
-
-    def updated(self, steps: int) -> "Training":
-        for _ in range(steps):
-            self.update()
-        return self
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Copies of all tensors that training changes."""
-        result = {name: x.detach().clone() for name, x in self.model.state_dict().items()}
-        for name, parameter in self.model.named_parameters():
-            result |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.state[parameter].items()}
-        return result
-
-
-def assert_bitwise_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert actual.keys() == expected.keys()
-    for name in expected:
-        assert torch.equal(actual[name], expected[name]), name
-
-
-def save(folder: Path, tokenizer: Tokenizer, training: Training) -> Path:
-    moments = adam_moments(training.model, training.optimizer)
-    return save_checkpoint(folder, training.model, moments, tokenizer, training.progress, {"made": "here"})
-
-
-def save_steps(folder: Path, tokenizer: Tokenizer, steps: list[int]) -> Training:
-    """Save checkpoints of these steps, each with different weights."""
-    training = Training()
-    for step in steps:
-        training.update()
-        training.progress.step = step
-        save(folder, tokenizer, training)
-    return training
-
-
-def names(folder: Path) -> list[str]:
-    return [path.name for path in list_checkpoints(folder)]
-
-
-def flip_a_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
 
 
 def cut_short(path: Path) -> None:
@@ -257,6 +165,15 @@ def test_if_every_checkpoint_is_damaged_the_run_fails_instead_of_starting_again(
         newest_intact(folder, lambda _: None)
 
 
+def test_a_run_with_only_damaged_checkpoints_fails_every_time(folder: Path, tokenizer: Tokenizer) -> None:
+    save_steps(folder, tokenizer, [10, 20])
+    for step in (10, 20):
+        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
+    for _ in range(2):
+        with pytest.raises(RunError, match="every checkpoint is damaged"):
+            newest_intact(folder, lambda _: None)
+
+
 def test_a_run_without_checkpoints_has_no_newest_one(folder: Path) -> None:
     assert newest_intact(folder, pytest.fail) is None
 
@@ -298,111 +215,3 @@ def test_folders_of_incomplete_saves_are_ignored_and_deleted(folder: Path, token
     prune(folder, keep=3, best_step=0, every=1, last_step=9)
     assert not (folder / ".step-5.tmp").exists()
     assert names(folder) == ["step-1"]
-
-
-# Pruning
-
-
-@pytest.mark.parametrize(
-    ("keep", "best_step", "left"),
-    [
-        (1, 0, [100]),
-        (2, 0, [40, 100]),
-        (2, 9, [9, 40, 100]),
-        (2, 100, [40, 100]),
-        (3, 8, [8, 10, 40, 100]),
-        (9, 0, [8, 9, 10, 40, 100]),
-    ],
-)
-def test_pruning_keeps_the_last_and_the_best(
-    folder: Path, tokenizer: Tokenizer, keep: int, best_step: int, left: list[int]
-) -> None:
-    save_steps(folder, tokenizer, [8, 9, 10, 40, 100])
-    prune(folder, keep, best_step, every=1, last_step=100)
-    assert names(folder) == [f"step-{step}" for step in left]
-    assert all(find_damage(path) is None for path in list_checkpoints(folder))
-
-
-def test_the_checkpoint_of_a_stop_is_kept_in_addition_while_it_is_the_newest(
-    folder: Path, tokenizer: Tokenizer
-) -> None:
-    training = save_steps(folder, tokenizer, [10, 20, 30, 34])
-    prune(folder, keep=2, best_step=0, every=10, last_step=100)
-    assert names(folder) == ["step-20", "step-30", "step-34"]
-    training.progress.step = 40
-    save(folder, tokenizer, training)
-    prune(folder, keep=2, best_step=0, every=10, last_step=100)
-    assert names(folder) == ["step-30", "step-40"]
-
-
-def test_scheduled_checkpoints_are_those_of_regular_steps_and_the_last(folder: Path, tokenizer: Tokenizer) -> None:
-    save_steps(folder, tokenizer, [8, 10, 13, 20, 100, 105])
-    folders = scheduled(folder, every=10, last_step=105)
-    assert [path.name for path in folders] == ["step-10", "step-20", "step-100", "step-105"]
-
-
-def test_best_points_to_the_best_checkpoint_and_moves_with_it(folder: Path, tokenizer: Tokenizer) -> None:
-    save_steps(folder, tokenizer, [1, 2, 3])
-    prune(folder, keep=5, best_step=0, every=1, last_step=3)
-    assert not (folder / "best").exists()
-    for best_step in (1, 3):
-        prune(folder, keep=5, best_step=best_step, every=1, last_step=3)
-        assert (folder / "best").resolve() == (folder / f"step-{best_step}").resolve()
-    assert names(folder) == ["step-1", "step-2", "step-3"]
-
-
-def test_if_a_better_checkpoint_was_not_saved_the_previous_best_is_kept(folder: Path, tokenizer: Tokenizer) -> None:
-    save_steps(folder, tokenizer, [1, 2, 3])
-    prune(folder, keep=2, best_step=1, every=1, last_step=9)
-    prune(folder, keep=2, best_step=4, every=1, last_step=9)
-    assert names(folder) == ["step-1", "step-2", "step-3"]
-    assert (folder / "best").resolve() == (folder / "step-1").resolve()
-
-
-@pytest.mark.parametrize("keep", [1, 2])
-def test_pruning_keeps_the_newest_checkpoint_even_if_a_damaged_one_has_a_higher_step(
-    folder: Path, tokenizer: Tokenizer, keep: int
-) -> None:
-    """20 and 30 are damaged; the run resumes from 10 and stops at 15."""
-    training = save_steps(folder, tokenizer, [10, 20, 30])
-    for step in (20, 30):
-        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
-    assert newest_intact(folder, lambda _: None) == folder / "step-10"
-    training.progress.step = 15
-    saved = save(folder, tokenizer, training)
-    prune(folder, keep, best_step=0, every=5, last_step=100)
-    assert saved.exists()
-    assert newest_intact(folder, lambda _: None) == saved
-
-
-# Averaging
-
-
-def test_averaging_takes_the_mean_of_every_weight(folder: Path, tokenizer: Tokenizer) -> None:
-    save_steps(folder, tokenizer, [1, 2, 3, 4])
-    last = list_checkpoints(folder)[-3:]
-    model = small_model(seed=50, vocab_size=V)
-    load_average(model, last)
-    weights = [load_file(path / "model.safetensors") for path in last]
-    average = model.state_dict()
-    assert average.keys() == weights[0].keys()
-    for name, x in average.items():
-        expected = sum(each[name].double() for each in weights) / 3
-        torch.testing.assert_close(x.double(), expected, rtol=1e-6, atol=1e-9)
-        assert not torch.equal(x, weights[2][name]), f"{name} is the same in all checkpoints"
-
-
-def test_the_average_of_one_checkpoint_is_itself(folder: Path, tokenizer: Tokenizer) -> None:
-    training = save_steps(folder, tokenizer, [1])
-    model: EncoderDecoder = small_model(seed=50, vocab_size=V)
-    load_average(model, list_checkpoints(folder))
-    assert_bitwise_equal(dict(model.state_dict()), dict(training.model.state_dict()))
-
-
-def test_a_run_with_only_damaged_checkpoints_fails_every_time(folder: Path, tokenizer: Tokenizer) -> None:
-    save_steps(folder, tokenizer, [10, 20])
-    for step in (10, 20):
-        flip_a_byte(folder / f"step-{step}" / "model.safetensors")
-    for _ in range(2):
-        with pytest.raises(RunError, match="every checkpoint is damaged"):
-            newest_intact(folder, lambda _: None)

@@ -11,7 +11,8 @@ from transduce.errors import DataError, ModelError
 from transduce.interop.gguf_file import read_gguf
 from transduce.media.sound import read_sound
 from transduce.text.any_tokenizer import load_tokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer, LibraryTokenizer
+from transduce.text.imported_tokenizer_file import load_imported_tokenizer
+from transduce.text.library_tokenizer import LibraryTokenizer
 from transduce.text.token_order import TokenOrder
 
 tokenizers: Any = pytest.importorskip("tokenizers")
@@ -72,7 +73,7 @@ def test_files_that_are_something_else(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json: "):
-        ImportedTokenizer.load(path)
+        load_imported_tokenizer(path)
 
 
 def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
     content = {"markers": [0, 1, 2, 3], "size": 5, "pieces": ["a"] * 5}
     path.write_text(json.dumps(content | {"source": "AAAA", "target": "AAAA"}))
     with pytest.raises(ModelError, match="not a SentencePiece model"):
-        ImportedTokenizer.load(path)
+        load_imported_tokenizer(path)
     path.write_text(json.dumps(content | {"source": "?", "target": ""}))
     with pytest.raises(ModelError, match="not the vocabulary of an imported model"):
-        ImportedTokenizer.load(path)
+        load_imported_tokenizer(path)

@@ -4,19 +4,17 @@ A tag of a language is a reserved symbol of private characters here; an exported
 can type it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transduce.errors import ModelError
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import SentencePiecePair
 from transduce.text.languages import is_language_code
+from transduce.text.sentencepiece_file import rename_pieces
+from transduce.text.sentencepiece_pair import SentencePiecePair
 from transduce.text.symbols import language_tag
-from transduce.text.tokenizer import Tokenizer, wire_field
+from transduce.text.tokenizer import Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
-
-_PIECES, _TEXT = 1, 1
-"""Numbers of fields: the pieces of a SentencePiece model, and the text of a piece."""
 
 
 @dataclass(frozen=True)
@@ -58,46 +56,3 @@ def typed_tag(code: str) -> str:
     """The exported tag of a language."""
     assert is_language_code(code)
     return f"<2{code}>"
-
-
-def rename_pieces(spm: bytes, names: Mapping[str, str]) -> bytes:
-    """A SentencePiece model, which is a protocol buffer, with some of its pieces renamed."""
-    new = {old.encode(): name.encode() for old, name in names.items()}
-    renamed = bytearray()
-    for number, content, raw in _fields(spm):
-        if number != _PIECES or content is None:
-            renamed += raw
-            continue
-        piece = b"".join(
-            wire_field(_TEXT, new.get(text, text)) if own == _TEXT and text is not None else whole
-            for own, text, whole in _fields(content)
-        )
-        renamed += wire_field(_PIECES, piece)
-    return bytes(renamed)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | None, bytes]]:
-    """The fields of a protocol buffer: number, content (None unless it has a length), and the field with its header."""
-    at = 0
-    while at < len(message):
-        start = at
-        key, at = _varint(message, at)
-        kind = key & 7
-        content = None
-        if kind == 0:
-            _, at = _varint(message, at)
-        elif kind == 2:
-            length, at = _varint(message, at)
-            content, at = message[at : at + length], at + length
-        else:
-            at += {1: 8, 5: 4}[kind]
-        yield key >> 3, content, message[start:at]
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
-        if byte < 128:
-            return value, at

@@ -1,0 +1,34 @@
+"""Fixtures of preparing a corpus: a cache of its own for each test, and encoding without worker processes."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from transduce.data import encode_worker, write_corpus
+from transduce.data.prepare import DataConfig
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Encode in this process, as the given number of workers would, with shards of this many pairs."""
+
+    def use(workers: int = 1, shard_pairs: int = 1000) -> None:
+        def encode(folder: Path, data: DataConfig, reader: str, examples: int, labels: Sequence[str]) -> list[int]:
+            job = write_corpus.encode_job(data, reader, labels)
+            job = json.loads(json.dumps(job))  # a worker gets its job as text
+            written = [encode_worker.encode_shards(folder, n, workers, job) for n in range(workers)]
+            return [sum(counts) for counts in zip(*written, strict=True)]
+
+        monkeypatch.setattr(encode_worker, "SHARD_PAIRS", shard_pairs)
+        monkeypatch.setattr(write_corpus, "_encode", encode)
+
+    use()
+    return use

@@ -1,0 +1,137 @@
+"""The cache of prepared corpora: when one is used again, and what happens to damaged and unfinished ones."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from preparation import TOKENIZER, corpus, forbid_encoding, run, texts, write_tsv
+
+from transduce.data import prepare
+from transduce.data.prepare import DataConfig
+from transduce.errors import DataError
+from transduce.text.pairs import Pair
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def test_a_corpus_prepared_before_is_reported_with_the_present_names(tmp_path: Path, encode_here: object) -> None:
+    lines = "a b\tc d\n\te f\ng h\ti j\n" * 4
+    old, new = tmp_path / "old.tsv", tmp_path / "new.tsv"
+    old.write_text(lines)
+    logged: list[str] = []
+    prepare.prepare(DataConfig(train=((str(old),),)), TOKENIZER, logged.append)
+    assert any(f"(first: {old}, line 2)" in line for line in logged)
+    old.rename(new)
+    logged.clear()
+    prepare.prepare(DataConfig(train=((str(new),),)), TOKENIZER, logged.append)
+    assert "prepared before" in logged[0]
+    assert any(f"(first: {new}, line 2)" in line for line in logged)
+    assert not any("old.tsv" in line for line in logged)
+
+
+def test_a_second_call_finds_the_corpus_prepared(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    first, _ = run(data)
+    forbid_encoding(monkeypatch)
+    second, logged = run(data)
+    assert texts(second) == texts(first)
+    assert second.tokenizer.model == first.tokenizer.model
+    assert any("prepared before" in line for line in logged)
+
+
+def test_a_file_with_a_new_date_or_name_is_not_prepared_again(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    run(data)
+    os.utime(data.train[0][0], (1, 1))
+    forbid_encoding(monkeypatch)
+    run(data)
+    for name in ("copy.tsv", "copy.2019.en-de.tsv"):
+        shutil.copy(data.train[0][0], tmp_path / name)
+        run(replace(data, train=((str(tmp_path / name),),)))
+
+
+def test_validation_text_is_not_part_of_the_key(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    run(data)
+    forbid_encoding(monkeypatch)
+    prepared, _ = run(replace(data, valid=data.train))
+    assert prepared.valid == toy_pairs
+
+
+@pytest.mark.parametrize(
+    "change", ["content", "order of files", "max_length", "reverse", "vocab_size", "type", "sample_pairs"]
+)
+def test_changed_content_or_settings_are_prepared_again(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path, change: str
+) -> None:
+    more = str(write_tsv(tmp_path / "more.tsv", toy_pairs[:10]))
+    data = corpus(tmp_path, toy_pairs[:40])
+    data = replace(data, train=(*data.train, (more,)))
+    run(data)
+    tokenizer = TOKENIZER
+    if change == "content":
+        write_tsv(tmp_path / "more.tsv", toy_pairs[:11])
+    elif change == "order of files":
+        data = replace(data, train=data.train[::-1])
+    elif change in ("max_length", "reverse"):
+        data = replace(data, **{change: {"max_length": 100, "reverse": True}[change]})  # type: ignore[arg-type]
+    else:
+        value = {"vocab_size": 430, "type": "unigram", "sample_pairs": 30}[change]
+        tokenizer = replace(TOKENIZER, **{change: value})  # type: ignore[arg-type]
+    run(data, tokenizer)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_two_files_and_one_file_with_the_same_bytes_are_different_corpora(
+    tmp_path: Path, encode_here: object, cache: Path
+) -> None:
+    for name in ("a.tsv", "b.tsv", "a.txt", "b.txt"):
+        write_tsv(tmp_path / name, [("same", "line")])
+    joined, _ = run(DataConfig(train=((str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),)))
+    apart, _ = run(DataConfig(train=((str(tmp_path / "a.tsv"),), (str(tmp_path / "b.tsv"),))))
+    assert (len(joined.train), len(apart.train)) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["0.src.npy", "0.tgt.npy", "0.src_offsets.npy", "lengths.npy", "index.json"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_damaged_file_of_the_cache_is_named_with_the_remedy(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, name: str, damage: str
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+    folder = run(data)[0].train.folder
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes((folder / name).read_bytes()[:-7])
+    with pytest.raises(DataError) as caught:
+        run(data)
+    assert str(folder / name) in str(caught.value)
+    assert f"delete {folder} to prepare it anew" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_of_killed_processes_are_no_obstacle(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, cache: Path
+) -> None:
+    fresh, old = (cache / f"{'0' * 32}.{name}.tmp" for name in ("fresh", "old"))
+    for leftover in (fresh, old):
+        leftover.mkdir(parents=True)
+        (leftover / "0.src.npy").write_bytes(b"half")
+    os.utime(old, (1, 1))
+    prepared, _ = run(corpus(tmp_path, toy_pairs))
+    assert len(prepared.train) == len(toy_pairs)
+    assert fresh.exists()  # another process may be writing to it
+    assert not old.exists()
+
+
+def test_the_languages_do_not_change_what_is_prepared(tmp_path: Path, toy_pairs: list[Pair]) -> None:
+    folders = {run(corpus(tmp_path, toy_pairs[:20], tgt_lang=code))[0].train.folder for code in (None, "ja")}
+    assert len(folders) == 1

@@ -1,0 +1,68 @@
+"""What a scheduler delivers with a real model: the outputs that each request has alone."""
+
+from typing import Any
+
+import pytest
+from scripted_engine import Client
+
+from transduce.engines.choose import pick_engine
+from transduce.engines.plain import PlainEngine
+from transduce.errors import ConfigError
+from transduce.search.options import SearchConfig
+from transduce.serve.metrics import Metrics
+from transduce.serve.scheduled_request import ScheduledRequest
+from transduce.serve.scheduler import Scheduler
+from transduce.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(untrained_model: Any, toy_tokenizer: Any) -> Translator:
+    return Translator(untrained_model, toy_tokenizer, engine=PlainEngine(untrained_model, batch_tokens=64))
+
+
+def submit(scheduler: Scheduler, translator: Translator, texts: list[str], **options: Any) -> Client:
+    client = Client()
+    jobs = [job for text in texts for job in translator.parts(text)]
+    config = SearchConfig(max_extra=2, **options)
+    with scheduler.reserve():
+        scheduler.submit(ScheduledRequest(translator, config, jobs, (), client.deliver))
+    return client
+
+
+@pytest.mark.parametrize("name", ["plain", "native"])
+def test_batched_requests_have_the_same_outputs_as_single_ones(
+    untrained_model: Any, toy_tokenizer: Any, toy_pairs: Any, name: str
+) -> None:
+    try:
+        engine = pick_engine(name, untrained_model, threads=2)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    translator = Translator(untrained_model, toy_tokenizer, engine=engine)
+    sources = [source for source, _ in toy_pairs[:24]]
+    expected = {
+        beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2, 4)
+    }
+    scheduler = Scheduler(100, Metrics())
+    clients = [
+        (beam, start, submit(scheduler, translator, sources[start : start + 2], beam=beam))
+        for start in range(0, 24, 2)
+        for beam in (1, 2, 4)
+    ]
+    scheduler.close()
+    for beam, start, client in clients:
+        assert [client.outputs[n] for n in range(2)] == expected[beam][start : start + 2]
+
+
+def test_samples_depend_on_the_seed_and_not_on_other_requests(translator: Translator, toy_pairs: Any) -> None:
+    texts = [source for source, _ in toy_pairs[:12]]
+    samples = []
+    for others in (0, 5):
+        scheduler = Scheduler(100, Metrics())
+        for n in range(others):
+            submit(scheduler, translator, texts, sample=True, seed=n)
+            submit(scheduler, translator, texts[n:], beam=2)
+        clients = [submit(scheduler, translator, texts, sample=True, seed=seed) for seed in (7, 7, 8)]
+        scheduler.close()
+        assert clients[0].outputs == clients[1].outputs != clients[2].outputs
+        samples.append(clients[0].outputs)
+    assert samples[0] == samples[1]
