@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from document_samples import SAMPLES, X1, X1_END
+from document_samples import SAMPLES
+from document_samples.localization import X1, X1_END
 
 from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
 from transduce.documents.document import Document
