@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import complaint
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
 
-from transduce.interop.marian_binary import read_binary
+from transduce.errors import ModelError
+from transduce.interop.marian_binary import read_binary, write_binary
 from transduce.models.saved import load_model
 
 BERGAMOT = Path(__file__).parents[1] / "bergamot"
@@ -21,9 +21,8 @@ CONVENTIONS = {
 }  # fmt: skip
 """Small models that Marian can express, with sizes that its 8-bit products allow."""
 VARIANTS = {
-    "attention": {},
-    "ssru": {"model.decoder_cell": "ssru", "model.activation": "swish"},
-    "two vocabularies": {"tokenizer.separate": "true"},
+    "ssru, one vocabulary": {"model.decoder_cell": "ssru", "model.activation": "swish"},
+    "attention, two vocabularies": {"tokenizer.separate": "true"},
 }
 
 
@@ -40,56 +39,56 @@ def bergamot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def run(request: pytest.FixtureRequest, transduce: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a model with Marian's conventions."""
+def folder(
+    request: pytest.FixtureRequest, transduce: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder with the run of a model with Marian's conventions, and its exports `float32` and `int8`."""
     folder = tmp_path_factory.mktemp("conventions")
     files = trained.words[1 : trained.words.index("--preset")]
     settings = {**CONVENTIONS, **VARIANTS[request.param]}
     outcome = transduce("train", *files, "--preset", "tiny", *as_sets(settings), "--out", "run", cwd=folder)
     assert outcome.code == 0, outcome.err
-    return folder / "run"
+    for kind in ("float32", "int8"):
+        words = ("--to", "marian", "--quantization", kind, "--out", kind)
+        outcome = transduce("export", "-m", "run", *words, cwd=folder)
+        assert outcome.code == 0, outcome.err
+    return folder
 
 
-def test_bergamot_translates_as_we_do(transduce: Any, run: Path, bergamot: Path, tmp_path: Path) -> None:
-    words = ("--to", "marian", "--quantization", "int8", "--out", "exported")
-    outcome = transduce("export", "-m", run, *words, cwd=tmp_path)
-    assert outcome.code == 0, outcome.err
-    exported = tmp_path / "exported"
-    lines = write_lines(tmp_path / "lines.txt", [source for source, _ in make_toy_pairs(40, seed=7)])
-    vocabularies = [*sorted(exported.glob("srcvocab.spm")), *sorted(exported.glob("trgvocab.spm"))]
+def test_bergamot_translates_as_we_do(transduce: Any, folder: Path, bergamot: Path) -> None:
+    lines = write_lines(folder / "lines.txt", [source for source, _ in make_toy_pairs(40, seed=7)])
+    vocabularies = sorted((folder / "int8").glob("*vocab.spm"))  # that of the source comes first
     theirs = subprocess.run(
-        ["node", bergamot, exported / "model.intgemm8.bin", "-", *(vocabularies or [exported / "vocab.spm"])],
+        ["node", bergamot, folder / "int8" / "model.intgemm8.bin", "-", *vocabularies],
         input=lines.read_text(), capture_output=True, text=True, timeout=300, check=True,
     ).stdout.splitlines()  # fmt: skip
-    ours = transduce("translate", "-m", run, "--beam", "1", "--engine", "plain", "lines.txt", cwd=tmp_path)
+    ours = transduce("translate", "-m", "run", "--beam", "1", "--engine", "plain", "lines.txt", cwd=folder)
     assert ours.code == 0, ours.err
     same = sum(a == b for a, b in zip(ours.out.splitlines(), theirs, strict=True))
     assert len(set(theirs)) > 20
     assert same >= 28, same  # Bergamot rounds activations to 8 bits, and this model is not sure of its outputs
 
 
-def test_8_bit_weights_are_the_nearest(transduce: Any, run: Path, tmp_path: Path) -> None:
-    for kind in ("float32", "int8"):
-        words = ("--to", "marian", "--quantization", kind, "--out", kind)
-        assert transduce("export", "-m", run, *words, cwd=tmp_path).code == 0
-    exact = np.load(tmp_path / "float32" / "model.npz")
-    arrays = read_binary(tmp_path / "int8" / "model.intgemm8.bin")
+def test_8_bit_weights_are_the_nearest(transduce: Any, folder: Path) -> None:
+    exact = np.load(folder / "float32" / "model.npz")
+    arrays = read_binary(folder / "int8" / "model.intgemm8.bin")
     assert arrays.keys() == set(exact.files)
     for name, array in arrays.items():
         if name.endswith("Wemb") or "_W" in name[-3:]:
             assert np.abs(array - exact[name]).max() <= np.abs(exact[name]).max() / 127 / 2 * 1.001
         elif not name.startswith("special"):
             assert np.array_equal(array, exact[name])
-    outcome = transduce("import", "int8", "--out", "imported", cwd=tmp_path)
+    outcome = transduce("import", "int8", "--out", "imported", cwd=folder)
     assert outcome.code == 0, outcome.err
-    assert load_model(tmp_path / "imported").model.config == load_model(run / "model").model.config
+    assert load_model(folder / "imported").model.config == load_model(folder / "run" / "model").model.config
 
 
-def test_sizes_that_8_bit_products_do_not_allow_are_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    files = trained.words[1 : trained.words.index("--preset")]
-    settings = {**CONVENTIONS, "tokenizer.vocab_size": 450, "train.steps": 1, "train.save_every": 1}
-    assert transduce("train", *files, "--preset", "tiny", *as_sets(settings), "--out", "run", cwd=tmp_path).code == 0
-    words = ("--to", "marian", "--quantization", "int8", "--out", "exported")
-    outcome = transduce("export", "-m", "run", *words, cwd=tmp_path)
-    assert "multiples of 8; Wemb has 64 and 450" in complaint(outcome)
-    assert not (tmp_path / "exported").exists()
+@pytest.mark.parametrize(
+    ("name", "shape", "sizes"),
+    [("Wemb", (450, 64), "Wemb has 64 and 450"), ("encoder_l1_ffn_W1", (60, 128), "encoder_l1_ffn_W1 has 60 and 128")],
+)
+def test_sizes_that_8_bit_products_do_not_allow_are_refused(
+    name: str, shape: tuple[int, int], sizes: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=f"multiples of 64 and outputs in multiples of 8; {sizes}"):
+        write_binary(tmp_path / "model.bin", {name: np.ones(shape, np.float32)})
