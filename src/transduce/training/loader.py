@@ -66,19 +66,19 @@ class Loader:
         side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def work() -> None:
-            with computed_ahead(self.variation, self.plan, start) as examples:
-                for number in count(start):
-                    room.acquire()
-                    if stopped.is_set():
-                        return
-                    try:
+            try:
+                with computed_ahead(self.variation, self.plan, start) as examples:
+                    for number in count(start):
+                        room.acquire()
+                        if stopped.is_set():
+                            return
                         with torch.cuda.stream(side_stream):  # copies overlap with the computation
-                            item: list[Batch] | BaseException = self._batch(number, examples(number))
+                            batch = self._batch(number, examples(number))
                         if side_stream:
                             side_stream.synchronize()
-                    except BaseException as error:  # passed to the training loop, which raises it
-                        item = error
-                    ready.put(item)
+                        ready.put(batch)
+            except BaseException as error:  # passed to the training loop, which raises it
+                ready.put(error)
 
         thread = threading.Thread(target=work, daemon=True, name="batches")
         thread.start()

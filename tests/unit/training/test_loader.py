@@ -162,6 +162,20 @@ def test_an_error_in_the_thread_is_raised_in_the_loop(
         next(batches)
 
 
+def test_an_error_at_the_start_of_the_thread_is_raised_in_the_loop(
+    plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr("transduce.training.loader.computed_ahead", fail)
+    with (
+        closing(Loader(Translate(), plan, Variation(toy_tokenizer), CPU).ahead(0)) as batches,
+        pytest.raises(OSError, match="no process can be started"),
+    ):
+        next(batches)
+
+
 def test_the_thread_has_ended_when_the_batches_are_closed(
     plan: BatchPlan, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
