@@ -113,7 +113,7 @@ cp -rP run copy; exit $code
 
 @pytest.mark.skipif(not FULL, reason="starts a new interpreter; run by `make faults`")
 @pytest.mark.skipif(FULL and not can_mount(), reason="needs permission to mount a tmpfs (unshare -rm)")
-@pytest.mark.parametrize("size", ["4k", "20k", "60k"])
+@pytest.mark.parametrize("size", ["4k", "12k", "20k"])
 def test_a_disk_that_is_too_small_for_prepared_text(small: SmallRun, tmp_path: Path, size: str) -> None:
     script = f"""
 mkdir cache && mount -t tmpfs -o size={size} tmpfs cache && export TRANSDUCE_CACHE="$PWD/cache"
