@@ -38,13 +38,15 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
         corpus = [files for part in job["parts"] for files in part["train"]]
         return [write_document_shards(folder, worker, workers, reader.pieces(corpus, ReadReport()))]
     tokenizer = load_tokenizer(folder)
-    examples = _marked_examples(job)
+    parts = [CorpusPart(**table) for table in job["parts"]]
+    examples = _examples(parts, reader)
     class_of = {label: [number] for number, label in enumerate(job["labels"])}
-    written = [0] * len(job["parts"])
+    written = [0] * len(parts)
     for number, shard in enumerate(iter(lambda: list(islice(examples, shard_pairs(reader))), [])):
         if number % workers != worker:
             continue
-        columns = list(zip(*(example for _, example in shard), strict=True))
+        marked = (_mark(example, parts[part], reader, is_back) for part, is_back, example in shard)
+        columns = list(zip(*marked, strict=True))
         streams: list[Any] = [
             tokenizer_of_stream(tokenizer, name).encode_all(column, marked=True)
             for name, column in zip(reader.texts(reader.streams), reader.texts(columns), strict=True)
@@ -54,7 +56,7 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
         if reader.labels:
             streams.append([class_of[label] for label in columns[-1]])
         kept = []
-        for (part, _), ids in zip(shard, zip(*streams, strict=True), strict=True):
+        for (part, _, _), ids in zip(shard, zip(*streams, strict=True), strict=True):
             if max(map(len, reader.texts(ids)), default=0) <= job["max_length"]:
                 kept.append(ids)
                 written[part] += 1
@@ -63,18 +65,20 @@ def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) 
     return written
 
 
-def _marked_examples(job: dict[str, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Every example of the corpus as marked texts, with the number of its part; its source begins with the tags."""
-    reader = READERS[job["reader"]]
-    for number, part in enumerate(CorpusPart(**table) for table in job["parts"]):
+def _examples(parts: list[CorpusPart], reader: Reader) -> Iterator[tuple[int, bool, tuple[Any, ...]]]:
+    """Every example of the corpus, with the number of its part and whether its source is a back-translation."""
+    for number, part in enumerate(parts):
         for is_back_translation, example in part.read_train(reader, ReadReport()):
-            if reader.arrays or reader.labels:
-                texts = map(escape, reader.texts(example))
-                yield number, (*example[: int(reader.arrays)], *texts, *example[len(example) - int(reader.labels) :])
-                continue
-            first, *others = example
-            source = mark(first, part.target, back_translated=is_back_translation)
-            yield number, (source, *map(escape, others))
+            yield number, is_back_translation, example
+
+
+def _mark(example: tuple[Any, ...], part: CorpusPart, reader: Reader, is_back_translation: bool) -> tuple[Any, ...]:
+    """The example with marked texts; the source of a pair begins with its tags."""
+    if reader.arrays or reader.labels:
+        texts = map(escape, reader.texts(example))
+        return (*example[: int(reader.arrays)], *texts, *example[len(example) - int(reader.labels) :])
+    first, *others = example
+    return (mark(first, part.target, back_translated=is_back_translation), *map(escape, others))
 
 
 if __name__ == "__main__":
