@@ -10,7 +10,7 @@ from transduce.cli.inputs import STANDARD_INPUT, Input
 from transduce.cli.messages import log
 from transduce.cli.translate_progress import Progress
 from transduce.disk import write_atomically
-from transduce.documents import DOCUMENT_FORMATS, TEXT, ReadOptions, document_format
+from transduce.documents import DOCUMENT_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import open_binary
 
@@ -29,8 +29,8 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
 
     Text files are not among them: they are read and written as a stream of lines.
     """
-    if format_ not in (None, *DOCUMENT_FORMATS):
-        raise ConfigError(f"--format {format_} is not known; use one of {', '.join(DOCUMENT_FORMATS)}")
+    if format_ not in (None, *DOCUMENT_SUFFIXES):
+        raise ConfigError(f"--format {format_} is not known; use one of {', '.join(DOCUMENT_SUFFIXES)}")
     if format_ == TEXT:
         return []
     documents, others = [], []
@@ -58,7 +58,7 @@ def check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
         raise ConfigError(f"--out {out}: the output is lines of text; end its name in .txt")
     for path, name in documents:
         if wanted not in (None, TEXT, name) or out.suffix.lower() in _BINARY:
-            ending = DOCUMENT_FORMATS[name].suffixes[0]
+            ending = DOCUMENT_SUFFIXES[name][0]
             raise ConfigError(
                 f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
             )
@@ -75,6 +75,8 @@ def translate_documents(
     retranslate: bool,
 ) -> None:
     """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    from transduce.documents.options import ReadOptions
+    from transduce.documents.read import read_document
     from transduce.translator.tagged import different_texts, translate_tagged
 
     if out and len(documents) > 1:
@@ -83,7 +85,7 @@ def translate_documents(
         began = time.monotonic()
         target = out or (None if path == STANDARD_INPUT else _output_path(path, to))
         options = ReadOptions(source or _source_language(translator, to), to, retranslate)
-        document = DOCUMENT_FORMATS[name].read(_read(path), str(path), options)
+        document = read_document(name, _read(path), str(path), options)
         total = different_texts(document.texts)
         with Progress(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)

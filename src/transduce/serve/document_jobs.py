@@ -13,7 +13,10 @@ from typing import Literal
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message
 
-from transduce.documents import DOCUMENT_FORMATS, Document, Output, ReadOptions, document_format
+from transduce.documents import DOCUMENT_SUFFIXES, document_format
+from transduce.documents.document import Document, Output
+from transduce.documents.options import ReadOptions
+from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.models.given_outputs import can_align
 from transduce.serve.detection import Detector
@@ -74,7 +77,7 @@ class DocumentJobs:
         options = ReadOptions(None if source == AUTO else source, target)
         async with self._reading:
             try:
-                document = await run_in_threadpool(DOCUMENT_FORMATS[kind].read, data, name, options)
+                document = await run_in_threadpool(read_document, kind, data, name, options)
             except DataError as error:
                 raise HttpError(400, str(error)) from None
         characters = sum(len(text.text) for text in document.texts)
@@ -188,7 +191,7 @@ class DocumentJobs:
 
 def suffixes() -> list[str]:
     """The suffixes of all formats."""
-    return [suffix for one in DOCUMENT_FORMATS.values() for suffix in one.suffixes]
+    return [suffix for suffixes in DOCUMENT_SUFFIXES.values() for suffix in suffixes]
 
 
 def safe_name(name: str) -> str:

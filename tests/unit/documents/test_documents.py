@@ -10,8 +10,9 @@ import pytest
 from document_samples import SAMPLES
 from document_samples.localization import X1, X1_END
 
-from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions
-from transduce.documents.document import Document
+from transduce.documents.document import Document, Output
+from transduce.documents.options import ReadOptions
+from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.text.inline_tags import TaggedText
 
@@ -23,7 +24,7 @@ MONOLINGUAL = [name for name in NAMES if not name.endswith(BILINGUAL)]
 
 def read(name: str, data: bytes | None = None, **options: Any) -> Document:
     data = SAMPLES[name]() if data is None else data
-    return DOCUMENT_FORMATS[name.rpartition(".")[2]].read(data, name, ReadOptions("en", "de", **options))
+    return read_document(name.rpartition(".")[2], data, name, ReadOptions("en", "de", **options))
 
 
 def translated(document: Document, translate: Callable[[str], str]) -> bytes:

@@ -11,7 +11,10 @@ from document_samples import SAMPLES, docx_of, odt_of, paragraph, replace_member
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.documents import DOCUMENT_FORMATS, Output, ReadOptions, package
+from transduce.documents import package
+from transduce.documents.document import Output
+from transduce.documents.options import ReadOptions
+from transduce.documents.read import read_document
 from transduce.errors import DataError
 
 BOMB = '<!DOCTYPE a [<!ENTITY a "' + "a" * 100 + '">' + '<!ENTITY b "' + "&a;" * 100 + '">]>'
@@ -20,7 +23,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY a "' + "a" * 100 + '">' + '<!ENTITY b "' + "&a;" *
 def refusal(kind: str, data: bytes) -> str:
     """The message of the error; it has one line."""
     with pytest.raises(DataError) as error:
-        DOCUMENT_FORMATS[kind].read(data, f"file.{kind}", ReadOptions("en", "de"))
+        read_document(kind, data, f"file.{kind}", ReadOptions("en", "de"))
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -45,7 +48,7 @@ def test_other_files_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "tmx14.dtd").write_text('<!ENTITY x "secret">')
     monkeypatch.chdir(tmp_path)
     data = SAMPLES["memory.tmx"]().replace(b"with ", b"&x; with ")
-    document = DOCUMENT_FORMATS["tmx"].read(data, "a.tmx", ReadOptions("en", "de"))
+    document = read_document("tmx", data, "a.tmx", ReadOptions("en", "de"))
     assert "secret" not in document.texts[0].text
 
 
@@ -118,11 +121,11 @@ def test_cut_and_changed_files_give_an_error_or_a_document(data: st.DataObject) 
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
     with contextlib.suppress(DataError):
-        document = DOCUMENT_FORMATS[name.rpartition(".")[2]].read(bytes(content), name, ReadOptions("en", "de"))
+        document = read_document(name.rpartition(".")[2], bytes(content), name, ReadOptions("en", "de"))
         document.write([Output("x" + text.text) for text in document.texts])
 
 
 def test_a_paragraph_with_many_runs_takes_linear_time() -> None:
     data = docx_of(paragraph(*(run("word ", "<w:b/>" if number % 2 else "") for number in range(4000))))
-    document = DOCUMENT_FORMATS["docx"].read(data, "a.docx", ReadOptions())
+    document = read_document("docx", data, "a.docx", ReadOptions())
     assert len(document.texts) == 1
