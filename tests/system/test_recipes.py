@@ -97,6 +97,8 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     for path in (tmp_path / "recipes").rglob("*.toml"):
         path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
+    phrases = tmp_path / "recipes" / "bundled" / "phrases.tsv"
+    phrases.write_text("".join(f"{source}\t{target}\t{target}\n" for source, target in toy_pairs[:4]), encoding="utf-8")
     script = tmp_path / "recipes" / "bundled" / "make.sh"
     words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", script.read_text(encoding="utf-8"))
     named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
@@ -122,6 +124,16 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path
         "model.safetensors",
         "tokenizer.model",
     }
+
+
+def test_phrases_have_three_languages_and_no_sentence_twice() -> None:
+    rows = (ROOT / "recipes" / "bundled" / "phrases.tsv").read_text(encoding="utf-8").split("\n")
+    assert rows.pop() == ""
+    assert len(rows) == len(set(rows)) > 10_000
+    for row in rows:
+        texts = row.split("\t")
+        assert len(texts) == 3
+        assert all(text == text.strip() != "" for text in texts)
 
 
 def test_parsers_are_made_by_one_command(transduce: Any, tmp_path: Path, toy_pairs: Any) -> None:

@@ -10,11 +10,16 @@ from transduce.text.html_text import HtmlText, attribute_texts
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")
+_PAGE_TAG = re.compile(r"<html\b[^<>]*>", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[a-z0-9-]+""", re.IGNORECASE)
 
 
 def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read an HTML file; the options make no difference."""
+    """Read an HTML file; its language becomes the target language."""
     source, encoding = decode_text(data, name, _CHARSET)
+    if options.target:
+        language = rf"\g<1>{options.target}"
+        source = _PAGE_TAG.sub(lambda tag: _LANGUAGE.sub(language, tag[0]), source, count=1)
     page, splicer = HtmlText(source), Splicer(source)
     places: list[tuple[int, int, Unit | None]] = [
         (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)

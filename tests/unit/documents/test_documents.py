@@ -344,6 +344,23 @@ def test_subtitles_keep_their_number_of_lines() -> None:
     assert "Das sind zwei\nZeilen mit Text.\n" in written
 
 
+@pytest.mark.parametrize(
+    ("tag", "translated_tag"),
+    [
+        ('<html lang="en">', '<html lang="de">'),
+        ("<HTML class=a Lang=en-US>", "<HTML class=a Lang=de>"),
+        ("<html xml:lang='en' lang='en'>", "<html xml:lang='de' lang='de'>"),
+        ("<html data-lang=en>", "<html data-lang=en>"),
+        ('<p lang="fr">', '<p lang="fr">'),
+    ],
+)
+def test_a_translated_page_tells_its_language(tag: str, translated_tag: str) -> None:
+    page = read_document("html", f"<!DOCTYPE html>{tag}<p>text</p>".encode(), "a.html", ReadOptions("en", "de"))
+    assert translated(page, str.upper) == f"<!DOCTYPE html>{translated_tag}<p>TEXT</p>".encode()
+    unknown = read_document("html", f"{tag}<p>text</p>".encode(), "a.html", ReadOptions())
+    assert translated(unknown, str.upper) == f"{tag}<p>TEXT</p>".encode()
+
+
 def test_a_character_that_the_encoding_lacks_becomes_a_reference() -> None:
     written = read("latin1.html").write([Output("кофе")])
     assert written.endswith("<p>&#1082;&#1086;&#1092;&#1077;</p>".encode("latin-1"))
