@@ -41,7 +41,7 @@ EXTRAS = {
         ("torch", "sacrebleu"),
         "training, evaluation, scoring, sampling, inspection, import, export, engines plain and gpu",
     ),
-    "icu": Extra(("icu4py",), "boundaries of sentences and words outside the Latin script"),
+    "icu": Extra(("icu4py",), "boundaries of sentences and words outside of Latin, Greek and Cyrillic script"),
     "zst": Extra(("zstandard",), "files in .zst"),
     "serve": Extra(
         ("fastapi", "httptools", "prometheus_client", "py3langid", "python_multipart", "uvicorn"), "transduce serve"

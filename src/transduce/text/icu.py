@@ -1,6 +1,6 @@
 """Boundaries in text as Unicode defines them: of sentences, words and grapheme clusters.
 
-ICU finds them, except in text for which `latin_boundaries.py` is enough.
+ICU finds them, except in text for which `european_boundaries.py` is enough.
 """
 
 import re
@@ -20,9 +20,9 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     Spaces and punctuation marks count as words. Every call creates its own break iterator, because an iterator cannot
     be shared by threads.
     """
-    from transduce.text.latin_boundaries import latin_boundaries  # its regular expressions are seldom needed
+    from transduce.text.european_boundaries import european_boundaries  # its regular expressions are seldom needed
 
-    if (ends := latin_boundaries(kind, text)) is not None:
+    if (ends := european_boundaries(kind, text)) is not None:
         return ends
     try:
         from icu4py import breakers

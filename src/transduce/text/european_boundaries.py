@@ -1,4 +1,4 @@
-"""Boundaries of sentences, words and grapheme clusters (UAX 29) in Latin script with common punctuation and emoji.
+"""Boundaries of sentences, words and grapheme clusters (UAX 29) in Latin, Greek and Cyrillic text, with emoji.
 
 These are the rules of Unicode for the characters of `_SIMPLE`, written as regular expressions. So most texts in the
 languages of Europe need no ICU, whose data take 44 MB. Tests compare the results with ICU's.
@@ -8,7 +8,10 @@ import re
 from collections.abc import Callable
 from itertools import accumulate
 
-_LETTERS = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017f"
+_LETTERS = (
+    "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01c4\u01c6\u01c7\u01c9\u01ca\u01cc-\u01f1\u01f3-\u024f"
+    "\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u1e00-\u1eff"
+)
 _CLOSING = "\"'()\\[\\]{}\u00ab\u00bb\u2018-\u201f\u2039\u203a"
 _JOINING_SPACES = " \u2000-\u2006\u2008-\u200a"
 _SPACES = f"\t{_JOINING_SPACES}\u00a0\u202f"
@@ -16,7 +19,8 @@ _LINE_ENDS = "\n\r\x85\u2028\u2029"
 _CONTINUING = ",;:\\-\u2013\u2014"
 _OTHERS = (
     "#$%&*+/<=>@\\\\^_`|~\u00a1-\u00a9\u00ac\u00ae-\u00b4\u00b6\u00b7\u00b9\u00bc-\u00bf\u00d7\u00f7"
-    "\u2010-\u2012\u2015-\u2017\u2020-\u2023\u2025\u2026\u2030-\u2038\u20a0-\u20bf\u2122"
+    "\u2010-\u2012\u2015-\u2017\u2020-\u2023\u2025\u2026\u2030-\u2038\u2070\u2074-\u207c\u2080-\u208c\u20a0-\u20bf"
+    "\u2103\u2109\u2116\u2122\u2200-\u22ff\ufffd"
 )
 _SYMBOLS = (
     "\u2190-\u21ff\u231a\u231b\u23e9-\u23f3\u2500-\u26ff\u2700-\u275a\u2794-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
@@ -42,7 +46,7 @@ _NEXT = re.compile(f"[{_LETTERS}{_LINE_ENDS}.!?]")
 _LETTER = re.compile(f"[{_LETTERS}]")
 
 
-def latin_boundaries(kind: str, text: str) -> list[int] | None:
+def european_boundaries(kind: str, text: str) -> list[int] | None:
     """The ends of the sentences, words or grapheme clusters of a text; None if it has other characters than these."""
     clusters = [match.span() for match in _CLUSTER.finditer(text)]
     # A cluster is one character to the rules of words and sentences: a line end, or a symbol.
