@@ -22,7 +22,9 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     """
     from transduce.text.european_boundaries import european_boundaries  # its regular expressions are seldom needed
 
-    if (ends := european_boundaries(kind, text)) is not None:
+    # In Greek, a semicolon is a question mark.
+    marked = text.replace(";", "?") if kind == "sentence" and language == "el" else text
+    if (ends := european_boundaries(kind, marked)) is not None:
         return ends
     try:
         from icu4py import breakers

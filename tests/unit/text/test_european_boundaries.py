@@ -26,10 +26,10 @@ PIECES = [
 ]
 
 
-def by_icu(kind: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def by_icu(kind: Any, text: str, monkeypatch: pytest.MonkeyPatch, language: str = "en") -> list[int]:
     with monkeypatch.context() as patch:
         patch.setattr(european_boundaries, "european_boundaries", lambda *_: None)
-        return boundaries(kind, text)
+        return boundaries(kind, text, language)
 
 
 @pytest.mark.parametrize("kind", KINDS)
