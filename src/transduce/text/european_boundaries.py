@@ -5,6 +5,7 @@ languages of Europe need no ICU, whose data take 44 MB. Tests compare the result
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from itertools import accumulate
 
@@ -29,7 +30,10 @@ _PICTURES = "\U0001f300-\U0001f3fa\U0001f400-\U0001f64f\U0001f680-\U0001f6ff\U00
 _MODIFIERS = "\ufe0f\U0001f3fb-\U0001f3ff"
 _JOINED = f"{_PICTURES}\u2640\u2642\u2695\u2696\u2708\u2764"
 
-_SIMPLE = re.compile(f"[{_LETTERS}0-9{_CLOSING}{_SPACES}{_LINE_ENDS}{_CONTINUING}.!?{_OTHERS}{_SYMBOLS}{_PICTURES}]*")
+_KNOWN = f"{_LETTERS}0-9{_CLOSING}{_SPACES}{_LINE_ENDS}{_CONTINUING}.!?{_OTHERS}{_SYMBOLS}{_PICTURES}"
+_SIMPLE = re.compile(f"[{_KNOWN}]*")
+_FOREIGN = re.compile(f"[^{_KNOWN}{_MODIFIERS}\u200d\U0001f1e6-\U0001f1ff]")
+_MOST_FOREIGN = 0.1
 # A line end, an emoji with its modifiers, several joined by U+200D, or the two letters of a flag.
 _CLUSTER = re.compile(
     f"\r\n|[{_JOINED}][{_MODIFIERS}]*(?:\u200d[{_JOINED}][{_MODIFIERS}]*)*|[{_SYMBOLS}][{_MODIFIERS}]+"
@@ -63,6 +67,23 @@ def european_boundaries(kind: str, text: str) -> list[int] | None:
         removed += end - start - 1
     totals = list(accumulate(lengths))
     return [totals[end - 1] for end in ends]
+
+
+def without_foreign_characters(text: str) -> str:
+    """The text with a letter or a symbol in place of each foreign character, if they are few and not punctuation marks.
+
+    Its boundaries are those of the text, or nearly so: ICU would know, for example, that a combining mark ends no word.
+    """
+    foreign = _FOREIGN.findall(text)
+    if len(foreign) > _MOST_FOREIGN * len(text) or any(unicodedata.category(c).startswith("P") for c in foreign):
+        return text
+    return _FOREIGN.sub(lambda match: _stand_in(match[0]), text)
+
+
+def _stand_in(character: str) -> str:
+    if unicodedata.category(character)[0] in "LM":
+        return "X" if character.isupper() else "x"
+    return "\u2190"
 
 
 def _character_ends(text: str) -> list[int]:

@@ -20,7 +20,8 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     Spaces and punctuation marks count as words. Every call creates its own break iterator, because an iterator cannot
     be shared by threads.
     """
-    from transduce.text.european_boundaries import european_boundaries  # its regular expressions are seldom needed
+    # Imported here because its regular expressions are seldom needed.
+    from transduce.text.european_boundaries import european_boundaries, without_foreign_characters
 
     # In Greek, a semicolon is a question mark.
     marked = text.replace(";", "?") if kind == "sentence" and language == "el" else text
@@ -29,6 +30,8 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
     try:
         from icu4py import breakers
     except ImportError:
+        if (ends := european_boundaries(kind, without_foreign_characters(marked))) is not None:
+            return ends
         raise DataError(
             "splitting a text in this script into sentences or words needs ICU: pip install 'transduce[icu]'"
         ) from None

@@ -59,8 +59,15 @@ def test_other_text_is_left_to_icu(text: str) -> None:
 
 
 def test_without_icu_only_other_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "The word \u4f60\u597d means hello, and \u200b is a space. Nobody sees it. Caf\u0065\u0301s are open."
+    expected = boundaries("sentence", text)
     monkeypatch.setitem(sys.modules, "icu4py", None)
     assert boundaries("sentence", "Hello there! How are you? 😀") == [13, 26, 27]
     assert boundaries("word", "a b") == [1, 2, 3]
+    # A few foreign characters in a long text do not matter, unless they are punctuation marks.
+    assert boundaries("sentence", text) == expected
+    assert len(expected) == 3
+    with pytest.raises(DataError, match="needs ICU"):
+        boundaries("sentence", text.replace(". ", "\u3002"))
     with pytest.raises(DataError, match=r"needs ICU: pip install 'transduce\[icu\]'"):
         boundaries("sentence", "你好。再见。")
