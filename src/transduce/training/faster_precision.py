@@ -57,8 +57,7 @@ class Times:
 def product_times() -> Times:
     """The time of a small matrix product on this CPU, after a first one."""
     seconds: dict[torch.dtype, float] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns, with a stack trace, if there are no instructions for bfloat16
+    with _without_warnings():
         for dtype, times in ((torch.float32, 5), (torch.bfloat16, 2)):
             x = torch.ones(_PRODUCT, _PRODUCT, dtype=dtype)
             for _ in range(times):
@@ -81,7 +80,8 @@ def faster_precision(model: Model, task: Task, config: TrainConfig, batch: Batch
     product = product_times()
     if bfloat16_is_hopeless(product):
         return "float32", f"a product of {_PRODUCT} x {_PRODUCT} x {_PRODUCT} takes {product}"
-    step = _step_times(model, task, config, batch)
+    with _without_warnings():
+        step = _step_times(model, task, config, batch)
     chosen = "bfloat16" if step.slowdown * _WORTHWHILE <= 1 else "float32"
     return chosen, f"a trial step takes {step}"
 
@@ -118,6 +118,14 @@ def _seconds(compute: Compute, batch: Batch, model: Model, limit: float = math.i
     seconds = time.perf_counter() - start
     model.zero_grad()
     return seconds
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hide torch's warning, which has a stack trace, that the CPU has no instructions for bfloat16."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _milliseconds(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 import wave
 from collections import Counter
 from collections.abc import Callable
@@ -193,6 +194,21 @@ def test_the_faster_precision_is_taken(
     monkeypatch.setattr(measuring, "product_times", lambda: product)
     monkeypatch.setattr(measuring, "_step_times", lambda *_: step)
     assert faster_precision(model, Translate(), TrainConfig(), batch) == (chosen, figures)
+
+
+def test_warnings_of_trial_steps_are_hidden(
+    trial: tuple[EncoderDecoder, Batch], monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Without instructions for bfloat16, torch warns with a stack trace."""
+
+    def step_times(*_: object) -> Times:
+        warnings.warn("no instructions", stacklevel=1)
+        return Times(1, 2)
+
+    monkeypatch.setattr(measuring, "product_times", lambda: Times(1, 1))
+    monkeypatch.setattr(measuring, "_step_times", step_times)
+    faster_precision(trial[0], Translate(), TrainConfig(), trial[1])
+    assert not recwarn
 
 
 def test_trial_steps_change_no_state(trial: tuple[EncoderDecoder, Batch], monkeypatch: pytest.MonkeyPatch) -> None:
