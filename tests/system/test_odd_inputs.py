@@ -12,8 +12,6 @@ from transduce import Translator
 from transduce.text.protect import Protection
 
 INPUTS = (Path(__file__).parents[1] / "data" / "odd_inputs.txt").read_text(encoding="utf-8").split("\n")[:-1]
-KNOWN_FAILURES = {"OK": "the output is not in capitals"}
-"""Inputs whose outputs the model gets wrong."""
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +23,7 @@ def test_there_are_a_hundred_different_inputs() -> None:
     assert len(INPUTS) == len(set(INPUTS)) == 100
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(text, marks=pytest.mark.xfail(reason=KNOWN_FAILURES[text])) if text in KNOWN_FAILURES else text
-        for text in INPUTS
-    ],
-)
+@pytest.mark.parametrize("text", INPUTS)
 def test_an_odd_input_gives_a_sound_output(outputs: dict[str, str], text: str) -> None:
     output = outputs[text]
     for span in Protection().spans(text):

@@ -17,7 +17,7 @@ from transduce.runs.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
-SMALL = """
+SIZES = """
 [tokenizer]
 vocab_size = 450
 
@@ -27,7 +27,8 @@ decoder_layers = 1
 d_model = 16
 d_ff = 24
 num_heads = 2
-
+"""
+TRAIN = """
 [train]
 steps = 2
 batch_tokens = 256
@@ -57,7 +58,8 @@ def small(recipe: str) -> str:
     assert lines
     names = ("start_from", "average", "keep", "label_smoothing")
     own = [line for line in lines[1].splitlines() if line.startswith(names)]
-    return kept.replace(lines[0], "") + SMALL + "\n".join(own) + "\n"
+    sizes = "" if "start_from" in lines[1] else SIZES  # otherwise they are those of that model
+    return kept.replace(lines[0], "") + sizes + TRAIN + "\n".join(own) + "\n"
 
 
 # Stands for `transduce` in a script: importing torch anew for each command would take most of the test's time. The
@@ -102,12 +104,12 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path
     script = tmp_path / "recipes" / "bundled" / "make.sh"
     words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", script.read_text(encoding="utf-8"))
     named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
-    for recipe in ("bundled/teacher", "bundled/student"):
+    for recipe in ("bundled/teacher", "bundled/student", "bundled/phrases"):
         named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (tmp_path / f"recipes/{recipe}.toml").read_text()))
     for number, name in enumerate(sorted(named)):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [f"{source} {number}\t{target} {number}\n" for source, target in toy_pairs[:40]]
+        rows = [f"{source} {number}\t{target} {number}\n" for source, target in toy_pairs[:50]]
         path.write_bytes(lzma.compress("".join(rows).encode()))
 
     assert run_script(script, transduce) == 0
