@@ -169,3 +169,11 @@ def test_inspect_shows_the_predictions_at_masks(transduce: Any, trained_masked: 
     (fillings,) = TextEncoder.load(trained_masked.run, device="cpu").fill(text, top=1)
     shown = {header["tokens"][str(token)][0].lstrip("▁") for token in header["next"]["token"][0]}
     assert fillings[0].token in shown
+
+
+def test_score_and_evaluate_name_the_task_of_a_model_that_they_do_not_run(
+    transduce: Any, trained_masked: TrainedMasked
+) -> None:
+    for words in (["score", "valid.txt"], ["evaluate", "--test", "valid.txt"]):
+        message = complaint(transduce(*words, "-m", "run", cwd=trained_masked.folder))
+        assert message == "run/model was trained for the task masked; use it with: transduce fill"
