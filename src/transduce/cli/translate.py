@@ -83,7 +83,7 @@ def translate(
         int | None,
         typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Text that every sentence of an output starts with.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
     ] = None,
