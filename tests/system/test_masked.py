@@ -134,6 +134,7 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
     [
         (["fill", "x <mask>"], "name a model with -m"),
         (["fill", "-m", "run", "x"], "'x' has no <mask>"),
+        (["fill", "-m", "run", "a\udcff <mask>"], r"'a\udcff <mask>' is not UTF-8"),
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),

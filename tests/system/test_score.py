@@ -184,7 +184,15 @@ def test_without_models_the_scores_of_the_file_count(transduce: Any, trained: An
 
 
 @pytest.mark.parametrize(
-    "line", ["babo", "{}", "[]", '{"source": "a", "translations": []}', '{"source": 1, "translations": [{"text": 1}]}']
+    "line",
+    [
+        "babo",
+        "{}",
+        "[]",
+        '{"source": "a", "translations": []}',
+        '{"source": 1, "translations": [{"text": 1}]}',
+        '{"source": "\\ud83d", "translations": [{"text": "a", "log_prob": -1, "tokens": ["a"]}]}',
+    ],
 )
 def test_other_lines_are_refused(transduce: Any, trained: Any, nbest: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "bad.jsonl").write_text(f"{lines(nbest)[0]}\n{line}\n")
