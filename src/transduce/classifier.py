@@ -19,6 +19,7 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_texts
 from transduce.text.tokenizer import BOS, EOS
 from transduce.text_encoder import batches_by_length
 
@@ -87,6 +88,7 @@ class Classifier:
     def _batches(self, inputs: Sequence[Input]) -> Iterator[tuple[list[int], Batch]]:
         device = self.model.device
         if not self.reads_images:
+            require_texts(inputs, "inputs")
             texts = [str(text).strip() for text in inputs]
             encoded = [ids[: self.max_length] for ids in self.tokenizer.encode_all(texts, threads=-1)]
             for numbers in batches_by_length([len(ids) + 2 for ids in encoded]):

@@ -19,6 +19,7 @@ from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_text, require_texts
 from transduce.text.symbols import MASK, unescape
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -72,6 +73,7 @@ class TextEncoder:
         """
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
+        require_text(text, "the text to fill")
         parts = text.split(MASK_TEXT)
         if len(parts) == 1:
             raise DataError(f"{text!r:.60} has no {MASK_TEXT}")
@@ -114,6 +116,7 @@ class TextEncoder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""
+        require_texts(texts, "texts")
         ids = [tokens[: self.max_length] for tokens in self.tokenizer.encode_all(list(texts), threads=-1)]
         vectors_BD = np.zeros((len(ids), self.model.config.d_model), np.float32)
         for numbers in batches_by_length([len(tokens) + 2 for tokens in ids]):

@@ -12,7 +12,7 @@ import torch
 from commands import complaint, metrics
 from conftest import as_sets, write_lines
 
-from transduce import Classifier
+from transduce import Classifier, DataError
 from transduce.models.saved import load_model
 
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "dull")
@@ -158,6 +158,14 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     assert list(map(json.loads, from_rows.out.splitlines())) == records
     direct = Classifier.load(texts.run, device="cpu").classify(["This play is dull"])[0]
     assert direct.probability == pytest.approx(records[0]["probability"], abs=1e-6)
+
+
+def test_texts_of_the_python_interface_are_checked(texts: Any) -> None:
+    classifier = Classifier.load(texts.run, device="cpu")
+    with pytest.raises(DataError, match="inputs must be a list of texts"):
+        classifier.classify("This play is dull")
+    with pytest.raises(DataError, match=r"^inputs\[1\] is not a text, but of the type NoneType"):
+        classifier.classify(["This play is dull", None])  # type: ignore[list-item]
 
 
 def test_evaluate_scores_texts(transduce: Any, texts: TrainedClassifier) -> None:

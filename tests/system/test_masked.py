@@ -10,7 +10,7 @@ import pytest
 from commands import complaint, inspected_header, metrics
 from conftest import as_sets, write_lines
 
-from transduce import TextEncoder
+from transduce import DataError, TextEncoder
 
 ANIMALS = [("cat", "meows"), ("dog", "barks"), ("cow", "moos"), ("pig", "oinks")]
 TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My")
@@ -178,3 +178,13 @@ def test_score_and_evaluate_name_the_task_of_a_model_that_they_do_not_run(
     for words in (["score", "valid.txt"], ["evaluate", "--test", "valid.txt"]):
         message = complaint(transduce(*words, "-m", "run", cwd=trained_masked.folder))
         assert message == "run/model was trained for the task masked; use it with: transduce fill"
+
+
+def test_texts_of_the_python_interface_are_checked(trained_masked: TrainedMasked) -> None:
+    encoder = TextEncoder.load(trained_masked.run, device="cpu")
+    with pytest.raises(DataError, match="texts must be a list of texts"):
+        encoder.embed("A cat meows.")
+    with pytest.raises(DataError, match=r"^texts\[0\] is not a text, but of the type float"):
+        encoder.embed([float("nan")])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"^the text to fill is not a text, but of the type list"):
+        encoder.fill(["A <mask> meows."])  # type: ignore[arg-type]

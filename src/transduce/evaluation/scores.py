@@ -11,6 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError
 from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
+from transduce.text.given_texts import require_list
 
 LOWER_IS_BETTER = {"TER"}
 References = Sequence[str] | Sequence[Sequence[str]]
@@ -121,6 +122,7 @@ def _metrics(streams: list[list[str]], tokenize: str, language: str | None, **op
 
 def _streams(references: References) -> list[list[str]]:
     """The references as sacreBLEU takes them: a list for each translator."""
+    require_list(references, "references")
     several = [lines for lines in references if not isinstance(lines, str)]
     return [list(lines) for lines in several] if several else [[str(line) for line in references]]
 
@@ -141,6 +143,7 @@ def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[l
         counts = ", ".join(f"{len(lines):,}" for lines in streams)
         raise DataError(f"the references have {counts} lines; they must match line by line")
     for name, lines in systems.items():
+        require_list(lines, name)
         if len(lines) != len(streams[0]):
             counts = f"{name} has {len(lines):,} lines, the reference {len(streams[0]):,}"
             raise DataError(f"{counts}; they must match line by line")

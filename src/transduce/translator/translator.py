@@ -16,6 +16,7 @@ from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_list, require_texts
 from transduce.text.glossary import Glossary, as_glossary
 from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
@@ -265,8 +266,8 @@ class Translator:
         config = self.config.with_options(options)
         if confidence and not self.calibrations:
             self.calibration(None)
-        if isinstance(texts, str):
-            raise DataError("texts must be a list of texts; use translate for a single text")
+        require_list(texts, "texts")
+        require_list(prefixes, "prefixes")
         line_prefixes = repeat("") if prefixes is None else prefixes
         targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
         source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
@@ -288,6 +289,8 @@ class Translator:
 
         `to` is as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
         """
+        require_texts(sources, "sources")
+        require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
