@@ -49,6 +49,8 @@ class Classifier:
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
         """Maximum number of tokens of a text, without markers; longer texts are cut."""
+        self.texts_cut = 0
+        """Number of texts so far of which only the first `max_length` tokens were read."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "Classifier":
@@ -90,7 +92,9 @@ class Classifier:
         if not self.reads_images:
             require_texts(inputs, "inputs")
             texts = [str(text).strip() for text in inputs]
-            encoded = [ids[: self.max_length] for ids in self.tokenizer.encode_all(texts, threads=-1)]
+            complete = self.tokenizer.encode_all(texts, threads=-1)
+            self.texts_cut += sum(len(ids) > self.max_length for ids in complete)
+            encoded = [ids[: self.max_length] for ids in complete]
             for numbers in batches_by_length([len(ids) + 2 for ids in encoded]):
                 yield numbers, Batch.of(device, text=[[BOS, *encoded[number], EOS] for number in numbers])
             return

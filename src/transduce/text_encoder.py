@@ -52,6 +52,8 @@ class TextEncoder:
         self.model, self.tokenizer = model, tokenizer
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
         """Maximum number of tokens of a text, without markers."""
+        self.texts_cut = 0
+        """Number of texts so far of which `embed` read only the first `max_length` tokens."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
@@ -117,7 +119,9 @@ class TextEncoder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""
         require_texts(texts, "texts")
-        ids = [tokens[: self.max_length] for tokens in self.tokenizer.encode_all(list(texts), threads=-1)]
+        encoded = self.tokenizer.encode_all(list(texts), threads=-1)
+        self.texts_cut += sum(len(tokens) > self.max_length for tokens in encoded)
+        ids = [tokens[: self.max_length] for tokens in encoded]
         vectors_BD = np.zeros((len(ids), self.model.config.d_model), np.float32)
         for numbers in batches_by_length([len(tokens) + 2 for tokens in ids]):
             vectors_BD[numbers] = self._embed([[BOS, *ids[number], EOS] for number in numbers]).cpu().numpy()

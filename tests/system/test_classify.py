@@ -156,6 +156,8 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     (texts.folder / "rows.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in lines.splitlines()))
     from_rows = transduce("classify", "-m", "run", "--json", "rows.jsonl", cwd=texts.folder)
     assert list(map(json.loads, from_rows.out.splitlines())) == records
+    cut = transduce("classify", "-m", "run", "This play " * 300, "dull " * 300, cwd=texts.folder)
+    assert cut.err == "transduce: warning: 2 texts were cut to 256 tokens, the most that the model reads\n"
     direct = Classifier.load(texts.run, device="cpu").classify(["This play is dull"])[0]
     assert direct.probability == pytest.approx(records[0]["probability"], abs=1e-6)
 

@@ -127,6 +127,9 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
     assert transduce("embed", "-m", "run", "rows.jsonl", cwd=folder).out == outcome.out
     assert transduce("embed", "-m", "run", "x", "-o", "v.jsonl", cwd=folder).code == 0
     assert json.loads((folder / "v.jsonl").read_text())["text"] == "x"
+    for words in ([], ["-o", "cut.npy"]):
+        outcome = transduce("embed", "-m", "run", "x", "cat " * 300, *words, cwd=folder)
+        assert outcome.err == "transduce: warning: 1 text was cut to 256 tokens, the most that the model reads\n"
 
 
 @pytest.mark.parametrize(
