@@ -162,6 +162,18 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     assert direct.probability == pytest.approx(records[0]["probability"], abs=1e-6)
 
 
+def test_classes_are_counted_before_training(transduce: Any, tmp_path: Path) -> None:
+    rows = [{"text": f"good {number}", "label": "very\n good"} for number in range(5)] + [{"text": "bad", "label": 0}]
+    write_lines(tmp_path / "rows.jsonl", list(map(json.dumps, rows)))
+    write_lines(tmp_path / "exchanged.tsv", [f"good\tThis play is number {number}" for number in range(5)])
+    words = ["train", "--task", "classify", "--style", "bert", "--preset", "tiny", *as_sets({"train.steps": 1})]
+    outcome = transduce(*words, "--train", "rows.jsonl", "--out", "run", cwd=tmp_path)
+    assert "data: 2 classes: very good (5), 0 (1)\n" in outcome.err
+    assert "a single text" not in outcome.err
+    outcome = transduce(*words, "--train", "exchanged.tsv", "--out", "wrong", cwd=tmp_path)
+    assert "data: most classes have a single text; check that the columns of texts and labels" in outcome.err
+
+
 def test_texts_of_the_python_interface_are_checked(texts: Any) -> None:
     classifier = Classifier.load(texts.run, device="cpu")
     with pytest.raises(DataError, match="inputs must be a list of texts"):
