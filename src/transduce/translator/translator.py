@@ -226,8 +226,7 @@ class Translator:
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
-        if to is not None and not isinstance(to, str) and len(to) != len(texts):
-            raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
+        _require_targets(to, len(texts))
         translations = self.stream(
             texts,
             to=to,
@@ -293,8 +292,9 @@ class Translator:
         require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
+        _require_targets(to, len(sources))
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
-        tags = [self.target(language) if self.tagged else None for language in languages]
+        tags = [target if self.tagged else None for target in map(self.target, languages)]
         protection = self.splitter.protection if self.splitter.uses_slots else None
         return score_pairs(self.any_model, self.tokenizer, list(zip(sources, targets, strict=True)), tags, protection)
 
@@ -394,3 +394,9 @@ class Translator:
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU."""
         return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
+
+
+def _require_targets(to: Target, texts: int) -> None:
+    """Raise a DataError if several target languages are given, but not one for each text."""
+    if to is not None and not isinstance(to, str) and len(to) != texts:
+        raise DataError(f"{texts:,} texts but {len(to):,} target languages; give one for each text")
