@@ -48,13 +48,18 @@ def shortlist(
     from transduce.models.learn_shortlist import learn_shortlist
     from transduce.models.stored import read_model
     from transduce.text.pairs import count_pairs
+    from transduce.translator.loading import require_translation_model
 
     folder = find_model(model)
     if (folder / MANIFEST).exists():
         raise ConfigError(f"{folder} is a checkpoint, which cannot be changed; name the finished model")
     stored = read_model(folder)
-    if not isinstance(stored.config, EncoderDecoderConfig) or stored.config.source != "text":
-        raise ConfigError(f"{folder} does not translate text, so it has no use for a shortlist")
+    require_translation_model(stored.facts, folder)
+    if not isinstance(stored.config, EncoderDecoderConfig):
+        raise ConfigError(
+            f"{folder}: the architecture is {stored.config.architecture}, which the engine native, the only one that "
+            "uses a shortlist, does not run"
+        )
     texts: dict[str | None, _Sample] = {}
     for path in train:
         for direction in _directions(stored.facts, path, from_, to, reverse):
