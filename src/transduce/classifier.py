@@ -19,6 +19,7 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_texts
 from transduce.text.tokenizer import BOS, EOS
 from transduce.text_encoder import batches_by_length
 
@@ -48,6 +49,8 @@ class Classifier:
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
         """Maximum number of tokens of a text, without markers; longer texts are cut."""
+        self.texts_cut = 0
+        """Number of texts so far of which only the first `max_length` tokens were read."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "Classifier":
@@ -87,8 +90,11 @@ class Classifier:
     def _batches(self, inputs: Sequence[Input]) -> Iterator[tuple[list[int], Batch]]:
         device = self.model.device
         if not self.reads_images:
+            require_texts(inputs, "inputs")
             texts = [str(text).strip() for text in inputs]
-            encoded = [ids[: self.max_length] for ids in self.tokenizer.encode_all(texts, threads=-1)]
+            complete = self.tokenizer.encode_all(texts, threads=-1)
+            self.texts_cut += sum(len(ids) > self.max_length for ids in complete)
+            encoded = [ids[: self.max_length] for ids in complete]
             for numbers in batches_by_length([len(ids) + 2 for ids in encoded]):
                 yield numbers, Batch.of(device, text=[[BOS, *encoded[number], EOS] for number in numbers])
             return

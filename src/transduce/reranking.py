@@ -22,6 +22,7 @@ def read_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
+            json.dumps(record, ensure_ascii=False).encode()  # a ValueError for lone surrogates
             source, translations = record["source"], record["translations"]
             fields = [(one["text"], float(one["log_prob"]), len(one["tokens"])) for one in translations]
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -19,6 +19,7 @@ from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_text, require_texts
 from transduce.text.symbols import MASK, unescape
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -51,6 +52,8 @@ class TextEncoder:
         self.model, self.tokenizer = model, tokenizer
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
         """Maximum number of tokens of a text, without markers."""
+        self.texts_cut = 0
+        """Number of texts so far of which `embed` read only the first `max_length` tokens."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
@@ -72,6 +75,7 @@ class TextEncoder:
         """
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
+        require_text(text, "the text to fill")
         parts = text.split(MASK_TEXT)
         if len(parts) == 1:
             raise DataError(f"{text!r:.60} has no {MASK_TEXT}")
@@ -114,7 +118,10 @@ class TextEncoder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""
-        ids = [tokens[: self.max_length] for tokens in self.tokenizer.encode_all(list(texts), threads=-1)]
+        require_texts(texts, "texts")
+        encoded = self.tokenizer.encode_all(list(texts), threads=-1)
+        self.texts_cut += sum(len(tokens) > self.max_length for tokens in encoded)
+        ids = [tokens[: self.max_length] for tokens in encoded]
         vectors_BD = np.zeros((len(ids), self.model.config.d_model), np.float32)
         for numbers in batches_by_length([len(tokens) + 2 for tokens in ids]):
             vectors_BD[numbers] = self._embed([[BOS, *ids[number], EOS] for number in numbers]).cpu().numpy()

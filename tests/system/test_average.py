@@ -38,7 +38,8 @@ def test_facts_are_those_of_the_last_without_its_scores(transduce: Any, trained:
 
 def test_8_bit_models_are_averaged_too(transduce: Any, trained: Any, tmp_path: Path) -> None:
     assert transduce("shrink", "-m", trained.run, "--out", "small", cwd=tmp_path).code == 0
-    assert transduce("average", "small", "small", "-o", "mean", cwd=tmp_path).code == 0
+    shutil.copytree(tmp_path / "small", tmp_path / "copy")
+    assert transduce("average", "small", "copy", "-o", "mean", cwd=tmp_path).code == 0
     small, mean = (load_model(tmp_path / name).model.state_dict() for name in ("small", "mean"))
     assert all((small[name] == x).all() for name, x in mean.items())
 
@@ -75,8 +76,22 @@ def test_what_cannot_be_averaged_is_refused_and_nothing_is_written(
         ((run, "other"), f"{run}/model and other have different vocabularies"),
         ((run,), "an average needs two or more; name several checkpoints"),
         ((run, "nowhere"), "nowhere: no such folder"),
+        ((run, run), f"{run}/model is given twice; name each once"),
+        (
+            (run / "checkpoints/best", *sorted(run.glob("checkpoints/step-*"))),
+            f"{run}/checkpoints/best and {(run / 'checkpoints/best').resolve()} are the same model; name each once",
+        ),
     ):
         assert message in complaint(transduce("average", *words, "-o", "new", cwd=tmp_path))
     refused = transduce("average", run, run, "-o", "mean", cwd=tmp_path)
     assert complaint(refused) == "mean exists already; name a folder that does not"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_classifiers_of_other_labels_are_not_averaged(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    model = load_model(trained.run / "model")
+    for name, labels in (("a", ["no", "yes"]), ("b", ["yes", "no"])):
+        save_model(tmp_path / name, model.model, model.tokenizer, {"labels": labels})
+    outcome = transduce("average", "a", "b", "-o", "mean", cwd=tmp_path)
+    assert complaint(outcome) == "a and b have different classes; name classifiers of the same labels"
+    assert not (tmp_path / "mean").exists()

@@ -12,7 +12,7 @@ import torch
 from commands import complaint, metrics
 from conftest import as_sets, write_lines
 
-from transduce import Classifier
+from transduce import Classifier, DataError
 from transduce.models.saved import load_model
 
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "dull")
@@ -156,8 +156,30 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     (texts.folder / "rows.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in lines.splitlines()))
     from_rows = transduce("classify", "-m", "run", "--json", "rows.jsonl", cwd=texts.folder)
     assert list(map(json.loads, from_rows.out.splitlines())) == records
+    cut = transduce("classify", "-m", "run", "This play " * 300, "dull " * 300, cwd=texts.folder)
+    assert cut.err == "transduce: warning: 2 texts were cut to 256 tokens, the most that the model reads\n"
     direct = Classifier.load(texts.run, device="cpu").classify(["This play is dull"])[0]
     assert direct.probability == pytest.approx(records[0]["probability"], abs=1e-6)
+
+
+def test_classes_are_counted_before_training(transduce: Any, tmp_path: Path) -> None:
+    rows = [{"text": f"good {number}", "label": "very\n good"} for number in range(5)] + [{"text": "bad", "label": 0}]
+    write_lines(tmp_path / "rows.jsonl", list(map(json.dumps, rows)))
+    write_lines(tmp_path / "exchanged.tsv", [f"good\tThis play is number {number}" for number in range(5)])
+    words = ["train", "--task", "classify", "--style", "bert", "--preset", "tiny", *as_sets({"train.steps": 1})]
+    outcome = transduce(*words, "--train", "rows.jsonl", "--out", "run", cwd=tmp_path)
+    assert "data: 2 classes: very good (5), 0 (1)\n" in outcome.err
+    assert "a single text" not in outcome.err
+    outcome = transduce(*words, "--train", "exchanged.tsv", "--out", "wrong", cwd=tmp_path)
+    assert "data: most classes have a single text; check that the columns of texts and labels" in outcome.err
+
+
+def test_texts_of_the_python_interface_are_checked(texts: Any) -> None:
+    classifier = Classifier.load(texts.run, device="cpu")
+    with pytest.raises(DataError, match="inputs must be a list of texts"):
+        classifier.classify("This play is dull")
+    with pytest.raises(DataError, match=r"^inputs\[1\] is not a text, but of the type NoneType"):
+        classifier.classify(["This play is dull", None])  # type: ignore[list-item]
 
 
 def test_evaluate_scores_texts(transduce: Any, texts: TrainedClassifier) -> None:

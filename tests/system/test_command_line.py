@@ -86,6 +86,16 @@ def test_a_line_too_long_for_the_model_is_split_or_refused(transduce: Any, train
     assert re.search(r"line 2 has [\d,]+ tokens, more than the 256", complaint(refused))
 
 
+def test_half_a_character_in_rows_and_options_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    for row in ('{"src": "x \\ud83d"}', '{"src": "babo", "note": "\\ud83d"}'):
+        rows.write_text('{"src": "\\u0062abo \\ud83d\\ude00"}\n' + row + "\n")
+        message = complaint(transduce("translate", "-m", "run", rows, "-o", tmp_path / "o.jsonl", cwd=trained.folder))
+        assert message == f"{rows}, line 2 is not valid Unicode: it contains a lone surrogate"
+    prefixed = transduce("translate", "-m", "run", "--prefix", "a\udcff", "babo", cwd=trained.folder)
+    assert complaint(prefixed) == r"'a\udcff' is not UTF-8; set the terminal's encoding to UTF-8"
+
+
 def test_input_that_is_not_utf8_is_refused_with_its_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
     piped = transduce("translate", "-m", "run", stdin=b"ba\nbe\n\xff\xfe\n", cwd=trained.folder)
     assert "line 3: not UTF-8" in complaint(piped)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from commands import complaint
+from conftest import TINY, as_sets
 
 
 def test_runs_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:
@@ -15,3 +16,17 @@ def test_runs_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:
     report = (trained.run / "report.html").read_text(encoding="utf-8")
     assert "transduce train --src" in report  # the command
     assert "Worst outputs" in report
+
+
+def test_architectures_and_their_sizes_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:
+    shared = {name: value for name, value in TINY.items() if not name.startswith("model.")}
+    settings = shared | {"model.architecture": "recurrent", "model.d_model": 32, "train.steps": 1}
+    files = trained.words[1 : trained.words.index("--preset")]
+    outcome = transduce("train", *files, *as_sets(settings), "--out", "gru", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    table = transduce("compare", trained.run, "gru", cwd=tmp_path).out
+    rows = {words[0]: words[1:] for line in table.splitlines() if (words := line.split())}
+    assert rows["model.architecture"] == ["encoder_decoder", "recurrent"]
+    assert rows["model.num_heads"] == ["2", "-"]
+    assert rows["train.steps"] == ["60", "1"]
+    assert "train.warmup" not in rows

@@ -125,3 +125,17 @@ def test_an_error_is_one_line(transduce: Any, tmp_path: Path, arguments: list[st
     assert last.startswith(f"transduce: {message}")
     assert all(line.startswith("data: ") for line in before)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_translations_by_language_have_one_order(transduce: Any, tmp_path: Path) -> None:
+    texts = [{"en": "house", "de": "Haus"}, {"de": "Baum", "en": "tree"}, {"fr": "arbre", "de": "Baum"}]
+    rows = [json.dumps({"translation": one}) for one in texts]
+    for name in ("rows.jsonl", "rows.en-de.jsonl", "rows.de-en.jsonl"):
+        write_lines(tmp_path / name, rows)
+    for name in ("rows.jsonl", "rows.en-de.jsonl"):
+        outcome = transduce("data", "check", name, "--out", "pairs.tsv", cwd=tmp_path)
+        assert f"left out 1 pair in other languages than the first row (first: {name}, line 3)" in outcome.out
+        assert (tmp_path / "pairs.tsv").read_text() == "house\tHaus\ntree\tBaum\n"
+    outcome = transduce("data", "check", "rows.de-en.jsonl", cwd=tmp_path)
+    assert outcome.code == 2
+    assert "its rows have en first, but its name de; rename it, e.g. en-de.jsonl" in outcome.err

@@ -356,3 +356,15 @@ def test_damaged_directions_are_refused(
     (model / "model.json").write_text(json.dumps(card), encoding="utf-8")
     message = complaint(transduce("info", "-m", "model", cwd=tmp_path))
     assert message == "model/model.json: facts.directions must be a list of pairs of language codes"
+
+
+def test_a_shortlist_names_the_target_languages_that_it_lacks(
+    transduce: Any, multilingual: TrainedRun, tmp_path: Path
+) -> None:
+    shutil.copytree(multilingual.run / "model", tmp_path / "model")
+    german, french = (multilingual.folder / f"train.{name}.tsv" for name in ("en-de", "fr-en"))
+    outcome = transduce("shortlist", "-m", "model", "--train", german, cwd=tmp_path)
+    assert "warning: the list is not for translations to fr, which --shortlist would spoil" in outcome.err
+    outcome = transduce("shortlist", "-m", "model", "--train", german, "--train", french, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "warning" not in outcome.err

@@ -10,7 +10,7 @@ import pytest
 from commands import complaint, inspected_header, metrics
 from conftest import as_sets, write_lines
 
-from transduce import TextEncoder
+from transduce import DataError, TextEncoder
 
 ANIMALS = [("cat", "meows"), ("dog", "barks"), ("cow", "moos"), ("pig", "oinks")]
 TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My")
@@ -127,6 +127,9 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
     assert transduce("embed", "-m", "run", "rows.jsonl", cwd=folder).out == outcome.out
     assert transduce("embed", "-m", "run", "x", "-o", "v.jsonl", cwd=folder).code == 0
     assert json.loads((folder / "v.jsonl").read_text())["text"] == "x"
+    for words in ([], ["-o", "cut.npy"]):
+        outcome = transduce("embed", "-m", "run", "x", "cat " * 300, *words, cwd=folder)
+        assert outcome.err == "transduce: warning: 1 text was cut to 256 tokens, the most that the model reads\n"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,7 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
     [
         (["fill", "x <mask>"], "name a model with -m"),
         (["fill", "-m", "run", "x"], "'x' has no <mask>"),
+        (["fill", "-m", "run", "a\udcff <mask>"], r"'a\udcff <mask>' is not UTF-8"),
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),
@@ -169,3 +173,21 @@ def test_inspect_shows_the_predictions_at_masks(transduce: Any, trained_masked: 
     (fillings,) = TextEncoder.load(trained_masked.run, device="cpu").fill(text, top=1)
     shown = {header["tokens"][str(token)][0].lstrip("▁") for token in header["next"]["token"][0]}
     assert fillings[0].token in shown
+
+
+def test_score_and_evaluate_name_the_task_of_a_model_that_they_do_not_run(
+    transduce: Any, trained_masked: TrainedMasked
+) -> None:
+    for words in (["score", "valid.txt"], ["evaluate", "--test", "valid.txt"]):
+        message = complaint(transduce(*words, "-m", "run", cwd=trained_masked.folder))
+        assert message == "run/model was trained for the task masked; use it with: transduce fill"
+
+
+def test_texts_of_the_python_interface_are_checked(trained_masked: TrainedMasked) -> None:
+    encoder = TextEncoder.load(trained_masked.run, device="cpu")
+    with pytest.raises(DataError, match="texts must be a list of texts"):
+        encoder.embed("A cat meows.")
+    with pytest.raises(DataError, match=r"^texts\[0\] is not a text, but of the type float"):
+        encoder.embed([float("nan")])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"^the text to fill is not a text, but of the type list"):
+        encoder.fill(["A <mask> meows."])  # type: ignore[arg-type]

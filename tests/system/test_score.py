@@ -183,8 +183,26 @@ def test_without_models_the_scores_of_the_file_count(transduce: Any, trained: An
             assert one["score"] == pytest.approx(one["log_prob"] / (len(one["tokens"]) + 1), abs=1e-6)
 
 
+def test_languages_that_a_model_does_not_tell_are_refused(
+    transduce: Any, translator: Translator, trained: Any, nbest: Path
+) -> None:
+    for words in (["-m", trained.run, "--to", "de"], ["--reverse-model", trained.run, "--from", "de"]):
+        message = complaint(transduce("rerank", nbest, *words, cwd=trained.folder))
+        assert message.startswith("this model does not tell its languages, so de cannot be checked")
+    with pytest.raises(DataError, match="2 texts but 1 target languages; give one for each text"):
+        translator.score(["babo", "gigo"], ["babo", "gigo"], to=["de"])
+
+
 @pytest.mark.parametrize(
-    "line", ["babo", "{}", "[]", '{"source": "a", "translations": []}', '{"source": 1, "translations": [{"text": 1}]}']
+    "line",
+    [
+        "babo",
+        "{}",
+        "[]",
+        '{"source": "a", "translations": []}',
+        '{"source": 1, "translations": [{"text": 1}]}',
+        '{"source": "\\ud83d", "translations": [{"text": "a", "log_prob": -1, "tokens": ["a"]}]}',
+    ],
 )
 def test_other_lines_are_refused(transduce: Any, trained: Any, nbest: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "bad.jsonl").write_text(f"{lines(nbest)[0]}\n{line}\n")
@@ -196,5 +214,9 @@ def test_rerank_needs_a_model(transduce: Any, nbest: Path, tmp_path: Path) -> No
     assert complaint(transduce("rerank", nbest, cwd=tmp_path)) == (
         "there is no model to rerank with; give -m, --reverse-model or both"
     )
-    words = ("rerank", nbest, "-m", "x", "--weight", "2")
-    assert "--weight is the weight of --reverse-model" in complaint(transduce(*words, cwd=tmp_path))
+    for words, message in (
+        (("-m", "x", "--weight", "2"), "--weight is the weight of --reverse-model"),
+        (("-m", "x", "--from", "en"), "--from is the language that --reverse-model translates to"),
+        (("--reverse-model", "x", "--to", "de"), "--to is the language that the models of -m translate to"),
+    ):
+        assert message in complaint(transduce("rerank", nbest, *words, cwd=tmp_path))

@@ -108,6 +108,19 @@ def test_a_missing_package_is_named_before_anything_is_translated(
     assert f"pip install 'transduce[{extra}]', or choose another one, e.g. --tokenize char" in complaint(outcome)
 
 
+def test_an_empty_line_of_several_references_is_none(transduce: Any, tmp_path: Path) -> None:
+    write_test_set(tmp_path, GERMAN)
+    write_lines(tmp_path / "second.txt", ["", "Dieses Buch ist gut."])
+    references = [GERMAN["refs"], [None, "Dieses Buch ist gut."]]
+    for one, metric in zip(
+        evaluate(transduce, tmp_path, "--ref", "second.txt"),
+        (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()),
+        strict=True,
+    ):
+        assert one["value"] == metric.corpus_score(GERMAN["hyps"], references).score
+        assert "nrefs:var" in one["signature"]
+
+
 def test_several_references_are_scored_together(transduce: Any, trained: Any, tmp_path: Path) -> None:
     write_test_set(tmp_path, GERMAN)
     second = ["Ich war gestern in Bonn.", "Dieses Buch ist gut."]

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from commands import complaint
 
+from transduce.models.recurrent import RecurrentConfig
+from transduce.models.registry import create_model
+from transduce.models.saved import save_model
 from transduce.text.any_tokenizer import load_tokenizer
 
 
@@ -100,3 +103,15 @@ def test_mistakes_are_reported(transduce: Any, trained: Any, listed: Path, tmp_p
     assert transduce("translate", "-m", model, "babo", cwd=tmp_path).code == 0  # it is not read if it is not used
     message = complaint(transduce("translate", "-m", model, "--shortlist", "babo", cwd=tmp_path))
     assert message.startswith(f"{model / 'shortlist.safetensors'}: cannot be read: ")
+
+
+def test_models_that_cannot_use_it_are_named(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(trained.run / "model")
+    recurrent = create_model(RecurrentConfig(d_model=16), tokenizer.vocab_size)
+    for name, facts, message in (
+        ("gru", {}, "gru: the architecture is recurrent, which the engine native"),
+        ("parser", {"task": "parse"}, "parser was trained for the task parse; use it with: transduce parse"),
+    ):
+        save_model(tmp_path / name, recurrent, tokenizer, facts)
+        words = ("shortlist", "-m", name, "--train", "train.tsv")
+        assert message in complaint(transduce(*words, cwd=tmp_path))

@@ -7,7 +7,7 @@ import torch
 from helpers import small_language_model
 from window_language_model import WindowConfig, WindowModel
 
-from transduce import ConfigError, ModelError
+from transduce import ConfigError, DataError, ModelError
 from transduce.data.batch import Batch
 from transduce.engines.native.language_model import NativeLanguageModel
 from transduce.engines.native.library import load_library
@@ -222,3 +222,12 @@ def test_contexts_and_options_with_the_native_engine(tokenizer: Tokenizer) -> No
     for one in drawn:
         pairs = list(zip(one.tokens, one.tokens[1:], strict=False))
         assert len(pairs[:8]) == len(set(pairs[:8]))  # within one context
+
+
+def test_a_text_instead_of_a_list_is_refused(generator: Generator) -> None:
+    with pytest.raises(DataError, match="texts must be a list of texts; for a single text, give a list of one"):
+        generator.score("the cat")
+    with pytest.raises(DataError, match="prompts must be a list of texts"):
+        generator.generations("the cat")
+    with pytest.raises(DataError, match=r"^prompts\[1\] is not a text, but of the type NoneType"):
+        generator.generate(["the cat", None])  # type: ignore[list-item]

@@ -12,6 +12,7 @@ from helpers import small_model
 
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.evaluation.scores import score
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -197,6 +198,27 @@ def test_a_text_of_exactly_the_maximum_length_is_not_split(make: Callable[..., T
 def test_a_text_instead_of_a_list_is_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match="texts must be a list of texts"):
         translator.hypotheses("ba be")
+    with pytest.raises(DataError, match="prefixes must be a list of texts"):
+        translator.hypotheses(["ba be"], prefixes="b")
+    with pytest.raises(DataError, match="sources must be a list of texts"):
+        translator.score("ba be", "ba be")
+    with pytest.raises(DataError, match="the system must be a list of texts"):
+        score("ba be", ["ba be"])
+    with pytest.raises(DataError, match="references must be a list of texts"):
+        score(["ba be"], "ba be")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(float("nan"), "is not a text, but of the type float"), ("ba \ud83d", "is not valid Unicode")],
+)
+def test_what_is_not_a_text_is_named(translator: Translator, value: Any, message: str) -> None:
+    with pytest.raises(DataError, match=f"^line 2 {message}"):
+        translator.translate(["ba", value])
+    with pytest.raises(DataError, match=f"^the prefix of line 1 {message}"):
+        translator.hypotheses(["ba"], prefixes=[value])
+    with pytest.raises(DataError, match=rf"^targets\[1\] {message}"):
+        translator.score(["ba", "be"], ["ba", value])
 
 
 def test_the_numbers_of_texts_and_prefixes_must_agree(translator: Translator) -> None:

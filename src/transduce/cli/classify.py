@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transduce.cli.messages import warn_of_cut_texts
 from transduce.cli.options import DeviceOption, ThreadsOption
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def classify(
                 print(json.dumps(record, ensure_ascii=False))
             else:
                 print(f"{found.label}\t{found.probability:.4f}")
+    warn_of_cut_texts(classifier)
 
 
 def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[Input]":

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.messages import warn_of_cut_texts
 from transduce.cli.options import DeviceOption, ThreadsOption
 
 _AT_ONCE = 4096
@@ -68,6 +69,7 @@ def embed(
 
     if out is None:
         sys.stdout.writelines(rows())
+        warn_of_cut_texts(encoder)
         return
     with atomic_file(out) as work:
         if out.suffix == ".jsonl":
@@ -78,3 +80,4 @@ def embed(
             vectors = np.concatenate([np.zeros((0, width), np.float32), *(vectors for _, vectors in chunks())])
             with work.open("wb") as binary:
                 np.save(binary, vectors)
+    warn_of_cut_texts(encoder)

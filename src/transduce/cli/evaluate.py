@@ -85,6 +85,7 @@ def evaluate(
         from transduce.text.files import read_lines
         from transduce.text.formats import require_one_side
         from transduce.translator import Translator
+        from transduce.translator.loading import require_translation_model
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
@@ -123,6 +124,8 @@ def evaluate(
             )
         files = (str(test),) if test else (str(src), str((ref or [])[0]))
         return evaluate_classes(folders[0], files, device, threads, as_json)
+    for card, folder in zip(cards, folders, strict=True):
+        require_translation_model(card["facts"], folder)
     directions = [evaluated_direction(card["facts"], test, from_, to, reverse) for card in cards]
     if len({direction.reverse for direction in directions}) > 1:
         raise ConfigError("the models translate in opposite directions; give --reverse or --no-reverse")

@@ -8,6 +8,7 @@ from typing import Any
 def evaluate_classes(folder: Path, files: tuple[str, ...], device: str, threads: int | None, as_json: bool) -> None:
     """Print accuracy, macro F1 and the confusion matrix of a classifier on labelled texts or images."""
     from transduce.classifier import Classifier
+    from transduce.cli.messages import warn_of_cut_texts
     from transduce.errors import ConfigError, DataError
     from transduce.evaluation.classes import ClassScores
     from transduce.text.pairs import ReadReport
@@ -22,6 +23,7 @@ def evaluate_classes(folder: Path, files: tuple[str, ...], device: str, threads:
     if unknown := sorted(set(labels) - number.keys()):
         raise DataError(f"{' + '.join(files)}: the label {unknown[0]} is not a class of {folder}")
     predicted = classifier.probabilities(inputs).argmax(axis=1)
+    warn_of_cut_texts(classifier)
     scores = ClassScores.of([number[label] for label in labels], predicted.tolist(), classifier.labels)
     if as_json:
         table: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "examples": len(labels)}

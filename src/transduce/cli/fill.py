@@ -31,7 +31,7 @@ def fill(
 
     The columns are separated by tabs. An empty line follows each mask but the last.
     """
-    from transduce.cli.inputs import STANDARD_INPUT
+    from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.errors import ConfigError
     from transduce.text.files import read_lines
     from transduce.text_encoder import TextEncoder
@@ -40,7 +40,7 @@ def fill(
         raise ConfigError("name a model with -m; train one with: transduce train --task masked --text lines.txt")
     encoder = TextEncoder.load(model, device=device, threads=threads)
     written = False
-    for text in texts if texts is not None else read_lines(STANDARD_INPUT):
+    for text in map(require_utf8, texts) if texts is not None else read_lines(STANDARD_INPUT):
         masks = encoder.fill(text, top=top)
         if as_json:
             record = {"text": text, "masks": [[asdict(one) for one in fillings] for fillings in masks]}

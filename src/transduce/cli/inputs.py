@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
+from transduce.text.given_texts import is_unicode
 from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
 from transduce.text.tables import Row
 
@@ -62,8 +63,6 @@ def shard_of(inputs: Sequence[Input], shard: str) -> range:
 
 def require_utf8(text: str) -> str:
     """The text; an error if it has bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{text!a} is not UTF-8; set the terminal's encoding to UTF-8") from None
+    if not is_unicode(text):
+        raise DataError(f"{text!a} is not UTF-8; set the terminal's encoding to UTF-8")
     return text

@@ -53,12 +53,13 @@ def _translation_page(
     text: str, model: Path | None, to: str | None, options: SearchOptions, prefix: str, off: list[str], device: str
 ) -> tuple[str, str]:
     """The page, and the translation."""
+    from transduce.cli.inputs import require_utf8
     from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
-    forced = translator.tokenizer.target.encode(prefix) if prefix else []
+    forced = translator.tokenizer.target.encode(require_utf8(prefix)) if prefix else []
     result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
     return self_contained(result, translator), translator.tokenizer.target.decode(result.best.tokens)
 

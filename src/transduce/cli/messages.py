@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from transduce.text.one_line import one_line
 
 if TYPE_CHECKING:
+    from transduce.classifier import Classifier
+    from transduce.text_encoder import TextEncoder
     from transduce.translator import Translator
 
 
@@ -47,6 +49,13 @@ def announce(what: str) -> Iterator[None]:
     finally:
         _announced = False
         print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
+def warn_of_cut_texts(reader: "TextEncoder | Classifier") -> None:
+    """Print a warning if texts were longer than what the model reads."""
+    if count := reader.texts_cut:
+        texts = "1 text was" if count == 1 else f"{count:,} texts were"
+        log(f"warning: {texts} cut to {reader.max_length:,} tokens, the most that the model reads")
 
 
 def wrapped(line: str, indent: int = 0) -> str:

@@ -49,6 +49,10 @@ def rerank(
 
     if weight is not None and not reverse_model:
         raise ConfigError("--weight is the weight of --reverse-model, which is not given")
+    if from_ is not None and not reverse_model:
+        raise ConfigError("--from is the language that --reverse-model translates to, which is not given")
+    if to is not None and not model:
+        raise ConfigError("--to is the language that the models of -m translate to, and none is given")
     if not model and not reverse_model:
         raise ConfigError("there is no model to rerank with; give -m, --reverse-model or both")
     models = [Translator.load(path, device=device, engine="plain", threads=threads) for path in model or []]

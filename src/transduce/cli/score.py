@@ -59,11 +59,15 @@ def score(
     from transduce.models.card import find_model, read_card
     from transduce.text.pairs import count_pairs
     from transduce.translator import Translator
+    from transduce.translator.loading import require_translation_model
 
-    facts = read_card(find_model(model[0] if model else None))["facts"]
+    folder = find_model(model[0] if model else None)
+    facts = read_card(folder)["facts"]
     of_pairs = {"--src": src, "--tgt": tgt, "--test": test, "--to": to, "--from": from_, "--reverse": reverse}
     of_texts = {"FILES": files, "--document": document or None, "--stride": stride}
     is_language_model = facts.get("task") == "language_model"
+    if not is_language_model:
+        require_translation_model(facts, folder)
     for name in (name for name, value in (of_pairs if is_language_model else of_texts).items() if value is not None):
         kinds = (
             ("translation models", "language model") if is_language_model else ("language models", "translation model")
@@ -95,7 +99,10 @@ def score(
             else:
                 print(f"{one.log_prob:.4f}\t{one.per_token:.4f}" if per_token else f"{one.log_prob:.4f}")
     perplexity = math.exp(min(-total / tokens, 700))
-    log(f"{count_pairs(len(pairs))}, {tokens:,} tokens: log-probability {total:.2f}, perplexity {perplexity:.2f}")
+    log(
+        f"{count_pairs(len(pairs))}, {count_pairs(tokens, 'token')}: log-probability {total:.2f}, "
+        f"perplexity {perplexity:.2f}"
+    )
 
 
 def _read(src: Path | None, tgt: Path | None, test: Path | None, reverse: bool) -> list[tuple[str, str]]:

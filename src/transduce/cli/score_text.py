@@ -45,8 +45,8 @@ def score_texts(
     perplexity = math.exp(min(-total / max(1, tokens), 700))
     bits = -total / math.log(2) / max(1, characters)
     log(
-        f"{count_pairs(count, 'text')}, {tokens:,} tokens: log-probability {total:.2f}, perplexity {perplexity:.2f}, "
-        f"{bits:.3f} bits per character"
+        f"{count_pairs(count, 'text')}, {count_pairs(tokens, 'token')}: log-probability {total:.2f}, "
+        f"perplexity {perplexity:.2f}, {bits:.3f} bits per character"
     )
 
 

@@ -48,13 +48,18 @@ def shortlist(
     from transduce.models.learn_shortlist import learn_shortlist
     from transduce.models.stored import read_model
     from transduce.text.pairs import count_pairs
+    from transduce.translator.loading import require_translation_model
 
     folder = find_model(model)
     if (folder / MANIFEST).exists():
         raise ConfigError(f"{folder} is a checkpoint, which cannot be changed; name the finished model")
     stored = read_model(folder)
-    if not isinstance(stored.config, EncoderDecoderConfig) or stored.config.source != "text":
-        raise ConfigError(f"{folder} does not translate text, so it has no use for a shortlist")
+    require_translation_model(stored.facts, folder)
+    if not isinstance(stored.config, EncoderDecoderConfig):
+        raise ConfigError(
+            f"{folder}: the architecture is {stored.config.architecture}, which the engine native, the only one that "
+            "uses a shortlist, does not run"
+        )
     texts: dict[str | None, _Sample] = {}
     for path in train:
         for direction in _directions(stored.facts, path, from_, to, reverse):
@@ -65,6 +70,11 @@ def shortlist(
     used = sum(len(sample.pairs) for sample in texts.values())
     learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token, stored.config.source_vocab_size)
     learned.save(folder, stored.tokenizer)
+    if missing := _targets(stored.facts) - {*texts}:
+        log(
+            f"warning: the list is not for translations to {', '.join(sorted(missing))}, which --shortlist would "
+            "spoil; learn from pairs of all target languages at once"
+        )
     sources = [source for direction in directions for source in direction.sources[:1000]]
     size = sum(len(learned.tokens(source)) for source in sources) / len(sources)
     print(
@@ -100,6 +110,11 @@ def _directions(
     if not fitting or not facts.get("tagged") or source or target or reverse is not None:
         return [evaluated_direction(facts, path, source, target, reverse)]
     return [evaluated_direction(facts, path, one, other, None) for one, other in fitting]
+
+
+def _targets(facts: dict[str, Any]) -> set[str]:
+    """The target languages of a model that has a tag for each."""
+    return {target for _, target in facts.get("directions", [])} if facts.get("tagged") else set()
 
 
 def _read(path: Path, reverse: bool, sample: _Sample) -> None:

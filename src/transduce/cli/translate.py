@@ -83,7 +83,7 @@ def translate(
         int | None,
         typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Text that every sentence of an output starts with.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
     ] = None,
@@ -130,7 +130,7 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, shard_of
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
@@ -148,6 +148,7 @@ def translate(
         raise ConfigError("--protect-pattern protects text, but --no-protect is given")
     if resume and not (out and arguments):
         raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
+    require_utf8(prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
     if (
         out

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,13 +24,15 @@ from transduce.text.sample import Reservoir
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_pair import TokenizerPair
 
+_LISTED_CLASSES = 10
+
 
 @dataclass
 class _Seen:
     """What the first pass over examples finds."""
 
-    labels: set[str] = field(default_factory=set)
-    """The names of all classes."""
+    labels: Counter[str] = field(default_factory=Counter)
+    """The names of all classes, with the number of examples of each."""
     shape: tuple[int, ...] = ()
     """The shape of the last array; those of images are all the same."""
 
@@ -71,7 +74,9 @@ def write_pairs(
     facts |= {"source_vocab_size": tokenizer.vocab_size} if isinstance(tokenizer, TokenizerPair) else {}
     facts |= {} if own.arrays else {"max_length": data.max_length}
     facts |= {"shape": list(seen.shape)} if own.arrays else {}
-    facts |= {"labels": labels} if own.labels else {}
+    if own.labels:
+        facts["labels"] = labels
+        lines += _describe_classes(seen.labels, report.noun)
     if report.noun != ReadReport.noun:
         facts["noun"] = report.noun
     repeats = part_repetitions(data.parts, kept, data.temperature, data.replay_share)
@@ -113,7 +118,7 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
         for _, example in part.read_train(READERS[reader], own):
             sample.offer((None, *example[1:]) if has_arrays else example)
             if has_labels:
-                seen.labels.add(example[-1])
+                seen.labels[example[-1]] += 1
             if has_arrays:
                 seen.shape = example[0].shape
         report.add(own)
@@ -128,6 +133,19 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
     ]
     chance = random.Random(0)
     return [example for kept, quota in zip(samples, quotas, strict=True) for example in chance.sample(kept, quota)]
+
+
+def _describe_classes(examples: Counter[str], noun: str) -> list[str]:
+    """The classes, the largest first, with their numbers of examples, and a doubt if most have a single one."""
+    named = [f"{label} ({count:,})" for label, count in examples.most_common(_LISTED_CLASSES)]
+    named += [f"and {len(examples) - len(named):,} more"] if len(examples) > len(named) else []
+    lines = [f"{len(examples):,} classes: {', '.join(named)}"]
+    if 2 * len(examples) > examples.total():
+        lines.append(
+            f"most classes have a single {noun}; check that the columns of texts and labels are not exchanged: a line "
+            "of a .tsv file has the text before the label"
+        )
+    return lines
 
 
 def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> list[str]:

@@ -11,10 +11,11 @@ from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError
 from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
+from transduce.text.given_texts import require_list
 
 LOWER_IS_BETTER = {"TER"}
 References = Sequence[str] | Sequence[Sequence[str]]
-"""Reference translations, line by line; several of each line are several lists."""
+"""Reference translations, line by line; several of each line are several lists, in which an empty line is none."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def score(
     _require_equal_lengths({name: hypotheses}, streams)
     results = []
     for name, metric in _metrics(streams, tokenize, language).items():
-        value = metric.corpus_score(list(hypotheses), streams).score
+        value = metric.corpus_score(list(hypotheses), _without_empty(streams)).score
         results.append(Score(name, value, str(metric.get_signature())))
     return results
 
@@ -94,7 +95,7 @@ def compare(
     """
     streams = _streams(references)
     _require_equal_lengths(systems, streams)
-    metrics: Any = _metrics(streams, tokenize, language, references=streams)
+    metrics: Any = _metrics(streams, tokenize, language, references=_without_empty(streams))
     named: Any = [(name, list(lines)) for name, lines in systems.items()]
     signatures, results = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)()
     columns: dict[str, Any] = dict(results)
@@ -121,8 +122,18 @@ def _metrics(streams: list[list[str]], tokenize: str, language: str | None, **op
 
 def _streams(references: References) -> list[list[str]]:
     """The references as sacreBLEU takes them: a list for each translator."""
+    require_list(references, "references")
     several = [lines for lines in references if not isinstance(lines, str)]
     return [list(lines) for lines in several] if several else [[str(line) for line in references]]
+
+
+def _without_empty(streams: list[list[str]]) -> Any:
+    """The references with None in place of empty lines, which sacreBLEU leaves out, if the line has another one."""
+    rows: list[Sequence[str | None]] = []
+    for row in zip(*streams, strict=True):
+        given = [line if line.strip() else None for line in row]
+        rows.append(given if any(given) else row)
+    return [list(lines) for lines in zip(*rows, strict=True)]
 
 
 def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[list[str]]) -> None:
@@ -132,6 +143,7 @@ def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[l
         counts = ", ".join(f"{len(lines):,}" for lines in streams)
         raise DataError(f"the references have {counts} lines; they must match line by line")
     for name, lines in systems.items():
+        require_list(lines, name)
         if len(lines) != len(streams[0]):
             counts = f"{name} has {len(lines):,} lines, the reference {len(streams[0]):,}"
             raise DataError(f"{counts}; they must match line by line")

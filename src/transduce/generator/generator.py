@@ -32,6 +32,7 @@ from transduce.search.decoder import Decoder
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_texts
 from transduce.text.streaming import TextStream
 from transduce.text.tokenizer import BOS
 
@@ -166,6 +167,7 @@ class Generator:
         **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
+        require_texts(prompts, "prompts")
         config = self.with_options(options)
         if max_tokens < 1 or num < 1:
             raise ConfigError(f"{'max_tokens' if max_tokens < 1 else 'num'} must be at least 1")
@@ -199,6 +201,7 @@ class Generator:
         A text with more tokens than the context is read in windows that begin every `stride` tokens (default: half of
         the context); each token is scored in the first window that has it. A small stride gives tokens more context.
         """
+        require_texts(texts, "texts")
         if stride is not None and not 1 <= stride <= self.context:
             raise ConfigError(f"stride must be between 1 and {self.context}, the context of the model")
         encoded = [self.tokenizer.encode_document(text) for text in texts]

@@ -27,6 +27,7 @@ from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
 from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
 from transduce.search.options import SearchConfig
+from transduce.text.given_texts import require_text
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Part, Translator
 
@@ -220,10 +221,7 @@ def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
 
 def check_characters(text: str) -> None:
     """Raise a DataError if a text is not valid or too long to be tokenized."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError("the text is not valid Unicode: it contains a lone surrogate") from None
+    require_text(text, "the text")
     if len(text) > MAX_CHARACTERS:
         raise DataError(
             f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"

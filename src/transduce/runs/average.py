@@ -29,12 +29,15 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
     """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
+    _require_distinct(folders)
     last = load_model(folders[-1])
     sizes = last.model.config.sizes()
     total = {name: x.double() for name, x in last.model.state_dict().items()}
     for folder in folders[:-1]:
         other = load_model(folder)
         require_combinable(folder, other, folders[-1], last)
+        if other.facts.get("labels") != last.facts.get("labels"):
+            raise ModelError(f"{folder} and {folders[-1]} have different classes; name classifiers of the same labels")
         for name, value in other.model.config.sizes().items():
             if value != sizes.get(name):
                 raise ModelError(
@@ -48,3 +51,14 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
     facts = {name: value for name, value in last.facts.items() if name not in measured} | {"averaged": len(folders)}
     with atomic_folder(out) as work:
         save_model(work, last.model, last.tokenizer, facts)
+
+
+def _require_distinct(folders: Sequence[Path]) -> None:
+    """Raise an error if two names lead to the same folder, such as those of a checkpoint and its link `best`."""
+    named: dict[Path, Path] = {}
+    for folder in folders:
+        place = folder.resolve()
+        if first := named.get(place):
+            same = f"{first} is given twice" if first == folder else f"{first} and {folder} are the same model"
+            raise ModelError(f"{same}; name each once")
+        named[place] = folder

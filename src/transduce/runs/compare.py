@@ -11,7 +11,7 @@ from transduce.runs.charts import Series, line_chart
 from transduce.runs.metrics import Record, read_records
 from transduce.runs.recipe import Recipe
 from transduce.runs.report import duration, points_of, speeds, write_page
-from transduce.runs.report_settings import changed_settings
+from transduce.runs.report_settings import all_settings, changed_settings
 from transduce.tasks.registry import TASKS
 
 COLOURS = "abcdef"
@@ -63,11 +63,19 @@ def figures(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
 
 
 def different_settings(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
-    """The settings in which the runs differ, with the value of each; "default" if it is not changed."""
-    changed = [changed_settings(run.recipe) for run in runs]
-    names = dict.fromkeys(name for one in changed for name in one)
-    rows = [(name, [one.get(name, "default") for one in changed]) for name in names]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
+    """The settings in which the runs differ, with the value of each; "-" if it has none.
+
+    A setting that only some of the runs have, such as a size of one architecture, is listed if one of them changed it.
+    """
+    settings = [all_settings(run.recipe) for run in runs]
+    changed = {name for run in runs for name in changed_settings(run.recipe)}
+    rows = []
+    for name in dict.fromkeys(name for one in settings for name in one):
+        values = [one.get(name) for one in settings]
+        considered = values if name in changed else [value for value in values if value is not None]
+        if len(set(considered)) > 1:
+            rows.append((name, ["-" if value is None else value for value in values]))
+    return rows
 
 
 def write_comparison(path: Path, runs: Sequence[ComparedRun]) -> None:

@@ -24,7 +24,7 @@ from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
 from transduce.tasks.transcribe import TranscribeConfig
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig, require_user_symbols
 
 DEFAULT_PRESET = "small"
 
@@ -161,6 +161,7 @@ class Recipe:
         require(self.task in TASKS, f"no task {self.task}{suggestion(self.task, list(TASKS))}; use {', '.join(TASKS)}")
         bpe = self.tokenizer.type == "bpe"
         require(bpe or not self.train.bpe_dropout, 'train.bpe_dropout needs tokenizer.type = "bpe"')
+        require_user_symbols(self.tokenizer.symbols)
         task = self.make_task()
         pairs = task.reader == "pairs"
         require(pairs or not self.augment.enabled, f"[augment] changes pairs of texts; the task {self.task} has none")

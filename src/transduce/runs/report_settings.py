@@ -23,6 +23,14 @@ def settings_of(recipe: Recipe) -> str:
     return f'<h2>Settings</h2><div class="settings">{"".join(changed)}</div>{folded}'
 
 
+def all_settings(recipe: Recipe) -> dict[str, str]:
+    """The task and every setting, as "section.key" and text."""
+    sections = {
+        f"{name}.{key}": readable(value) for name, values, _ in _sections(recipe) for key, value in values.items()
+    }
+    return {"task": recipe.task, **sections}
+
+
 def changed_settings(recipe: Recipe) -> dict[str, str]:
     """The settings that differ from the defaults, as "section.key" and text."""
     return {

@@ -38,7 +38,7 @@ class _TextRequest(BaseModel):
     text: str | list[str] = Field(description="One text or several; each line is translated separately.")
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
-    prefix: str = Field("", description="Text that the translation of every text starts with.")
+    prefix: str = Field("", description="Text that every sentence of a translation starts with.")
     glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
     protect: bool = Field(True, description="Keep addresses, placeholders, numbers with units and emoji unchanged.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")

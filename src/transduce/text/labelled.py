@@ -100,7 +100,7 @@ def _text_and_label(row: Any) -> tuple[str, str]:
         label = row[_LABEL_NAME]
         if not isinstance(label, str | int):
             raise TypeError
-        return decode(text.encode()).strip(), decode(str(label).encode()).strip()
+        return decode(text.encode()).strip(), decode(" ".join(str(label).split()).encode())
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         raise UnusableError(BAD_ROW) from None
 

@@ -10,6 +10,7 @@ from transduce.errors import DataError
 from transduce.text.files import create_binary, raw_lines, read_lines
 from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
+from transduce.text.given_texts import require_text
 from transduce.text.tables import Row, count_rows, is_table, read_table, table_writer
 
 SOURCE_COLUMNS = ("src", "text")
@@ -89,4 +90,6 @@ def _json_rows(path: Path) -> Iterator[Row]:
         if not isinstance(row, dict):
             problem = "longer than the longest line" if raw is None else "not a JSON object"
             raise DataError(f"{path}, line {number}: {problem}; a .jsonl file has one object on each line")
+        if raw and b"\\u" in raw:  # only an escape can be half of a character
+            require_text(json.dumps(row, ensure_ascii=False), f"{path}, line {number}")
         yield row

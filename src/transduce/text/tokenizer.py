@@ -22,6 +22,8 @@ from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_sy
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
+_MARKERS, _BYTE = ("<pad>", "<unk>", "<s>", "</s>"), re.compile("<0x[0-9A-F]{2}>")
+"""The names of the special tokens and of bytes."""
 
 _MAX_BYTES = 1 << 26
 """Limit for the size of a saved vocabulary: ten times the largest in use."""
@@ -138,7 +140,7 @@ class Tokenizer:
         least = _least(config.symbols)
         require(minimal or config.vocab_size >= least, f"tokenizer.vocab_size must be at least {least} for this text")
         alphabet = set().union(*escaped) - {" "}
-        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _digits(alphabet))}
+        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _digits(alphabet))} - {*symbols}
         escaped = [*escaped, " ".join(sorted(required))]  # SentencePiece requires that each occurs
         coverage = config.character_coverage
         if minimal:
@@ -290,6 +292,20 @@ class Tokenizer:
         if token in (PAD, UNK, BOS, EOS):
             return b""
         return str(piece).replace(SPACE_MARK, " ").encode()
+
+
+def require_user_symbols(symbols: Sequence[str]) -> None:
+    """Raise a ConfigError for a symbol that could not be a token of its own; SentencePiece does not find out."""
+    for number, symbol in enumerate(symbols):
+        require(symbol not in symbols[:number], f"tokenizer.symbols: {symbol} is given twice")
+        require(
+            " " not in symbol and escape(symbol) == symbol,
+            f"tokenizer.symbols: {symbol!r} has a space or a reserved character, so it cannot be one token",
+        )
+        require(
+            symbol not in _MARKERS and not _BYTE.fullmatch(symbol),
+            f"tokenizer.symbols: {symbol} is a special token of every vocabulary; choose another, e.g. <my-symbol>",
+        )
 
 
 def _least(symbols: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transduce.models.model import Model
 
 _OTHER_TASKS = {
-    "language_model": "use it with: transduce generate",
+    "language_model": "use it with: transduce generate or transduce score",
     "classify": "use it with: transduce classify",
     "denoise": "train a translation model from it with: transduce train --start-from",
     "transcribe": "use it with: transduce transcribe",
@@ -31,9 +31,14 @@ def load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyToke
         tokenizer, facts = stored.tokenizer, stored.facts
     else:
         model, tokenizer, facts = _load_modules(folders, device)
-    if hint := _OTHER_TASKS.get(facts.get("task", "")):
-        raise ModelError(f"{folders[0]} was trained for the task {facts['task']}; {hint}")
+    require_translation_model(facts, folders[0])
     return model, tokenizer, facts
+
+
+def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error that tells what to do with a model whose task is another one than translation."""
+    if hint := _OTHER_TASKS.get(facts.get("task", "")):
+        raise ModelError(f"{folder} was trained for the task {facts['task']}; {hint}")
 
 
 def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":

@@ -10,6 +10,7 @@ from transduce.engines.engine import Job
 from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
+from transduce.text.given_texts import require_text
 from transduce.text.glossary import Glossary, has_spaces
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
@@ -102,6 +103,9 @@ class Splitter:
         refuse_long: bool = False,
     ) -> list[list[Part]]:
         """The parts of lines, each with its number, for error messages, its text, prefix and target language."""
+        for number, (text, prefix, _) in lines:
+            require_text(text, f"line {number}")
+            require_text(prefix, f"the prefix of line {number}")
         prefixes = [self._encode_prefix(prefix, number) for number, (_, prefix, _) in lines]
 
         def refusal(index: int, tokens: int) -> DataError:

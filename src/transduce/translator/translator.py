@@ -16,6 +16,7 @@ from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_list, require_texts
 from transduce.text.glossary import Glossary, as_glossary
 from transduce.text.languages import Direction, choose_target, mark
 from transduce.text.protect import Protection
@@ -225,8 +226,7 @@ class Translator:
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
-        if to is not None and not isinstance(to, str) and len(to) != len(texts):
-            raise DataError(f"{len(texts):,} texts but {len(to):,} target languages; give one for each text")
+        _require_targets(to, len(texts))
         translations = self.stream(
             texts,
             to=to,
@@ -265,8 +265,8 @@ class Translator:
         config = self.config.with_options(options)
         if confidence and not self.calibrations:
             self.calibration(None)
-        if isinstance(texts, str):
-            raise DataError("texts must be a list of texts; use translate for a single text")
+        require_list(texts, "texts")
+        require_list(prefixes, "prefixes")
         line_prefixes = repeat("") if prefixes is None else prefixes
         targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
         source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
@@ -288,10 +288,13 @@ class Translator:
 
         `to` is as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
         """
+        require_texts(sources, "sources")
+        require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
+        _require_targets(to, len(sources))
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
-        tags = [self.target(language) if self.tagged else None for language in languages]
+        tags = [target if self.tagged else None for target in map(self.target, languages)]
         protection = self.splitter.protection if self.splitter.uses_slots else None
         return score_pairs(self.any_model, self.tokenizer, list(zip(sources, targets, strict=True)), tags, protection)
 
@@ -391,3 +394,9 @@ class Translator:
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU."""
         return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
+
+
+def _require_targets(to: Target, texts: int) -> None:
+    """Raise a DataError if several target languages are given, but not one for each text."""
+    if to is not None and not isinstance(to, str) and len(to) != texts:
+        raise DataError(f"{texts:,} texts but {len(to):,} target languages; give one for each text")

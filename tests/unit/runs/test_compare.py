@@ -30,7 +30,7 @@ def test_figures_and_different_settings(tmp_path: Path) -> None:
     assert rows["best BLEU on the validation set"] == ["20.00", "30.00"]
     assert rows["lowest validation loss"] == ["4.000", "4.000"]
     assert rows["training time"] == ["0:01:40", "0:01:40"]
-    assert different_settings(runs) == [("train.warmup", ["100", "default"])]
+    assert different_settings(runs) == [("train.warmup", ["100", "4000"])]
     page = tmp_path / "page.html"
     write_comparison(page, runs)
     html = page.read_text(encoding="utf-8")

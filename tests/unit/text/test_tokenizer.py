@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -230,3 +231,12 @@ def test_bytes_that_are_not_utf8_are_left_out_of_the_text(tokenizers: dict[str, 
     first, *_ = tokenizer.encode("😀")[1:]
     assert tokenizer.decode([*tokenizer.encode("two"), first, *tokenizer.encode("houses")]) == "two houses"
     assert tokenizer.decode(tokenizer.encode("\ufffd")) == "\ufffd"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+def test_a_character_may_be_a_user_defined_symbol(kind: Any) -> None:
+    tokenizer = Tokenizer.train(["ba | be|bi", "bo|bu"], TokenizerConfig(vocab_size=450, type=kind, symbols=("|", "b")))
+    text = "be|ba | bo"
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    assert (pieces.count("|"), pieces.count("b")) == (2, 3)
+    assert tokenizer.decode(tokenizer.encode(text)) == text

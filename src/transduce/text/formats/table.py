@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.text.formats.jsonl import pair_of_row
+from transduce.text.formats.jsonl import RowPairs
 from transduce.text.formats.pair_format import Pair, PairFormat, UnusableError
 from transduce.text.tables import TABLE_SUFFIXES, read_table, table_writer
 
 
 def _read(path: Path) -> Iterator[tuple[int, Pair | str]]:
+    rows = RowPairs(path)
     for number, row in enumerate(read_table(path, ("src", "tgt", "translation")), start=1):
         try:
-            yield number, pair_of_row(row)
+            yield number, rows.pair(row)
         except UnusableError as problem:
             yield number, str(problem)
 
