@@ -88,7 +88,7 @@ def test_what_other_commands_make_of_it(transduce: Any, folder: Path) -> None:
 
     run("shrink", "-m", "run", "--out", "small")
     assert run("translate", "-m", "small", source).strip() == expected
-    run("average", "run", "run", "--out", "mean")
+    run("average", "run", "small", "--out", "mean")
     assert run("translate", "-m", "mean", source).strip() == expected
     assert run("translate", "-m", "run", "-m", "small", source).strip() == expected
     run("inspect", "-m", "run", "--out", "page.html", source)

@@ -147,9 +147,9 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     page.locator(".tokens.target button").nth(1).click()
     page.keyboard.press("Escape")  # a pin is not part of the URL
     slide(page.get_by_label("Length penalty"), 1.4)
+    expect(page.locator(".ablation")).to_be_visible()  # the figures are drawn again before
     page.get_by_label("special tokens").uncheck()
     page.get_by_role("button", name="theme: auto").click()
-    expect(page.locator(".ablation")).to_be_visible()
     expect_state(page, stack="decoder", layer="1", view="2", off="decoder.1.2", step="1", alpha="1.4", theme="light")
     again = open_page(page.url)
     expect(again.locator(".ablation")).to_be_visible()

@@ -147,7 +147,7 @@ def test_alternatives_near_the_lower_edge_are_in_the_window(
 
 
 def test_words_of_which_the_model_is_unsure_are_shaded(open_page: Callable[..., Any], bundled_address: str) -> None:
-    body = {"text": "Thank you for your letter.", "to": "de", "sentences": True, "confidence": "words"}
+    body = {"text": "She gave him a strange look.", "to": "de", "sentences": True, "confidence": "words"}
     answer = httpx.post(f"{bundled_address}v1/translate", json=body, timeout=60).json()
     (sentence,) = answer["translations"][0]["sentences"]
     page = open_page(f"{bundled_address}#from=en&to=de&text={body['text']}")
