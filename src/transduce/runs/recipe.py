@@ -24,7 +24,8 @@ from transduce.tasks.masked import MaskedConfig
 from transduce.tasks.registry import TASKS
 from transduce.tasks.task import Task
 from transduce.tasks.transcribe import TranscribeConfig
-from transduce.text.tokenizer import TokenizerConfig, require_user_symbols
+from transduce.text.symbols import require_user_symbols
+from transduce.text.tokenizer import TokenizerConfig
 
 DEFAULT_PRESET = "small"
 

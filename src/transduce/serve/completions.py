@@ -1,7 +1,6 @@
 """OpenAI's completions interface for language models: POST /v1/completions and GET /v1/models."""
 
 import json
-import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -32,9 +31,8 @@ from transduce.serve.generation_service import PendingGeneration
 from transduce.serve.limits import Limits
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, content_type, read_json, request_body
 from transduce.serve.translation_service import ClientDisconnectedError
-from transduce.text.symbols import SPACE_MARK
+from transduce.text.symbols import BYTE_TOKEN, SPACE_MARK
 
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _MAX_STOPS = 16
 _UNSUPPORTED = {"suffix", "logit_bias", "presence_penalty", "frequency_penalty"}
 
@@ -205,7 +203,7 @@ class _Answer:
 def _logprobs(pieces: list[str], values: list[float], start: int) -> LogProbs:
     """Pieces as OpenAI writes them, with spaces; `start` is the place of the first one in its text."""
     tokens = [piece.replace(SPACE_MARK, " ") for piece in pieces]
-    lengths = (0 if _BYTE.fullmatch(token) else len(token) for token in tokens)
+    lengths = (0 if BYTE_TOKEN.fullmatch(token) else len(token) for token in tokens)
     offsets = list(accumulate(lengths, initial=start))[:-1]
     top = [{token: value} for token, value in zip(tokens, values, strict=True)]
     return LogProbs(tokens=tokens, token_logprobs=values, top_logprobs=top, text_offset=offsets)

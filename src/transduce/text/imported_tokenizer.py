@@ -6,18 +6,16 @@ The kinds are those of the `tokenizers` library (`library_tokenizer.py`) and pai
 
 import copy
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from transduce.text.symbols import SPACE_MARK, escape, unescape
+from transduce.text.symbols import BYTE_TOKEN, SPACE_MARK, escape, unescape
 from transduce.text.token_order import TokenOrder
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
 
 MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class ImportedTokenizer(ABC):
@@ -129,5 +127,5 @@ class ImportedTokenizer(ABC):
 
 def raw_piece(piece: str) -> bytes:
     """The bytes of a piece in SentencePiece's notation."""
-    byte = _BYTE.fullmatch(piece)
+    byte = BYTE_TOKEN.fullmatch(piece)
     return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE_MARK, " ").encode()

@@ -6,10 +6,16 @@ that decoding restores every text exactly, even one that contains these characte
 """
 
 import re
+from collections.abc import Sequence
+
+from transduce.config import require
 
 SPACE_MARK = "\u2581"
 """SentencePiece's representation of a space."""
 ESCAPE = "\ue011"
+BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+"""A token of SentencePiece that is one byte of a character."""
+_SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
@@ -77,3 +83,17 @@ def describe(piece: str) -> str:
     if not is_symbol(piece):
         return piece
     return f"⟨{piece[1:-1] or _SYMBOLS.index(piece)}⟩"
+
+
+def require_user_symbols(symbols: Sequence[str]) -> None:
+    """Raise a ConfigError for a symbol that could not be a token of its own; SentencePiece does not find out."""
+    for number, symbol in enumerate(symbols):
+        require(symbol not in symbols[:number], f"tokenizer.symbols: {symbol} is given twice")
+        require(
+            " " not in symbol and escape(symbol) == symbol,
+            f"tokenizer.symbols: {symbol!r} has a space or a reserved character, so it cannot be one token",
+        )
+        require(
+            symbol not in _SPECIAL_TOKENS and not BYTE_TOKEN.fullmatch(symbol),
+            f"tokenizer.symbols: {symbol} is a special token of every vocabulary; choose another, e.g. <my-symbol>",
+        )

@@ -1,14 +1,12 @@
 """The characters of a text that each of its tokens stands for."""
 
-import re
 from collections.abc import Sequence
 
-from transduce.text.symbols import ESCAPE, ORIGINALS, SPACE_MARK
+from transduce.text.symbols import BYTE_TOKEN, ESCAPE, ORIGINALS, SPACE_MARK
 
 Span = tuple[int, int]
 """Start and end of a range of characters."""
 
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _SPECIAL = frozenset({"<pad>", "<unk>", "<s>", "</s>"})
 _ESCAPED = {ESCAPE + letter: character for letter, character in ORIGINALS.items()}
 _SEARCH_TOKENS, _SEARCH_TEXT, _SEARCH_KEY = 40, 200, 3
@@ -60,7 +58,7 @@ def _letters(tokens: Sequence[str]) -> tuple[str, list[Span]]:
     content = bytearray()
     owner: list[int] = []
     for index, token in enumerate(tokens):
-        byte = _BYTE.fullmatch(token)
+        byte = BYTE_TOKEN.fullmatch(token)
         piece = bytes([int(byte[1], 16)]) if byte else b"" if token in _SPECIAL else _encode(token)
         content += piece
         owner += [index] * len(piece)

@@ -22,8 +22,6 @@ from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_sy
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
-_MARKERS, _BYTE = ("<pad>", "<unk>", "<s>", "</s>"), re.compile("<0x[0-9A-F]{2}>")
-"""The names of the special tokens and of bytes."""
 
 _MAX_BYTES = 1 << 26
 """Limit for the size of a saved vocabulary: ten times the largest in use."""
@@ -292,20 +290,6 @@ class Tokenizer:
         if token in (PAD, UNK, BOS, EOS):
             return b""
         return str(piece).replace(SPACE_MARK, " ").encode()
-
-
-def require_user_symbols(symbols: Sequence[str]) -> None:
-    """Raise a ConfigError for a symbol that could not be a token of its own; SentencePiece does not find out."""
-    for number, symbol in enumerate(symbols):
-        require(symbol not in symbols[:number], f"tokenizer.symbols: {symbol} is given twice")
-        require(
-            " " not in symbol and escape(symbol) == symbol,
-            f"tokenizer.symbols: {symbol!r} has a space or a reserved character, so it cannot be one token",
-        )
-        require(
-            symbol not in _MARKERS and not _BYTE.fullmatch(symbol),
-            f"tokenizer.symbols: {symbol} is a special token of every vocabulary; choose another, e.g. <my-symbol>",
-        )
 
 
 def _least(symbols: Sequence[str]) -> int:

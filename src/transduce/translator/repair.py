@@ -21,7 +21,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import has_spaces
-from transduce.text.symbols import ESCAPE, SLOTS, SPACE_MARK, unescape
+from transduce.text.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, unescape
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals
 from transduce.translator.parts import Part, Required
@@ -36,7 +36,6 @@ _PASSES = 3
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 _Outputs = Sequence[tuple[Part, list[int]]]
-_BYTE = re.compile("<0x..>")
 _Weights = npt.NDArray[np.float32]
 
 
@@ -269,4 +268,4 @@ def _per_token(one: Hypothesis) -> float:
 
 def _inside_word(before: str, after: str) -> bool:
     """Whether two pieces belong to one word or one character, so that no text can be inserted between them."""
-    return before == SPACE_MARK or before.endswith(ESCAPE) or bool(_BYTE.fullmatch(after)) or has_spaces(after[0])
+    return before == SPACE_MARK or before.endswith(ESCAPE) or bool(BYTE_TOKEN.fullmatch(after)) or has_spaces(after[0])
