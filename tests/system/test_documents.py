@@ -62,9 +62,9 @@ def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_pa
 
 
 def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: Any) -> None:
-    alone, inside = "![babo gigo](a.png) [![1.0](b.svg)](c)\n", "\ndedu ![babo *gigo*](a.png) dedu\n"
+    separate, inside = "![babo gigo](a.png) [![1.0](b.svg)](c)\n", "\ndedu ![babo *gigo*](a.png) dedu\n"
     words = translate(transduce, trained, stdin="babo gigo\ndedu dedu\n").out.splitlines()
-    outcome = translate(transduce, trained, "--format", "md", stdin=alone + inside)
+    outcome = translate(transduce, trained, "--format", "md", stdin=separate + inside)
     first, _, second = outcome.out.splitlines()
     assert first == f"![{words[0]}](a.png) [![1.0](b.svg)](c)"
     found = re.fullmatch(r"(.*) ?!\[(.*)\]\(a\.png\)(.*)", second)

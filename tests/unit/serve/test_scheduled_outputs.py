@@ -1,4 +1,4 @@
-"""What a scheduler delivers with a real model: the outputs that each request has alone."""
+"""What a scheduler delivers with a real model: the same outputs as for each request by itself."""
 
 from typing import Any
 
