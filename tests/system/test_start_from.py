@@ -70,6 +70,27 @@ def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: An
     assert further.code == 0, further.err
 
 
+def test_a_smaller_model_starts_from_some_layers_of_a_larger_one(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    deep = ["--set", "model.encoder_layers=4", "--set", "model.decoder_layers=3", "--set", "train.steps=1"]
+    words = ["train", *other_text(tmp_path), "--preset", "tiny", *as_sets(TINY), *deep, "--out", "deep"]
+    assert transduce(*words, cwd=tmp_path).code == 0
+    shallow = ["--set", "train.start_from=deep", "--set", "model.encoder_layers=2", "--set", "model.decoder_layers=1"]
+    outcome = fine_tune(transduce, tmp_path, *shallow, *ONE_SMALL_STEP)
+    assert outcome.code == 0, outcome.err
+    assert "encoder: layers 1, 4 of 4 are kept" in outcome.err
+    assert "decoder: layers 1 of 3 are kept" in outcome.err
+    start, end = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("deep", "tuned"))
+    kept = {"encoder.1.": "encoder.3."}
+    for name, weight in end.items():
+        stack = name[: len("encoder.1.")]
+        there = kept.get(stack, stack) + name[len(stack) :]
+        torch.testing.assert_close(weight, start[there], atol=1e-6, rtol=0)
+    more = fine_tune(transduce, tmp_path, *shallow, *ONE_SMALL_STEP, "--set", "train.steps=2")
+    assert more.code == 0, more.err
+    other = transduce(*words[:-2], "--out", "other", "--set", "train.start_from=tuned", cwd=tmp_path)
+    assert "has other sizes: model.encoder_layers (there 2), model.decoder_layers (there 1)" in complaint(other)
+
+
 def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) -> None:
     other_text(tmp_path)
     write_lines(tmp_path / "mine.de-en.tsv", [f"Wort {n}\tword {n}" for n in range(40)])
@@ -106,7 +127,7 @@ def test_models_that_training_cannot_start_from_are_errors(transduce: Any, train
     for words, message in (
         (
             [f"train.start_from={trained.run}", "model.d_ff=96"],
-            "has other sizes: model.d_ff (there 64); leave them out",
+            "has other sizes: model.d_ff (there 64); leave them out, except for fewer layers",
         ),
         ([f"train.start_from={trained.run}", "model.d_k=4"], "has other sizes: model.d_k (there "),
         (["train.start_from=nowhere"], "nowhere: no such folder"),

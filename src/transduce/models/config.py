@@ -36,6 +36,11 @@ class ModelConfig:
         """A lower bound on the number of parameters, computed before anything is allocated."""
         return vocab_size * self.d_model
 
+    @property
+    def layer_counts(self) -> Sequence[str]:
+        """The settings that are numbers of layers, each of which takes the output of the one before."""
+        return ()
+
     def sizes(self) -> dict[str, Any]:
         """The settings that decide the shapes and the meaning of the weights."""
         return asdict(self)
@@ -121,11 +126,6 @@ class TransformerConfig(ModelConfig):
         )
 
     @property
-    def layer_counts(self) -> Sequence[str]:
-        """The settings that are numbers of layers."""
-        return ()
-
-    @property
     def head_widths(self) -> tuple[int, int]:
         """d_k and d_v."""
         width = self.d_model // self.num_heads
@@ -209,7 +209,7 @@ class EncoderDecoderConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `TransformerConfig`."""
+        """See `ModelConfig`."""
         return ("encoder_layers", "decoder_layers")
 
     @property
@@ -248,7 +248,7 @@ class DecoderOnlyConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `TransformerConfig`."""
+        """See `ModelConfig`."""
         return ("layers",)
 
     def min_parameters(self, vocab_size: int) -> int:

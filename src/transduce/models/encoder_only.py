@@ -73,7 +73,7 @@ class EncoderOnlyConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `TransformerConfig`."""
+        """See `ModelConfig`."""
         return ("layers",)
 
     def min_parameters(self, vocab_size: int) -> int:

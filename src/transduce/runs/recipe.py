@@ -77,7 +77,8 @@ class TrainConfig:
     seed: int = 1
     """Random seed of initial weights, dropout and the order of batches."""
     start_from: str | None = None
-    """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from."""
+    """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from; the
+    model may have fewer layers."""
     log_every: int = 50
     """Number of steps between lines of metrics."""
     valid_sentences: int = 500

@@ -85,8 +85,10 @@ def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
     start = recipe.train.start_from
     there = build_config(inherited["model"]["architecture"], inherited["model"], str(start)).sizes()
     here = recipe.model.sizes()
-    different = [f"model.{name} (there {there.get(name)})" for name in here if there.get(name) != here[name]]
-    require(not different, f"train.start_from: {start} has other sizes: {', '.join(different)}; leave them out")
+    different = {name for name in here if there.get(name) != here[name]}
+    fewer = {name for name in different & set(recipe.model.layer_counts) if here[name] < there[name]}
+    named = ", ".join(f"model.{name} (there {there.get(name)})" for name in here if name in different - fewer)
+    require(not named, f"train.start_from: {start} has other sizes: {named}; leave them out, except for fewer layers")
     vocabulary = build(TokenizerConfig, inherited["tokenizer"], str(start))
     for name in _given(given, "tokenizer").keys() - {"symbols"}:
         was, is_ = getattr(vocabulary, name), getattr(recipe.tokenizer, name)

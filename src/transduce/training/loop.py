@@ -24,6 +24,7 @@ from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
 from transduce.training.first_steps import FirstSteps
+from transduce.training.initial_weights import new_model
 from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.optimizer import make_optimizer
@@ -33,7 +34,6 @@ from transduce.training.start import (
     check_scoring,
     facts_of,
     infer_languages,
-    new_model,
     require_text,
     resolve_batch_tokens,
     resolve_precision,
@@ -118,7 +118,7 @@ def _train(
             )
         task.set_tokenizer(prepared.tokenizer)
         recipe = with_measured_settings(recipe, task, prepared)
-        model = new_model(recipe, task, run, prepared, device, processes)
+        model = new_model(recipe, task, run, prepared, device, processes, display.log)
         if recipe.train.batch_tokens == "auto":
             recipe = resolve_batch_tokens(recipe, task, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer

@@ -1,4 +1,4 @@
-"""The start of a run: its model, settings that are measured, and the checkpoint it resumes from."""
+"""The start of a run: its vocabulary, settings that are measured, and the checkpoint it resumes from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
@@ -14,12 +13,9 @@ from transduce.data.plan import Plan
 from transduce.data.prepare import Prepared
 from transduce.data.variation import Variation
 from transduce.distributed.processes import Processes
-from transduce.distributed.sharded import shard
 from transduce.errors import DataError, RunError
 from transduce.models.card import read_card
 from transduce.models.model import Model
-from transduce.models.registry import create_model
-from transduce.models.saved import SavedModel, load_model
 from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
@@ -41,8 +37,6 @@ from transduce.training.faster_precision import (
 from transduce.training.loader import Loader
 from transduce.training.precision import use_bfloat16
 
-_NEW_TOKEN_NOISE = 0.1
-"""Standard deviation of the embeddings of new tokens around the mean, relative to that of the existing ones."""
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
 
@@ -112,42 +106,6 @@ def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Re
     refusal = task.refusal(recipe.model)
     require(refusal is None, refusal or "")
     return recipe
-
-
-def new_model(
-    recipe: Recipe, task: Task, run: RunFolder, prepared: Prepared, device: torch.device, processes: Processes
-) -> Model:
-    """The model with its initial weights, the same in every process."""
-    torch.manual_seed(recipe.train.seed)
-    model = create_model(recipe.model, prepared.tokenizer.target.vocab_size).to(device)
-    model.reserve(recipe.data.max_length + task.markers)
-    if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
-        start = load_model(find_start(recipe.train.start_from), device)
-        is_new = _new_parts(task, start, prepared)
-        weights = {name: x for name, x in start.model.state_dict().items() if not is_new(name)}
-        wanted = model.state_dict()
-        weights |= {name: x for name, x in wanted.items() if is_new(name)}
-        model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
-    if recipe.train.shard:
-        shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
-    return model
-
-
-def _new_parts(task: Task, start: SavedModel, prepared: Prepared) -> Callable[[str], bool]:
-    """Whether the weight of a name is new, because the model that training starts from was made for another task."""
-    labels = prepared.train.index.get("labels")
-    same = labels is not None and labels == start.facts.get("labels")
-    return lambda name: not same and name.startswith(tuple(task.new_parts))
-
-
-def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:
-    """A weight with rows for new tokens, if it is to have more rows: the mean of the others and some noise."""
-    new = like.shape[0] - weight.shape[0] if weight.dim() else 0
-    if new == 0:
-        return weight
-    mean, spread = weight.mean(dim=0, keepdim=True), weight.std(dim=0, keepdim=True)
-    noise = torch.randn(new, *weight.shape[1:], generator=torch.Generator().manual_seed(seed)).to(weight.device)
-    return torch.cat([weight, mean + _NEW_TOKEN_NOISE * spread * noise])
 
 
 def resolve_batch_tokens(

@@ -1,0 +1,86 @@
+"""The model of a run with its initial weights: random, or those of the model that training starts from."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from transduce.data.prepare import Prepared
+from transduce.distributed.processes import Processes
+from transduce.distributed.sharded import shard
+from transduce.models.model import Model
+from transduce.models.registry import create_model
+from transduce.models.saved import SavedModel, load_model
+from transduce.runs.recipe import Recipe
+from transduce.runs.run_folder import RunFolder
+from transduce.runs.start_from import find_start
+from transduce.tasks.task import Task
+from transduce.training.precision import use_bfloat16
+
+_NEW_TOKEN_NOISE = 0.1
+"""Standard deviation of the embeddings of new tokens around the mean, relative to that of the existing ones."""
+
+
+def new_model(
+    recipe: Recipe,
+    task: Task,
+    run: RunFolder,
+    prepared: Prepared,
+    device: torch.device,
+    processes: Processes,
+    log: Callable[[str], None],
+) -> Model:
+    """The model with its initial weights, the same in every process."""
+    torch.manual_seed(recipe.train.seed)
+    model = create_model(recipe.model, prepared.tokenizer.target.vocab_size).to(device)
+    model.reserve(recipe.data.max_length + task.markers)
+    if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
+        start = load_model(find_start(recipe.train.start_from), device)
+        is_new = _new_parts(task, start, prepared)
+        weights = {name: x for name, x in _with_layers_of(model, start.model, log).items() if not is_new(name)}
+        wanted = model.state_dict()
+        weights |= {name: x for name, x in wanted.items() if is_new(name)}
+        model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
+    if recipe.train.shard:
+        shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
+    return model
+
+
+def _new_parts(task: Task, start: SavedModel, prepared: Prepared) -> Callable[[str], bool]:
+    """Whether the weight of a name is new, because the model that training starts from was made for another task."""
+    labels = prepared.train.index.get("labels")
+    same = labels is not None and labels == start.facts.get("labels")
+    return lambda name: not same and name.startswith(tuple(task.new_parts))
+
+
+def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> dict[str, Tensor]:
+    """The weights of `start`, with only as many layers as `model` has: the first, the last, and evenly spaced ones."""
+    weights = start.state_dict()
+    for stack, layers in start.named_children():
+        if not isinstance(layers, nn.ModuleList):
+            continue
+        there, here = len(layers), len(getattr(model, stack))
+        if here == there:
+            continue
+        kept = evenly_spaced(there, here)
+        log(f"{stack}: layers {', '.join(str(number + 1) for number in kept)} of {there} are kept")
+        taken = {
+            f"{stack}.{new}.{name}": x for new, old in enumerate(kept) for name, x in layers[old].state_dict().items()
+        }
+        weights = {name: x for name, x in weights.items() if not name.startswith(f"{stack}.")} | taken
+    return weights
+
+
+def evenly_spaced(there: int, here: int) -> Sequence[int]:
+    """The numbers, from 0, of the layers that are kept if of `there` layers only `here` are."""
+    return [round(number * (there - 1) / max(1, here - 1)) for number in range(here)]
+
+
+def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:
+    """A weight with rows for new tokens, if it is to have more rows: the mean of the others and some noise."""
+    new = like.shape[0] - weight.shape[0] if weight.dim() else 0
+    if new == 0:
+        return weight
+    mean, spread = weight.mean(dim=0, keepdim=True), weight.std(dim=0, keepdim=True)
+    noise = torch.randn(new, *weight.shape[1:], generator=torch.Generator().manual_seed(seed)).to(weight.device)
+    return torch.cat([weight, mean + _NEW_TOKEN_NOISE * spread * noise])
