@@ -91,6 +91,29 @@ def test_a_smaller_model_starts_from_some_layers_of_a_larger_one(transduce: Any,
     assert "has other sizes: model.encoder_layers (there 2), model.decoder_layers (there 1)" in complaint(other)
 
 
+def test_the_weights_before_training_have_a_share_in_the_finished_model(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    start = shutil.copytree(trained.run / "model", tmp_path / "start")
+    words = ["--set", "train.start_from=start", "--set", "train.steps=3", "--set", "train.save_every=3"]
+    words += ["--set", "train.average=1", "--set", "train.start_share=0.25", "--set", 'tokenizer.symbols=["<name>"]']
+    first = fine_tune(transduce, tmp_path, *words)
+    assert first.code == 0, first.err
+    assert "finished: tuned/model (the last checkpoint, mixed with 0.25 of the weights before" in first.err
+    shutil.rmtree(start)
+    assert fine_tune(transduce, tmp_path, *words, "--set", "train.steps=6").code == 0  # resumed without the model
+    tuned = tmp_path / "tuned"
+    before = load_file(trained.run / "model" / "model.safetensors")
+    after = load_file(tuned / "checkpoints" / "step-6" / "model.safetensors")
+    for name, weight in load_file(tuned / "model" / "model.safetensors").items():
+        mixed, known = after[name].clone(), len(before[name])
+        mixed[:known] = 0.25 * before[name] + 0.75 * after[name][:known]  # the embedding of the new symbol is after[-1]
+        torch.testing.assert_close(weight, mixed)
+    assert "start_share needs start_from" in complaint(
+        transduce("train", *other_text(tmp_path), "--set", "train.start_share=0.5", "--out", "x", cwd=tmp_path)
+    )
+
+
 def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) -> None:
     other_text(tmp_path)
     write_lines(tmp_path / "mine.de-en.tsv", [f"Wort {n}\tword {n}" for n in range(40)])

@@ -1,4 +1,4 @@
-"""Checkpoint averaging (section 6.1): the finished model is the mean of the last few checkpoints."""
+"""Means of weights: of the last checkpoints (section 6.1), of those before and after fine-tuning, of several models."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +20,14 @@ def load_average(model: Model, checkpoints: list[Path]) -> None:
         for name, x in load_file(folder / WEIGHTS).items():
             total[name] += x
     model.load_state_dict({name: (x / len(checkpoints)).float() for name, x in total.items()})
+
+
+def mix_in(model: Model, start: Path, share: float) -> None:
+    """Give the weights before training a share of the model's; rows of new tokens and new layers stay as they are."""
+    weights = model.state_dict()
+    for name, before in load_file(start).items():
+        known = weights[name][: len(before)]
+        known.lerp_(before.to(known), share)
 
 
 def average_models(folders: Sequence[Path], out: Path) -> None:

@@ -1,14 +1,12 @@
 """A recipe: all settings of a run, from a preset, a TOML file, flags and `--set`; each overrides the previous ones."""
 
 import math
-import re
-from collections.abc import Set
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion, to_table
+from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion
 from transduce.data.augment import AugmentConfig
 from transduce.data.data_config import DataConfig
 from transduce.errors import ConfigError
@@ -79,6 +77,9 @@ class TrainConfig:
     start_from: str | None = None
     """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from; the
     model may have fewer layers."""
+    start_share: float = 0.0
+    """Fine-tuning: share of the weights before training in the finished model; with 0.5, the mean of before and after,
+    it forgets little."""
     log_every: int = 50
     """Number of steps between lines of metrics."""
     valid_sentences: int = 500
@@ -128,6 +129,8 @@ class TrainConfig:
         for name in ("learning_rate_scale", "epsilon"):
             require(getattr(self, name) > 0, f"{name} must be above 0")
         require(self.learning_rate is None or self.learning_rate > 0, "learning_rate must be above 0")
+        require(0 <= self.start_share < 1, "start_share must be at least 0 and below 1")
+        require(not self.start_share or self.start_from is not None, "start_share needs start_from")
         require(
             self.learning_rate is None or self.learning_rate_scale == 1.0,
             "learning_rate and learning_rate_scale exclude each other; give one of them",
@@ -197,18 +200,8 @@ class Recipe:
         return TASKS[self.task].of(self)
 
 
-# Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
-# move to other files, because a run compares the digests of their content.
-FREE_TO_CHANGE = {
-    *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
-    *("train.save_every", "train.keep"),
-    *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
-    *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
-    *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),
-}
 _BESIDE_PATH = {"path", "target_path", "separate", "type"}
 """Settings of the vocabulary that have an effect beside tokenizer.path."""
-_DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
 def load_recipe(
@@ -283,29 +276,3 @@ def _read_included(kind: str, name: str) -> Table:
         raise ConfigError(f"no {kind} {name}{suggestion(str(name), names)}; use {', '.join(names)}")
     with resources.as_file(folder / f"{name}.toml") as path:
         return read_toml(path)
-
-
-def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> list[str]:
-    """Settings that differ, as "section.key (there ..., here ...)", unless they are free to change."""
-    before, now = _flat(to_table(old)), _flat(to_table(new))
-    moved = (
-        {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
-    )  # files that were read at the start
-    names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
-    free = free | moved
-    return [
-        f"{name} (there {before.get(name)}, here {now.get(name)})"
-        for name in names
-        if _DIRECTION.sub("data.", name) not in free and name.partition(".")[0] not in free
-    ]
-
-
-def _flat(table: Table) -> dict[str, Any]:
-    """The settings by their full names."""
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": inner for key, inner in _flat(value).items()}
-        else:
-            flat[name] = value
-    return flat

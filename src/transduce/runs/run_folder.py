@@ -16,8 +16,9 @@ from transduce.models.card import CARD, read_card
 from transduce.models.model import Model
 from transduce.models.saved import save_model
 from transduce.runs.checkpoint import list_checkpoints
+from transduce.runs.differences import differences
 from transduce.runs.metrics import Metrics
-from transduce.runs.recipe import Recipe, differences
+from transduce.runs.recipe import Recipe
 from transduce.tasks.registry import TASKS
 from transduce.text.any_tokenizer import AnyTokenizer
 
@@ -30,6 +31,8 @@ class RunFolder:
     def __init__(self, path: Path, log: Callable[[str], None]) -> None:
         self.path = path
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
+        self.start = path / "start.safetensors"
+        """The weights that training started from, if they are to have a share in the finished model."""
         self.report, self.profile = path / "report.html", path / "profile"
         self.bad_batches = path / "bad_batches.json"
         self.metrics = Metrics(path / "metrics.jsonl", log)
@@ -61,7 +64,9 @@ class RunFolder:
 
     def _is_ours(self, name: str) -> bool:
         """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
-        return name in (LOCK, self.checkpoints.name) or (name.startswith(".") and name.endswith(".tmp"))
+        return name in (LOCK, self.checkpoints.name, self.start.name) or (
+            name.startswith(".") and name.endswith(".tmp")
+        )
 
     @property
     def has_checkpoint(self) -> bool:

@@ -10,7 +10,7 @@ from transduce.distributed.processes import Processes
 from transduce.distributed.sharded import shard
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.models.saved import SavedModel, load_model
+from transduce.models.saved import SavedModel, load_model, save_tensors
 from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.runs.start_from import find_start
@@ -38,6 +38,8 @@ def new_model(
         start = load_model(find_start(recipe.train.start_from), device)
         is_new = _new_parts(task, start, prepared)
         weights = {name: x for name, x in _with_layers_of(model, start.model, log).items() if not is_new(name)}
+        if recipe.train.start_share and processes.is_main:
+            save_tensors(weights, run.start)
         wanted = model.state_dict()
         weights |= {name: x for name, x in wanted.items() if is_new(name)}
         model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})

@@ -10,7 +10,7 @@ from transduce.distributed.signals import Interrupted
 from transduce.errors import RunError
 from transduce.evaluation.bleu_tokenizer import DEFAULT
 from transduce.models.model import Model
-from transduce.runs.average import load_average
+from transduce.runs.average import load_average, mix_in
 from transduce.runs.checkpoint import (
     Progress,
     find_damage,
@@ -141,6 +141,8 @@ class Milestones:
         self.display.phase("averaging checkpoints and scoring the model")
         model.eval()
         last = self._average(model)
+        if recipe.train.start_share:
+            mix_in(model, run.start, recipe.train.start_share)
         scores: dict[str, float] = {}
         kept: dict[str, Any] = {"samples": []}
         if validation.texts:
@@ -170,6 +172,7 @@ class Milestones:
                 "Free disk space, then run the same command"
             ) from None
         made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
+        made += f", mixed with {recipe.train.start_share:g} of the weights before" if recipe.train.start_share else ""
         summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
         self.display.log(
             f"finished: {run.model} ({made}{summary}); report: {run.report}; "

@@ -11,7 +11,8 @@ from transduce.config import apply_sets, build, to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoderConfig
-from transduce.runs.recipe import Recipe, TrainConfig, differences, load_recipe, read_preset
+from transduce.runs.differences import differences
+from transduce.runs.recipe import Recipe, TrainConfig, load_recipe, read_preset
 from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import TokenizerConfig
 
