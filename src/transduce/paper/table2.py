@@ -42,8 +42,10 @@ PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "P100": 9.5e12, "V
 """Peak of matrix products without sparsity (bfloat16 or float16; P100: float32, as the paper's 9.5), by GPU."""
 _PAPER_VOCABULARY, _PAPER_BATCH, _PAPER_LENGTH = 37_000, 25_000, 26
 """Tokens of the vocabulary, of a batch on each side, and of a sentence with its marker (about the mean of WMT 2014)."""
-_WARMUP, _SAVE_EVERY = 1000, 1000
-"""Of runs whose number of steps is not known before."""
+_SAVE_EVERY = 1000
+_WARMUP = {"base": 1000, "big": 1000, "recurrent": 100, "convolutional": 100}
+"""Of runs whose number of steps is not known before. Only the Transformer, which normalizes after each residual
+connection, needs a long warmup; of a short run of a slow model it would be the largest part."""
 
 
 def models_named(names: str | None) -> list[str]:
@@ -68,7 +70,7 @@ def train_table2(
     """Train models with equal minutes, with equal steps (thus tokens), or both; returns one that was stopped."""
     budgets: list[tuple[str, dict[str, Any]]] = []
     if minutes is not None:
-        limit: dict[str, Any] = {"train.minutes": minutes, "train.warmup": _WARMUP, "train.save_every": _SAVE_EVERY}
+        limit: dict[str, Any] = {"train.minutes": minutes, "train.save_every": _SAVE_EVERY}
         budgets.append((f"{minutes:g}-minutes", limit))
     if steps is not None:
         limit = {"train.steps": steps, "train.warmup": short_warmup(steps), "train.save_every": -(-steps // 2)}
@@ -78,8 +80,11 @@ def train_table2(
         for model in models:
             _, preset, settings = MODELS[model]
             width = settings.get("model.d_model", 1024 if model == "big" else 512)
-            rate = {"train.learning_rate": peak_rate(width)}
-            row = Row(f"{pair}-{budget}-{model}", preset, {**settings, **limit, **common, **rate})
+            schedule = {
+                "train.learning_rate": peak_rate(width),
+                "train.warmup": _WARMUP[model],
+            }
+            row = Row(f"{pair}-{budget}-{model}", preset, {**settings, **schedule, **limit, **common})
             outcome = train_row("table2", row, corpus, sets, out)
             if outcome and not outcome.finished:
                 return outcome
