@@ -116,7 +116,7 @@ def test_an_abbreviation_does_not_end_a_sentence(transduce: Any, tmp_path: Path)
 def test_it_is_small() -> None:
     files = {path.name: path.stat().st_size for path in BUNDLED.iterdir()}
     assert files.keys() == {"README.md", "model.json", "model.safetensors", "tokenizer.model"}
-    assert sum(files.values()) <= 29_000_000
+    assert sum(files.values()) <= 40_000_000
 
 
 def test_its_matrices_are_stored_in_8_bits() -> None:

@@ -54,8 +54,8 @@ def test_options_of_protection_and_glossary(transduce: Any, tmp_path: Path) -> N
     assert "Gebäude" in translate("The house is big.", "--glossary", "terms.tsv")
     assert "green tea" in translate("I drink green tea.", "--protect-pattern", "green t.a")
     assert "green" not in translate("I drink green tea.")
-    assert "`house`" not in translate("The `house` is big.", "--no-protect")
-    assert "`house`" in translate("The `house` is big.")
+    assert "`red house`" not in translate("The `red house` is big.", "--no-protect")
+    assert "`red house`" in translate("The `red house` is big.")
     words = ["translate", "a", "--to", "de"]
     assert "--no-protect is given" in complaint(
         transduce(*words, "--no-protect", "--protect-pattern", "x", cwd=tmp_path)
@@ -83,10 +83,10 @@ def test_glossary_and_protection_over_http(client: httpx.Client) -> None:
         return str(ask(client, **body).json()["translations"][0]["outputs"][0]["text"])
 
     assert "Gebäude" in text(text="The house is big.", glossary={"house": "Gebäude"})
-    assert "`house`" in text(text="The `house` is big.")
-    assert "`house`" not in text(text="The `house` is big.", protect=False)
-    body = {"q": "The `house` is big.", "source": "en", "target": "de"}
-    assert "`house`" in client.post("/translate", json=body).json()["translatedText"]
+    assert "`red house`" in text(text="The `red house` is big.")
+    assert "`red house`" not in text(text="The `red house` is big.", protect=False)
+    body = {"q": "The `red house` is big.", "source": "en", "target": "de"}
+    assert "`red house`" in client.post("/translate", json=body).json()["translatedText"]
 
 
 @pytest.mark.parametrize(
