@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from transduce.engines.native.library import load_library
+
 
 def complaint(outcome: Any) -> str:
     """The error message of a failed command; checks that it is a single line and the exit code is 2."""
@@ -23,6 +25,23 @@ def content(folder: Path) -> dict[str, bytes]:
     """The content of every file of a folder, except for the lock, which holds a process id."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def in_cache(folder: Path) -> str:
+    """Code that makes a command use this cache."""
+    return f"import os; os.environ['TRANSDUCE_CACHE'] = {str(folder)!r}\n"
+
+
+def without_compiling() -> str:
+    """Code that makes a command copy the library of engine native from the cache of the tests: compiling takes 3 s."""
+    library = load_library()
+    if library is None:
+        return ""
+    return f"""
+import pathlib, shutil
+from transduce.engines.native import library
+library._compile = lambda compiler, path: pathlib.Path(shutil.copy({library._name!r}, path))
+"""
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
