@@ -11,7 +11,7 @@ import runpy
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -35,14 +35,10 @@ PRELOADED = (
 
 def serve(streams: socket.socket) -> None:
     """Answer requests: with the exit code of a command, or with the id of a process in the background or its state."""
-    for name in PRELOADED:
-        with suppress(ModuleNotFoundError):  # a package that only some commands need
-            import_module(name)
-    for module in iter_modules(import_module("transduce.cli").__path__):
-        import_module(f"transduce.cli.{module.name}")
+    preload(
+        [*PRELOADED, *(f"transduce.cli.{one.name}" for one in iter_modules(import_module("transduce.cli").__path__))]
+    )
     os.fsync = lambda descriptor: None  # only a machine that loses power needs it, and it takes milliseconds
-    gc.collect()
-    gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
     answer(0)
     while line := sys.stdin.readline():
         request = json.loads(line)
@@ -51,6 +47,7 @@ def serve(streams: socket.socket) -> None:
             answer(os.waitstatus_to_exitcode(status) if ended else RUNNING)
         elif "files" in request:
             modes = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
+            preload(request["preload"])
             fds = [os.open(path, mode) for path, mode in zip(request["files"], modes, strict=True)]
             children = [start_child(request, rank, fds) for rank in range(request["processes"])]
             close(fds)
@@ -61,6 +58,16 @@ def serve(streams: socket.socket) -> None:
             child = start_child(request, 0, fds)
             close(fds)
             answer(child)
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules, unless their packages are not installed: only some commands need them."""
+    if names := [name for name in names if name not in sys.modules]:
+        for name in names:
+            with suppress(ModuleNotFoundError):
+                import_module(name)
+        gc.collect()
+        gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
 
 
 def answer(number: int) -> None:
