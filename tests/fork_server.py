@@ -4,6 +4,7 @@ It reads requests from stdin, one line of JSON each, and answers each with a num
 descriptor of a socket, over which the streams of a command that runs in the background are received.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -18,6 +19,9 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+HUGE_PAGE = 1 << 21
+MADV_COLLAPSE = 25
+"""Of Linux 6.1 and later; others refuse it."""
 RUNNING = 1000
 """The answer instead of an exit code while a process is running."""
 PRELOADED = (
@@ -68,6 +72,21 @@ def preload(names: Iterable[str]) -> None:
                 import_module(name)
         gc.collect()
         gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
+        use_huge_pages()
+
+
+def use_huge_pages() -> None:
+    """Back the memory of this process by pages of 2 MB, if the kernel can: forking then takes half the time."""
+    if sys.platform != "linux":
+        return
+    madvise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, _, _, inode, *_ = line.split()
+        if (permissions, inode) == ("rw-p", "0"):
+            first, end = (int(address, 16) for address in addresses.split("-"))
+            first, end = -(-first // HUGE_PAGE) * HUGE_PAGE, end // HUGE_PAGE * HUGE_PAGE
+            if first < end:
+                madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), MADV_COLLAPSE)
 
 
 def answer(number: int) -> None:
