@@ -54,6 +54,16 @@ def copied(trained: Any, tmp_path: Path) -> Path:
     return shutil.copytree(trained.run, tmp_path / "run", symlinks=True)
 
 
+def copied_until(run: Path, to: Path, step: int) -> Path:
+    """A copy of a run as it was after a checkpoint."""
+    shutil.copytree(run, to, symlinks=True)
+    shutil.rmtree(to / "model")
+    for path in (to / "checkpoints").glob("step-*"):
+        if int(path.name[5:]) > step:
+            shutil.rmtree(path)
+    return to
+
+
 def sets(**values: object) -> list[str]:
     """Command-line options for settings of [train]."""
     return [word for name, value in values.items() for word in ("--set", f"train.{name}={value}")]
