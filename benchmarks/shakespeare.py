@@ -59,7 +59,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.smoke and options.text is None:
         parser.error("name the file of the text")
-    steps = 4 if options.smoke else options.steps
+    steps = 2 if options.smoke else options.steps
     text = _smoke_text() if options.smoke else _read(options.text)
     cut = len(text) * 9 // 10
     setting = print_setting(**{

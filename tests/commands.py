@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from transduce.engines.native.library import load_library
+
 
 def complaint(outcome: Any) -> str:
     """The error message of a failed command; checks that it is a single line and the exit code is 2."""
@@ -25,6 +27,23 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def in_cache(folder: Path) -> str:
+    """Code that makes a command use this cache."""
+    return f"import os; os.environ['TRANSDUCE_CACHE'] = {str(folder)!r}\n"
+
+
+def without_compiling() -> str:
+    """Code that makes a command copy the library of engine native from the cache of the tests: compiling takes 3 s."""
+    library = load_library()
+    if library is None:
+        return ""
+    return f"""
+import pathlib, shutil
+from transduce.engines.native import library
+library._compile = lambda compiler, path: pathlib.Path(shutil.copy({library._name!r}, path))
+"""
+
+
 def metrics(run: Path) -> list[dict[str, Any]]:
     """The measurements of a run."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -33,6 +52,16 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 def copied(trained: Any, tmp_path: Path) -> Path:
     """A copy of the trained run that a test may change."""
     return shutil.copytree(trained.run, tmp_path / "run", symlinks=True)
+
+
+def copied_until(run: Path, to: Path, step: int) -> Path:
+    """A copy of a run as it was after a checkpoint."""
+    shutil.copytree(run, to, symlinks=True)
+    shutil.rmtree(to / "model")
+    for path in (to / "checkpoints").glob("step-*"):
+        if int(path.name[5:]) > step:
+            shutil.rmtree(path)
+    return to
 
 
 def sets(**values: object) -> list[str]:

@@ -220,10 +220,12 @@ class CommandLine:
         before: str = "",
         processes: int = 1,
         program: str | Path = "transduce",
+        preload: Sequence[str] = (),
     ) -> None:
         """Start a command as this many processes; each first runs the Python code `before`, which can read `rank`.
 
-        `program` is a module or a Python file that runs instead of transduce.
+        `program` is a module or a Python file that runs instead of transduce. The server imports the modules `preload`,
+        for this command and later ones.
         """
         for file, content in zip(
             self._files, (stdin.encode() if isinstance(stdin, str) else stdin, b"", b""), strict=True
@@ -236,6 +238,7 @@ class CommandLine:
             "before": before,
             "processes": processes,
             "port": free_port() if processes > 1 else 0,
+            "preload": list(preload),
         }
         self._send(request)
 

@@ -4,6 +4,7 @@ It reads requests from stdin, one line of JSON each, and answers each with a num
 descriptor of a socket, over which the streams of a command that runs in the background are received.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -11,13 +12,16 @@ import runpy
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+HUGE_PAGE = 1 << 21
+MADV_COLLAPSE = 25
+"""Of Linux 6.1 and later; others refuse it."""
 RUNNING = 1000
 """The answer instead of an exit code while a process is running."""
 PRELOADED = (
@@ -35,14 +39,10 @@ PRELOADED = (
 
 def serve(streams: socket.socket) -> None:
     """Answer requests: with the exit code of a command, or with the id of a process in the background or its state."""
-    for name in PRELOADED:
-        with suppress(ModuleNotFoundError):  # a package that only some commands need
-            import_module(name)
-    for module in iter_modules(import_module("transduce.cli").__path__):
-        import_module(f"transduce.cli.{module.name}")
+    preload(
+        [*PRELOADED, *(f"transduce.cli.{one.name}" for one in iter_modules(import_module("transduce.cli").__path__))]
+    )
     os.fsync = lambda descriptor: None  # only a machine that loses power needs it, and it takes milliseconds
-    gc.collect()
-    gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
     answer(0)
     while line := sys.stdin.readline():
         request = json.loads(line)
@@ -51,6 +51,7 @@ def serve(streams: socket.socket) -> None:
             answer(os.waitstatus_to_exitcode(status) if ended else RUNNING)
         elif "files" in request:
             modes = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
+            preload(request["preload"])
             fds = [os.open(path, mode) for path, mode in zip(request["files"], modes, strict=True)]
             children = [start_child(request, rank, fds) for rank in range(request["processes"])]
             close(fds)
@@ -61,6 +62,31 @@ def serve(streams: socket.socket) -> None:
             child = start_child(request, 0, fds)
             close(fds)
             answer(child)
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules, unless their packages are not installed: only some commands need them."""
+    if names := [name for name in names if name not in sys.modules]:
+        for name in names:
+            with suppress(ModuleNotFoundError):
+                import_module(name)
+        gc.collect()
+        gc.freeze()  # otherwise the first collection of a child would copy all memory that it shares with this process
+        use_huge_pages()
+
+
+def use_huge_pages() -> None:
+    """Back the memory of this process by pages of 2 MB, if the kernel can: forking then takes half the time."""
+    if sys.platform != "linux":
+        return
+    madvise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, _, _, inode, *_ = line.split()
+        if (permissions, inode) == ("rw-p", "0"):
+            first, end = (int(address, 16) for address in addresses.split("-"))
+            first, end = -(-first // HUGE_PAGE) * HUGE_PAGE, end // HUGE_PAGE * HUGE_PAGE
+            if first < end:
+                madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), MADV_COLLAPSE)
 
 
 def answer(number: int) -> None:

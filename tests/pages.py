@@ -53,12 +53,20 @@ def accessibility_problems(page: Any, passes: int = 10) -> list[Any]:
 
 def settled(page: Any, translation: str) -> None:
     """Wait until the page has inspected this translation and is not busy."""
-    expect(page.locator("main[aria-busy=false] #inspected:not(.stale)")).to_have_text(translation)
+    _expect_text(page, "main[aria-busy=false] #inspected:not(.stale)", translation)
 
 
 def translated(page: Any, translation: str) -> None:
     """Wait until the translator shows this translation."""
-    expect(page.locator("#translation[aria-busy=false]")).to_have_text(translation)
+    _expect_text(page, "#translation[aria-busy=false]", translation)
+
+
+def _expect_text(page: Any, selector: str, text: str) -> None:
+    """Wait until an element has this text, looking in every frame; `expect` alone looks after 100, 350 and 850 ms."""
+    words = "document.querySelector(selector)?.textContent.trim().replace(/\\s+/g, ' ')"
+    with contextlib.suppress(sync_api.TimeoutError):  # the message of `expect` is better
+        page.wait_for_function(f"([selector, text]) => {words} === text", arg=[selector, text], timeout=TIMEOUT / 4)
+    expect(page.locator(selector)).to_have_text(text)
 
 
 def wait_for_value(page: Any, read: Callable[[], Any], expected: Any) -> None:

@@ -1,5 +1,6 @@
 """Servers for tests, in a thread of this process or in a process of their own."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import uvicorn
 
 from transduce.generator import Generator
 from transduce.serve.api_keys import ApiKeys
@@ -31,6 +34,8 @@ for _phase in ("connect", "read", "write", "pool"):  # by default 5 s, which a b
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, TIMEOUT)
 # Otherwise every httpx.get reads all certificates, which takes ten times as long as the request.
 httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)
+# uvicorn looks ten times a second whether it is to stop; most servers of the tests run no longer than that.
+uvicorn.server.asyncio = SimpleNamespace(**vars(asyncio) | {"sleep": lambda seconds: asyncio.sleep(seconds / 10)})
 
 INSPECT = "/inspect/look"
 """The path of an inspection."""

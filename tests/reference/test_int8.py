@@ -103,6 +103,9 @@ def test_a_library_that_multiplies_wrongly_is_not_used(library: Any, monkeypatch
 
 
 def test_without_a_place_to_keep_it_the_library_is_temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    compiled = load_library()
+    assert compiled is not None
+    monkeypatch.setattr(native_library, "_compile", lambda _, path: Path(shutil.copy(compiled._name, path)))
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "file" / "cache"))
     library = load_library.__wrapped__()

@@ -5,12 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from commands import in_cache
 from conftest import TINY, as_sets, write_lines
-
-
-def in_cache(folder: Path) -> str:
-    """Code that makes a command use this cache."""
-    return f"import os; os.environ['TRANSDUCE_CACHE'] = {str(folder)!r}"
 
 
 def test_the_cache_is_measured_and_emptied_of_our_files_only(transduce: Any, tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import complaint, content, copied, metrics, sets
+from commands import complaint, content, copied, copied_until, metrics, sets
 from conftest import TINY, as_sets
 
 # Every look at the clock of training takes half a second: the speed is the same on every machine.
@@ -26,16 +25,6 @@ def state(run: Path, step: int) -> dict[str, Any]:
 
 def rates(run: Path) -> list[float]:
     return [record["learning_rate"] for record in metrics(run) if record["kind"] == "train"]
-
-
-def copied_until(run: Path, to: Path, step: int) -> Path:
-    """A copy of a run as it was after a checkpoint."""
-    shutil.copytree(run, to, symlinks=True)
-    shutil.rmtree(to / "model")
-    for path in (to / "checkpoints").glob("step-*"):
-        if int(path.name[5:]) > step:
-            shutil.rmtree(path)
-    return to
 
 
 def test_a_run_ends_in_time_with_a_complete_cooldown_and_resumes_the_same(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import complaint, inspected_header, metrics
+from commands import complaint, copied_until, inspected_header, metrics, sets
 from conftest import as_sets, write_lines
 
 from transduce import DataError, TextEncoder
@@ -62,11 +62,11 @@ def test_training_measures_accuracy_on_fixed_masks(trained_masked: TrainedMasked
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_masked: TrainedMasked) -> None:
-    for steps in (50, 100):
-        words = [*trained_masked.words, "--set", f"train.steps={steps}"]
-        assert transduce(*words, "--out", "resumed", cwd=trained_masked.folder).code == 0
+    resumed = copied_until(trained_masked.run, trained_masked.folder / "resumed", 50)
+    outcome = transduce(*trained_masked.words, *sets(steps=100), "--out", resumed, cwd=trained_masked.folder)
+    assert outcome.code == 0, outcome.err
     for name in ("model", "optimizer"):
-        runs = (trained_masked.run, trained_masked.folder / "resumed")
+        runs = (trained_masked.run, resumed)
         first, second = ((run / f"checkpoints/step-100/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from commands import in_cache
 from conftest import TINY, as_sets, make_toy_pairs, write_lines
 from document_samples import written_by_library_docx
 from serving import ServerProcess
@@ -84,7 +85,8 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         words += as_sets(tiny)
     expanded = [sorted(map(str, desk.glob(word))) if word.endswith("step-*") else [word] for word in words]
     words = [word for part in expanded for word in part]
-    outcome = transduce(*words, stdin=stdin, cwd=desk)
+    before = in_cache(desk / "cache") if words[0] == "cache" else ""  # it deletes what other tests need
+    outcome = transduce(*words, stdin=stdin, cwd=desk, before=before)
     assert outcome.code == 0, (command, outcome.err)
     return outcome
 

@@ -27,7 +27,7 @@ from serving import TIMEOUT, ServerProcess, metric_value, request_head, send_raw
 from transduce.translator import Translator
 
 FULL = os.environ.get("FAULTS") == "full"
-CASES = 10_000 if FULL else 60
+CASES = 10_000 if FULL else 40
 DISCONNECTS = 200 if FULL else 20
 OVERLOAD_SECONDS = 60 if FULL else 1
 LINES = 1000 if FULL else 40
@@ -42,7 +42,7 @@ CHECKED = (
     "response_headers_conformance",
     "response_schema_conformance",
 )
-CAPACITY = 64
+CAPACITY = 64 if FULL else 16
 """Number of clients that the server accepts without rejecting any: the size of its queue."""
 
 
@@ -351,7 +351,7 @@ def p99(latencies: list[float]) -> float:
 
 def test_overload_by_a_factor_of_ten_is_translated_or_rejected(transduce: Any, trained: Any, tmp_path: Path) -> None:
     """First as many clients as fit the queue, each without pause; then ten times their request rate."""
-    arguments = ["-m", f"toy={trained.run}"]
+    arguments = ["-m", f"toy={trained.run}", "--limit", f"queue={CAPACITY}"]
     with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background) as server:
         asyncio.run(load(server.address, CAPACITY, 1, every=0))
         normal, usual = asyncio.run(load(server.address, CAPACITY, OVERLOAD_SECONDS, every=0))

@@ -66,7 +66,7 @@ def test_requests_of_disconnected_clients_do_not_count_as_waiting(
     def waits(address: str) -> bool:
         """Whether a request waits until the client disconnects; otherwise it is rejected."""
         try:
-            error_message(request_inspection(address, timeout=httpx.Timeout(TIMEOUT, read=1.0)), 429)
+            error_message(request_inspection(address, timeout=httpx.Timeout(TIMEOUT, read=0.3)), 429)
         except httpx.ReadTimeout:
             return True
         return False
@@ -81,7 +81,7 @@ def test_requests_of_disconnected_clients_do_not_count_as_waiting(
 
 def test_an_inspection_that_waits_too_long_is_rejected(translator: Translator, may_finish: threading.Event) -> None:
     with (
-        serve_in_thread([("toy", translator)], seconds=0.2, receive_seconds=2) as (address, _),
+        serve_in_thread([("toy", translator)], seconds=0.2, receive_seconds=1) as (address, _),
         ThreadPoolExecutor(2) as pool,
     ):
         futures = [pool.submit(request_inspection, address) for _ in range(2)]
