@@ -18,7 +18,7 @@ from transduce.search.options import SearchConfig, SearchOptions
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.given_texts import require_list, require_texts
 from transduce.text.glossary import Glossary, as_glossary
-from transduce.text.languages import Direction, choose_target, mark
+from transduce.text.languages import Direction, choose_target
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
@@ -341,10 +341,6 @@ class Translator:
     def whole(self, text: str, to: str | None = None) -> Part:
         """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
         return self.splitter.whole(text, self.target(to))
-
-    def encode_source(self, text: str, target: str | None) -> list[int]:
-        """The source tokens of a text as one part, with the tag of the target language if the model has tags."""
-        return self.tokenizer.encode_all([mark(text, target if self.tagged else None)], marked=True)[0]
 
     def translations(
         self,
