@@ -197,6 +197,15 @@ def test_an_output_whose_name_promises_compression_is_refused(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("name", ["out.jsonl", "out.tsv", "out.parquet", "out.html"])
+def test_evaluate_does_not_write_lines_under_the_name_of_another_format(
+    transduce: Any, trained: Any, tmp_path: Path, name: str
+) -> None:
+    words = ("--src", "valid.src", "--ref", "valid.tgt", "--out", tmp_path / name)
+    message = complaint(transduce("evaluate", "-m", trained.run, *words, cwd=trained.folder))
+    assert message == f"--out {tmp_path / name}: the output is lines of text; end its name in .txt"
+
+
 def test_text_in_another_compression_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
     path = tmp_path / "text.en.bz2"
     path.write_bytes(bz2.compress(b"babo\n"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import complaint
 
 
 @pytest.fixture
@@ -62,22 +63,46 @@ def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, tra
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-@pytest.mark.parametrize("command", ["translate", "backtranslate"])
+@pytest.mark.parametrize(("command", "out"), [("translate", "out.txt"), ("backtranslate", "out.tsv")])
 def test_a_file_that_another_process_writes_is_not_touched(
-    transduce: Any, trained: Any, tmp_path: Path, command: str, resume: list[str]
+    transduce: Any, trained: Any, tmp_path: Path, command: str, out: str, resume: list[str]
 ) -> None:
     (tmp_path / "in.txt").write_text("babo\ndego\n")
     before = "babo\tbabo\nincompl" if resume or command == "translate" else ""
-    (tmp_path / "out.tsv").write_text(before)
-    with (tmp_path / "out.tsv").open("a") as file:
+    (tmp_path / out).write_text(before)
+    with (tmp_path / out).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        words = [command, "-m", trained.run, "in.txt", "-o", "out.tsv", *resume]
+        words = [command, "-m", trained.run, "in.txt", "-o", out, *resume]
         outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
-        "transduce: out.tsv is being written by another process; wait, or name another file"
+        f"transduce: {out} is being written by another process; wait, or name another file"
     )
-    assert (tmp_path / "out.tsv").read_text() == before
+    assert (tmp_path / out).read_text() == before
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.po", "out.html", "out.csv", "OUT.HTML"])
+def test_lines_are_not_written_under_the_name_of_another_format(
+    transduce: Any, trained: Any, many: Path, name: str
+) -> None:
+    message = complaint(run(transduce, trained, many, "--out", many.parent / name))
+    assert message.endswith(
+        f"{name}: the output is lines of text; end its name in .txt, or in .jsonl to have sources and translations"
+    )
+    assert not (many.parent / name).exists()
+    assert run(transduce, trained, many, "--out", many.parent / name, "--format", "text").code == 0
+
+
+def test_the_columns_of_a_table_of_text_are_not_translated_together(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("babo\tbabo\n")
+    (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(b"babo\tbabo\n"))
+    for name in ("pairs.tsv", "pairs.tsv.gz"):
+        message = complaint(transduce("translate", "-m", trained.run, name, cwd=tmp_path))
+        assert message.startswith(f"{name}: the columns of a .tsv file are not told apart; give the column")
+    outcome = transduce("translate", "-m", trained.run, "pairs.tsv", "--format", "text", cwd=tmp_path)
+    assert len(outcome.out.splitlines()) == 1
 
 
 @pytest.mark.parametrize("out", ["/dev/null", "/dev/stdout"])

@@ -10,18 +10,37 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from transduce.cli.inputs import Input
+from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.text.files import COMPRESSIONS
 from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
+from transduce.text.formats.tsv import TSV
 from transduce.text.rows import TARGET_COLUMN, json_line
 from transduce.text.tables import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
+
+_PACKAGES = ("docx", "odt")
+"""Formats of documents that are not text."""
 
 
 def refuse_compression(path: Path) -> None:
     """Raise an error if the name of an output promises a compressed file: lines are written as plain text."""
     if path.suffix in COMPRESSIONS:
         raise ConfigError(f"{path}: the output is written without compression; name it {path.with_suffix('').name}")
+
+
+def require_line_output(path: Path, *, rows: bool = False, markup: bool = False) -> None:
+    """Raise an error if the name of an output promises another format than lines of text.
+
+    With `rows`, it may also have rows with named columns; with `markup`, the lines may be those of a file with markup.
+    """
+    refuse_compression(path)
+    suffix, named = path.suffix.lower(), document_format(path)
+    is_markup = suffix in MARKUP_SUFFIXES or suffix in TSV.suffixes or named not in (None, TEXT, *_PACKAGES)
+    is_rows = suffix in (*JSONL.suffixes, *TABLE_SUFFIXES)
+    if suffix in BINARY_SUFFIXES or named in _PACKAGES or (is_markup and not markup) or (is_rows and not rows):
+        alternative = ", or in .jsonl to have sources and translations" if rows else ""
+        raise ConfigError(f"--out {path}: the output is lines of text; end its name in .txt{alternative}")
 
 
 @contextmanager
