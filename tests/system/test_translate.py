@@ -52,6 +52,22 @@ def test_resume_continues_after_the_last_complete_line(transduce: Any, trained: 
     assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
 
 
+@pytest.mark.parametrize("name", ["out.txt", "out.jsonl"])
+def test_an_output_is_resumed_in_the_format_that_it_was_begun_in(
+    transduce: Any, trained: Any, many: Path, name: str
+) -> None:
+    out = many.parent / name
+    for first, second, begun in (([], ["--jsonl"], "without"), (["--jsonl"], [], "with")):
+        assert run(transduce, trained, many, "-o", out, *first).code == 0
+        lines = out.read_text().splitlines(keepends=True)
+        out.write_text("".join(lines[:10]))
+        message = complaint(run(transduce, trained, many, "-o", out, "--resume", *second))
+        assert message == f"{out} was begun {begun} --jsonl; resume it the same way, or name another file"
+        assert out.read_text() == "".join(lines[:10])
+        assert run(transduce, trained, many, "-o", out, "--resume", *first).code == 0
+        assert out.read_text() == "".join(lines)
+
+
 def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba\n")
     (tmp_path / "out.txt").write_text("one\ntwo\n")

@@ -1,6 +1,7 @@
 """Files that a command writes line by line, and can continue."""
 
 import fcntl
+import json
 import os
 import stat
 import sys
@@ -110,6 +111,9 @@ def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: b
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
         with line_output(path, resume=resume) as (file, done):
+            if done and _has_records(path) != records:
+                begun = "without --jsonl" if records else "with --jsonl"
+                raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another file")
             yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
         return
     if records:
@@ -129,6 +133,16 @@ def _schema(inputs: Sequence[Input]) -> Any:
         return None
     first, *others = (schema_of(Path(one)) for one in inputs)
     return with_text_column(first, TARGET_COLUMN) if all(one.equals(first) for one in others) else None
+
+
+def _has_records(path: Path) -> bool:
+    """Whether the lines of a file are those of `transduce translate --jsonl`, judged by the first."""
+    with path.open("rb") as file:
+        try:
+            record = json.loads(file.readline())
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(record, dict) and {"source", "source_tokens", "translations"} <= record.keys()
 
 
 def _complete_lines(path: Path) -> tuple[int, int]:
