@@ -186,9 +186,11 @@ def test_a_recipe_with_a_tsv_trains_under_its_own_name(
 
 def test_changed_settings_are_an_error_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    outcome = transduce(*trained.words, *sets(seed=5, steps=80), "--out", run, cwd=tmp_path)
+    words = [*sets(seed=5, steps=80), "--set", "tokenizer.symbols=<a>"]
+    outcome = transduce(*trained.words, *words, "--out", run, cwd=tmp_path)
     message = complaint(outcome)
     assert "train.seed (there 1, here 5)" in message
+    assert 'tokenizer.symbols (there [], here ["<a>"])' in message
     assert "train.steps" not in message
     assert "another --out" in message
     assert content(run) == content(trained.run)
