@@ -272,6 +272,7 @@ def test_info_prints_facts_of_a_model(transduce: Any, trained: Any) -> None:
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in outcome.out.splitlines())
     assert rows["folder"] == "run/model"
     assert (rows["d_model"], rows["steps"], rows["data: pairs"]) == ("32", "60", "300")
+    assert rows["confidence"] == "not calibrated"
 
 
 def test_info_prints_the_same_as_json(transduce: Any, trained: Any) -> None:
