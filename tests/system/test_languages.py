@@ -361,7 +361,16 @@ def test_a_shortlist_names_the_target_languages_that_it_lacks(
     shutil.copytree(multilingual.run / "model", tmp_path / "model")
     german, french = (multilingual.folder / f"train.{name}.tsv" for name in ("en-de", "fr-en"))
     outcome = transduce("shortlist", "-m", "model", "--train", german, cwd=tmp_path)
-    assert "warning: the list is not for translations to fr, which --shortlist would spoil" in outcome.err
+    assert "warning: the list is not for translations to fr, so --shortlist is refused there" in outcome.err
+    words = ("translate", "-m", "model", "--engine", "native", "--shortlist", "ba", "--to")
+    assert transduce(*words, "de", cwd=tmp_path).out == sentence("de", "ba") + "\n"
+    refusal = "the model's shortlist is not for translations to fr; translate without it, or learn it from pairs"
+    assert complaint(transduce(*words, "fr", cwd=tmp_path)).startswith(refusal)
+    with serve_in_thread([("toy", Translator.load(tmp_path / "model", device="cpu", engine="native"))]) as (address, _):
+        request = {"text": "ba", "shortlist": True}
+        assert httpx.post(f"{address}/v1/translate", json={**request, "to": "de"}).status_code == 200
+        answer = httpx.post(f"{address}/v1/translate", json={**request, "to": "fr"})
+        assert (answer.status_code, answer.json()["error"][: len(refusal)]) == (400, refusal)
     outcome = transduce("shortlist", "-m", "model", "--train", german, "--train", french, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert "warning" not in outcome.err
