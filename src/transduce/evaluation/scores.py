@@ -137,7 +137,7 @@ def _without_empty(streams: list[list[str]]) -> Any:
 
 
 def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[list[str]]) -> None:
-    if not streams[0]:
+    if not any(line.strip() for lines in streams for line in lines):
         raise DataError("the reference is empty")
     if any(len(lines) != len(streams[0]) for lines in streams):
         counts = ", ".join(f"{len(lines):,}" for lines in streams)

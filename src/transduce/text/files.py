@@ -143,9 +143,15 @@ def read_lines(path: Path) -> Iterator[str]:
         if raw is None:
             raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; split it first")
         try:
-            yield raw.decode("utf-8")
+            text = raw.decode("utf-8")
         except UnicodeDecodeError:
             raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
+        if "\0" in text:
+            raise DataError(
+                f"{path}, line {number}: a NUL character; if the file is UTF-16, convert it with iconv, otherwise "
+                "remove it, e.g. with: tr -d '\\000'"
+            )
+        yield text
 
 
 def _zstandard(path: Path) -> Any:
