@@ -108,6 +108,7 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
     assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
+    assert "there is no folder" in mistake(report, "-o", tmp_path / "missing" / "a.docx")
     assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
     assert mistake(report, "--format", "pdf").startswith(
         "--format pdf is not known; use one of docx, html, md, odt, po, "

@@ -151,6 +151,7 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
         (["fill", "-m", "run", "x"], "'x' has no <mask>"),
         (["fill", "-m", "run", "a\udcff <mask>"], r"'a\udcff <mask>' is not UTF-8"),
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
+        (["embed", "-m", "run", "rows.jsonl", "-o", "rows.jsonl"], "--out would overwrite rows.jsonl"),
         (["embed", "-m", "run", "table.tsv"], "table.tsv has columns; give one of them as text, a text on each line"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),
@@ -163,6 +164,7 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
 )
 def test_mistakes_are_one_line(transduce: Any, trained_masked: TrainedMasked, words: list[str], message: str) -> None:
     (trained_masked.folder / "empty.txt").write_text("\n")
+    (trained_masked.folder / "rows.jsonl").write_text('{"text": "x"}\n')
     (trained_masked.folder / "table.tsv").write_text("x\ty\n")
     assert message in complaint(transduce(*words, cwd=trained_masked.folder))
 

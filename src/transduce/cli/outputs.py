@@ -5,12 +5,12 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from transduce.cli.inputs import Input
+from transduce.cli.inputs import STANDARD_INPUT, Input
 from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.text.files import COMPRESSIONS
@@ -30,8 +30,15 @@ def refuse_compression(path: Path) -> None:
         raise ConfigError(f"{path}: the output is written without compression; name it {path.with_suffix('').name}")
 
 
+def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
+    """Raise an error if the file to write is one of those to read."""
+    paths = (Path(one) for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
+    if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
+        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+
+
 def require_line_output(path: Path, *, rows: bool = False, markup: bool = False) -> None:
-    """Raise an error if the name of an output promises another format than lines of text.
+    """Raise an error if lines of text cannot be written to this path, or if its name promises another format.
 
     With `rows`, it may also have rows with named columns; with `markup`, the lines may be those of a file with markup.
     """
@@ -42,6 +49,15 @@ def require_line_output(path: Path, *, rows: bool = False, markup: bool = False)
     if suffix in BINARY_SUFFIXES or named in _PACKAGES or (is_markup and not markup) or (is_rows and not rows):
         alternative = ", or in .jsonl to have sources and translations" if rows else ""
         raise ConfigError(f"--out {path}: the output is lines of text; end its name in .txt{alternative}")
+    if path.is_dir() and not rows:
+        raise ConfigError(f"--out {path} is a folder; name a file")
+    require_folder_of(path)
+
+
+def require_folder_of(path: Path) -> None:
+    """Raise an error if the folder of an output does not exist, before the work that it would lose."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}; make it first")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from transduce.cli.inputs import STANDARD_INPUT, Input
 from transduce.cli.messages import log
+from transduce.cli.outputs import require_folder_of
 from transduce.cli.translate_progress import Progress
 from transduce.disk import write_atomically
 from transduce.documents import BINARY_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
@@ -63,7 +64,7 @@ def _require_known_format(path: Path) -> None:
 
 
 def check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
-    """Raise an error if the name of the output promises another format than that of the document."""
+    """Raise an error if the name of the output promises another format than that of the document, or has no folder."""
     wanted, suffix = document_format(out), out.suffix.lower()
     for path, name in documents:
         if wanted not in (None, TEXT, name) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
@@ -71,6 +72,7 @@ def check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
             raise ConfigError(
                 f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
             )
+    require_folder_of(out)
 
 
 def translate_documents(
