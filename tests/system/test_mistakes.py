@@ -67,6 +67,7 @@ def test_training_without_an_output_folder_is_refused(transduce: Any, trained: A
     [
         ("no folder", "run: no such folder"),
         ("empty folder", "no model here yet"),
+        ("a file", "run is a file; name the folder of a run or of a model"),
         ("truncated weights", "model.safetensors"),
         ("empty weights", "model.safetensors"),
         ("no weights", "model.safetensors"),
@@ -82,9 +83,11 @@ def test_a_damaged_model_is_one_line(
     transduce: Any, trained: Any, tmp_path: Path, command: str, damage: str, words_of_message: str
 ) -> None:
     model = tmp_path / "run" / "model"
-    if damage != "no folder":
+    if damage == "a file":
+        (tmp_path / "run").write_text("")
+    elif damage != "no folder":
         model.mkdir(parents=True)
-    if damage not in ("no folder", "empty folder"):
+    if damage not in ("no folder", "empty folder", "a file"):
         shutil.copytree(trained.run / "model", model, dirs_exist_ok=True)
         card, weights = model / "model.json", model / "model.safetensors"
         whole = weights.read_bytes()
@@ -180,11 +183,14 @@ def test_a_model_that_is_8_bit_already_is_not_shrunk(transduce: Any, trained: An
     assert not (tmp_path / "smaller").exists()
 
 
-@pytest.mark.parametrize("arguments", [("train", "--src", "fifo", "--tgt", "fifo"), ("train", "--train", "zero.tsv")])
+@pytest.mark.parametrize(
+    "arguments", [("train", "--src", "fifo", "--tgt", "valid.tgt"), ("train", "--train", "zero.tsv")]
+)
 def test_training_text_that_is_not_a_plain_file_is_refused(
     transduce: Any, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "valid.tgt").write_text("babo\n")
     (tmp_path / "zero.tsv").symlink_to("/dev/zero")
     message = complaint(transduce(*arguments, "--out", "run", cwd=tmp_path))
     assert message == f"{arguments[2]}: not a plain file"
