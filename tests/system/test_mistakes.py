@@ -67,7 +67,6 @@ def test_training_without_an_output_folder_is_refused(transduce: Any, trained: A
     [
         ("no folder", "run: no such folder"),
         ("empty folder", "no model here yet"),
-        ("a file", "run is a file; name the folder of a run or of a model"),
         ("truncated weights", "model.safetensors"),
         ("empty weights", "model.safetensors"),
         ("no weights", "model.safetensors"),
@@ -83,11 +82,9 @@ def test_a_damaged_model_is_one_line(
     transduce: Any, trained: Any, tmp_path: Path, command: str, damage: str, words_of_message: str
 ) -> None:
     model = tmp_path / "run" / "model"
-    if damage == "a file":
-        (tmp_path / "run").write_text("")
-    elif damage != "no folder":
+    if damage != "no folder":
         model.mkdir(parents=True)
-    if damage not in ("no folder", "empty folder", "a file"):
+    if damage not in ("no folder", "empty folder"):
         shutil.copytree(trained.run / "model", model, dirs_exist_ok=True)
         card, weights = model / "model.json", model / "model.safetensors"
         whole = weights.read_bytes()
@@ -105,6 +102,16 @@ def test_a_damaged_model_is_one_line(
             "card of the future": lambda: card.write_text('{"format": 99}'),
         }[damage]()
     assert words_of_message in complaint(transduce(command, "-m", "run", stdin="ba\n", cwd=tmp_path))
+
+
+def test_what_is_no_folder_of_a_model_is_named(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_text("")
+    (tmp_path / "opus").mkdir()
+    (tmp_path / "opus" / "config.json").write_text("{}")
+    message = complaint(transduce("translate", "-m", "weights.bin", "babo", cwd=tmp_path))
+    assert message == "weights.bin is a file; name the folder of a run or of a model"
+    message = complaint(transduce("translate", "-m", "opus", "babo", cwd=tmp_path))
+    assert message == "opus is a model of another toolkit; import it first: transduce import opus --out DIR"
 
 
 @pytest.mark.parametrize(
