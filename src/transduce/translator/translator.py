@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, Unpack, cast, get_args, overload
 
 from transduce.config import build
 from transduce.engines.choose import pick_engine
@@ -149,6 +149,7 @@ class Translator:
         protects what they match as well. `options` are the fields of SearchConfig; they become the defaults of every
         translation.
         """
+        require_list(protect, "protect")
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         model, tokenizer, facts = load_models(folders, device)
@@ -265,6 +266,8 @@ class Translator:
         config = self.config.with_options(options)
         if confidence and not self.calibrations:
             self.calibration(None)
+        if long not in get_args(LongInput):
+            raise ConfigError(f"long must be one of {', '.join(get_args(LongInput))}, not {long!r:.40}")
         require_list(texts, "texts")
         require_list(prefixes, "prefixes")
         line_prefixes = repeat("") if prefixes is None else prefixes
