@@ -138,7 +138,7 @@ def _parse_value(text: str) -> Any:
 
 def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] = ()) -> Any:
     def wrong(wanted: str) -> ConfigError:
-        shown = repr(value) if isinstance(value, str) else as_set(value)
+        shown = repr(value) if value is None or isinstance(value, str) else as_set(value)
         return ConfigError(f"{where}: {key} must be {' or '.join([wanted, *words])}, not {shown}")
 
     if dataclasses.is_dataclass(hint):

@@ -325,6 +325,15 @@ def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
+def test_settings_of_python_may_be_inside_of_sections(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("babo\tdego\n" * 20)
+    directions = {f"data.directions.{name}.train": str(tmp_path / "pairs.tsv") for name in ("en-de", "en-fr")}
+    outcome = train(tmp_path / "run", preset="tiny", settings={**TINY, "train.steps": 1, **directions})
+    assert outcome.finished
+    facts = json.loads((tmp_path / "run" / "model" / "model.json").read_text())["facts"]
+    assert facts["directions"] == [["en", "de"], ["en", "fr"]]
+
+
 def test_the_public_names_exist_and_unknown_ones_raise() -> None:
     import transduce
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.errors import ConfigError
+from transduce.text.given_texts import require_list
 from transduce.text.symbols import SLOTS, escape
 
 _FILE_TYPES = (
@@ -74,6 +75,7 @@ class Protection:
     """Finds the protected spans of a text: those of the built-in kinds, and those of a user's regular expressions."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
+        require_list(patterns, "patterns of protected text")
         self.patterns = tuple(patterns)
         self._own = None
         if patterns:

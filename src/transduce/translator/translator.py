@@ -149,7 +149,6 @@ class Translator:
         protects what they match as well. `options` are the fields of SearchConfig; they become the defaults of every
         translation.
         """
-        require_list(protect, "protect")
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         model, tokenizer, facts = load_models(folders, device)
