@@ -202,6 +202,7 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
         (["score", "-m", "run", "nothing.txt"], "nothing.txt: no such file"),
         (["score", "-m", "run", "/dev/null"], "/dev/null: no text, so there is no perplexity"),
         (["translate", "-m", "run", "x"], "run/model was trained for the task language_model"),
+        (["serve", "-m", "run", "--shortlist", "--port", "0"], "--shortlist has no effect on language models"),
         (["train", "--text", "train.txt", "--src", "a", "--out", "new"], "text cannot be given beside pairs"),
         (["train", "--text", "nothing.txt", "--out", "new"], "nothing.txt: no such file"),
     ],
