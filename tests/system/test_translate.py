@@ -109,6 +109,14 @@ def test_lines_are_not_written_under_the_name_of_another_format(
     assert run(transduce, trained, many, "--out", many.parent / name, "--format", "text").code == 0
 
 
+def test_the_suffix_of_rows_may_have_capitals(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    for name in ("in.jsonl", "IN.JSONL"):
+        (tmp_path / name).write_text('{"src": "babo"}\n')
+        assert transduce("translate", "-m", trained.run, name, "--out", f"out-{name}", cwd=tmp_path).code == 0
+    assert (tmp_path / "out-IN.JSONL").read_text() == (tmp_path / "out-in.jsonl").read_text()
+    assert json.loads((tmp_path / "out-IN.JSONL").read_text()).keys() == {"src", "tgt"}
+
+
 def test_the_columns_of_a_table_of_text_are_not_translated_together(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:

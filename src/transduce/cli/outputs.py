@@ -123,7 +123,7 @@ def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: b
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
     """
     datasets = [isinstance(one, Path) and one.is_dir() for one in inputs]
-    if path.suffix not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
+    if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
         with line_output(path, resume=resume) as (file, done):
