@@ -138,7 +138,8 @@ def _parse_value(text: str) -> Any:
 
 def _convert(hint: Any, value: Any, where: str, key: str, words: Sequence[str] = ()) -> Any:
     def wrong(wanted: str) -> ConfigError:
-        return ConfigError(f"{where}: {key} must be {' or '.join([wanted, *words])}, not {value!r}")
+        shown = repr(value) if value is None or isinstance(value, str) else as_set(value)
+        return ConfigError(f"{where}: {key} must be {' or '.join([wanted, *words])}, not {shown}")
 
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
@@ -192,3 +193,14 @@ def toml_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML escapes DEL, JSON does not
+
+
+def as_set(value: Any) -> str:
+    """A value as a user writes it for `--set`, for messages: TOML, but text without quotes."""
+    if value is None:
+        return "not set"
+    if isinstance(value, Mapping):
+        return "a section"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(one) if isinstance(one, str) else as_set(one) for one in value) + "]"
+    return toml_value(value) if isinstance(value, bool) else str(value)

@@ -25,7 +25,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; the file is renamed to `path` if the block succeeds, and removed if not."""
+    """Give a temporary path to write to; the file is renamed to `path` if the block succeeds, and removed if not.
+
+    A path that cannot be written is an error before the block, whose work would be lost.
+    """
+    if not path.parent.is_dir() or path.is_dir():
+        number = errno.EISDIR if path.is_dir() else errno.ENOENT
+        raise OSError(number, os.strerror(number), str(path))
     work = path.with_name(f".{path.name}.tmp")
     try:
         yield work

@@ -1,34 +1,40 @@
 """Reranking: choose among n-best outputs by the scores of other models."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from transduce.errors import ConfigError, DataError
 from transduce.text.abbreviations import base_language
+from transduce.text.files import raw_lines
 from transduce.text.languages import describe_directions
 from transduce.translator import Translator
 
 Record = dict[str, Any]
 """A line of `transduce translate --jsonl`: `source`, and `translations` with `text`, `log_prob` and `tokens`."""
 
+_MAX_LINE_BYTES = 1 << 28
 _WINDOW = 256
 """Records that are scored together."""
 
 
-def read_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Parse the lines of `transduce translate --jsonl`; `name` is the file in error messages."""
-    for number, line in enumerate(lines, start=1):
+def read_records(path: Path) -> Iterator[Record]:
+    """Parse a file of lines of `transduce translate --jsonl`."""
+    for number, line in enumerate(raw_lines(path, _MAX_LINE_BYTES), start=1):
         try:
-            record = json.loads(line)
+            record = json.loads(line or b"")
             json.dumps(record, ensure_ascii=False).encode()  # a ValueError for lone surrogates
             source, translations = record["source"], record["translations"]
             fields = [(one["text"], float(one["log_prob"]), len(one["tokens"])) for one in translations]
         except (ValueError, TypeError, KeyError, RecursionError):
             fields = []
+        if not all(math.isfinite(log_prob) for _, log_prob, _ in fields):
+            raise DataError(f"{path}, line {number}: a log-probability is not a number")
         if not fields or not all(isinstance(text, str) for text in (source, *(text for text, _, _ in fields))):
-            raise DataError(f"{name}, line {number}: not a line of output of: transduce translate --jsonl")
+            raise DataError(f"{path}, line {number}: not a line of output of: transduce translate --jsonl")
         yield record
 
 

@@ -20,7 +20,7 @@ from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.given_texts import require_text, require_texts
-from transduce.text.symbols import MASK, unescape
+from transduce.text.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
 MASK_TEXT = "<mask>"
@@ -37,7 +37,7 @@ class Filling:
     """A token that may fill a mask."""
 
     token: str
-    """Its text, without the space before it."""
+    """Its text, without the space before it; the token of a byte is written <0xE2>."""
     probability: float
     text: str
     """The text with this token in place of the mask; other masks stay."""
@@ -107,14 +107,21 @@ class TextEncoder:
     def _candidates(self) -> dict[bool, list[int]]:
         """The tokens that may fill a mask, by whether they begin a word."""
         symbols = set(self.tokenizer.symbol_ids.values())
-        tokens = [token for token in range(EOS + 1, self.tokenizer.vocab_size) if token not in symbols]
-        starts = {token: self.tokenizer.raw_bytes(token).startswith(b" ") for token in tokens}
+        raw = {token: self.tokenizer.raw_bytes(token) for token in range(EOS + 1, self.tokenizer.vocab_size)}
+        tokens = [token for token, content in raw.items() if content and token not in symbols]
+        starts = {token: raw[token].startswith(b" ") for token in tokens}
         return {begins: [token for token in tokens if starts[token] == begins] or tokens for begins in (True, False)}
 
     def _filling(self, parts: list[str], number: int, token: int, probability: float) -> Filling:
-        word = unescape(self.tokenizer.raw_bytes(token).decode("utf-8", "replace"))
+        (piece,) = self.tokenizer.pieces([token])
+        try:
+            word = unescape(self.tokenizer.raw_bytes(token).decode())
+        except UnicodeDecodeError:  # a part of a character
+            word = piece.replace(SPACE_MARK, " ")
         before, after = MASK_TEXT.join(parts[: number + 1]).removesuffix(" "), MASK_TEXT.join(parts[number + 1 :])
-        return Filling(word.removeprefix(" "), probability, (before + word if before else word.lstrip(" ")) + after)
+        filled = (before + word if before else word.lstrip(" ")) + after
+        name = piece if BYTE_TOKEN.fullmatch(piece) else word.removeprefix(" ") or piece
+        return Filling(name, probability, filled)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""

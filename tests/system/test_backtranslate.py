@@ -55,6 +55,14 @@ def test_every_line_becomes_a_pair_with_its_translation_as_the_source(
     assert [(record["src"], record["tgt"]) for record in records] == pairs
 
 
+def test_text_without_a_usable_line_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    outcome = run(transduce, trained, tmp_path, "empty.txt", "-o", "out.tsv")
+    assert outcome.code == 2
+    reason = "left out 2 pairs with an empty side (first: empty.txt, line 1)"
+    assert outcome.err.splitlines()[-1] == f"transduce: empty.txt: no usable line; {reason}"
+
+
 def test_unusable_lines_are_left_out_and_counted(transduce: Any, trained: Any, tmp_path: Path) -> None:
     long = " ".join(["babo"] * 300)
     (tmp_path / "mono.txt").write_bytes(f"babo dego\n\n{long}\n".encode() + b"\xff\xfe\ngibo dedu\n")

@@ -104,6 +104,12 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(transduce: Any, trained
     assert "in.txt, line 1: not UTF-8" in complaint(named)
 
 
+def test_input_in_utf16_without_a_mark_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes("babo\ndego\n".encode("utf-16-le"))
+    message = complaint(transduce("translate", "-m", trained.run, "in.txt", cwd=tmp_path))
+    assert message.startswith("in.txt, line 1: a NUL character; if the file is UTF-16, convert it with iconv")
+
+
 def test_a_closed_output_pipe_ends_translation_quietly(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "many.txt").write_text("ba\n" * 4500)
     words = ("translate", "-m", trained.run, "--beam", "1", "--max-extra", "0", "many.txt")
@@ -247,6 +253,20 @@ def test_evaluate_takes_a_test_set_in_one_file(transduce: Any, trained: Any, tmp
     assert outcome.out.startswith("BLEU  100.00")
 
 
+def test_evaluate_never_overwrites_a_file_that_it_reads(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    for side in ("src", "tgt"):
+        shutil.copy(trained.folder / f"valid.{side}", tmp_path / side)
+    words = ("evaluate", "-m", trained.run, "--src", "src", "--ref", "tgt", "--out")
+    for name in ("src", "tgt"):
+        before = (tmp_path / name).read_bytes()
+        message = complaint(transduce(*words, tmp_path / name, cwd=tmp_path))
+        assert message == f"--out would overwrite {tmp_path / name}, which is being read; name another file"
+        assert (tmp_path / name).read_bytes() == before
+    # Before the text is translated, which may take long.
+    assert complaint(transduce(*words, "no/out", cwd=tmp_path)) == "--out no/out: there is no folder no; make it first"
+    assert complaint(transduce(*words, tmp_path, cwd=tmp_path)) == f"--out {tmp_path} is a folder; name a file"
+
+
 def test_evaluate_refuses_files_that_do_not_match(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("one\ntwo\n")
     src, ref = trained.folder / "valid.src", trained.folder / "valid.tgt"
@@ -255,6 +275,9 @@ def test_evaluate_refuses_files_that_do_not_match(transduce: Any, trained: Any, 
     by_source = complaint(transduce("evaluate", "-m", trained.run, "--src", src, "--ref", "short.txt", cwd=tmp_path))
     assert "valid.src has 20 lines" in by_source
     assert "short.txt 2" in by_source
+    (tmp_path / "blank.txt").write_text("\n\n")
+    by_reference = complaint(transduce("evaluate", "--hyp", "short.txt", "--ref", "blank.txt", cwd=tmp_path))
+    assert by_reference == "the reference is empty"
 
 
 def test_evaluate_reports_missing_options(transduce: Any, trained: Any) -> None:
@@ -272,6 +295,7 @@ def test_info_prints_facts_of_a_model(transduce: Any, trained: Any) -> None:
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in outcome.out.splitlines())
     assert rows["folder"] == "run/model"
     assert (rows["d_model"], rows["steps"], rows["data: pairs"]) == ("32", "60", "300")
+    assert rows["confidence"] == "not calibrated"
 
 
 def test_info_prints_the_same_as_json(transduce: Any, trained: Any) -> None:

@@ -1,6 +1,7 @@
 """Confidence through the command line and HTTP: `transduce calibrate`, `translate --confidence`, `--min-confidence`."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,24 @@ def test_only_the_card_is_changed(trained: Any, calibrated: Path) -> None:
     calibration = new["facts"].pop("confidence")
     assert new == old
     assert calibration.keys() == {"any"}
+
+
+def test_info_tells_whether_and_for_which_languages_a_model_is_calibrated(
+    transduce: Any, calibrated: Path, tmp_path: Path
+) -> None:
+    def told(folder: Path) -> str:
+        return json.loads(transduce("info", "-m", folder, "--json", cwd=tmp_path).out)["confidence"]
+
+    assert told(calibrated) == "calibrated"
+    model = shutil.copytree(calibrated / "model", tmp_path / "model")
+    card = json.loads((model / "model.json").read_text(encoding="utf-8"))
+    calibration = card["facts"]["confidence"]["any"]
+    card["facts"] |= {"tagged": True, "directions": [["en", "de"], ["en", "fr"]], "confidence": {"de": calibration}}
+    (model / "model.json").write_text(json.dumps(card), encoding="utf-8")
+    assert told(model) == "calibrated for translations to de, not to fr"
+    card["facts"]["confidence"]["fr"] = calibration
+    (model / "model.json").write_text(json.dumps(card), encoding="utf-8")
+    assert told(model) == "calibrated for translations to de, fr"
 
 
 def test_jsonl_has_confidences_if_they_are_asked_for(transduce: Any, calibrated: Path) -> None:

@@ -1,11 +1,14 @@
 """`transduce translate` on documents."""
 
+import gzip
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from commands import complaint
 from document_samples import docx_of, paragraph, run
 
@@ -73,6 +76,21 @@ def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: A
     assert found[2].replace("*", "") == words[0]
 
 
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_a_compressed_document_is_a_document(
+    transduce: Any, trained: Any, tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    page = b"<p>babo <b>gigo</b></p>\n"
+    (tmp_path / "page.html").write_bytes(page)
+    (compressed := tmp_path / f"other.html{suffix}").write_bytes(compress(page))
+    assert translate(transduce, trained, tmp_path / "page.html").code == 0
+    assert translate(transduce, trained, compressed).code == 0
+    assert (tmp_path / "other.translated.html").read_bytes() == (tmp_path / "page.translated.html").read_bytes()
+    compressed.write_bytes(compress(page)[:-9])
+    message = complaint(translate(transduce, trained, compressed))
+    assert message.startswith(f"{compressed}: damaged or cut short after line")
+
+
 def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("babo\n")
@@ -89,6 +107,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
     assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
+    assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
+    assert "there is no folder" in mistake(report, "-o", tmp_path / "missing" / "a.docx")
     assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
     assert mistake(report, "--format", "pdf").startswith(
         "--format pdf is not known; use one of docx, html, md, odt, po, "

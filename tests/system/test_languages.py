@@ -147,6 +147,28 @@ def test_languages_that_contradict_the_file_names_get_a_warning(
     )
 
 
+def test_names_of_other_text_that_contradict_the_direction_get_a_warning(
+    transduce: Any, reverse_run: TrainedRun, tmp_path: Path
+) -> None:
+    for name in ("valid.en-de", "synthetic.de-en"):
+        write_pairs(tmp_path / f"{name}.tsv", *name.rpartition(".")[2].split("-"))
+    words = [*reverse_run.words, "--valid", tmp_path / "valid.en-de.tsv", "--set", "train.steps=1"]
+    words += ["--set", f"data.back_translated={tmp_path / 'synthetic.de-en.tsv'}"]
+    outcome = transduce(*words, "--out", tmp_path / "run", cwd=reverse_run.folder)
+    assert outcome.code == 0, outcome.err
+    for name in ("valid.en-de", "synthetic.de-en"):
+        expected = f"warning: {tmp_path / name}.tsv is read as en to de, but its name tells de to en; check its sides"
+        assert expected in outcome.err
+    assert "valid.de-en.tsv is read" not in outcome.err
+
+
+def test_a_file_that_is_both_sides_gets_a_warning(transduce: Any, trained: TrainedRun, tmp_path: Path) -> None:
+    words = [word.replace("train.tgt", "train.src") for word in trained.words]
+    outcome = transduce(*words, "--set", "train.steps=1", "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert f"warning: {trained.folder / 'train.src'} is both the source and the target" in outcome.err
+
+
 def test_a_run_keeps_its_languages_when_its_files_move(transduce: Any, reverse_run: TrainedRun, tmp_path: Path) -> None:
     for name in ("train", "valid"):
         shutil.copy(reverse_run.folder / f"{name}.de-en.tsv", tmp_path / f"{name}.tsv")
@@ -187,6 +209,7 @@ def test_temperature_repeats_small_directions(multilingual: TrainedRun) -> None:
     assert "data: en-de: 128 pairs\n" in multilingual.outcome.err
     assert "data: en-fr: 8 pairs, each 4.00 times in an epoch (data.temperature)" in multilingual.outcome.err
     assert f"data: {128 + 4 * 8} pairs," in multilingual.outcome.err
+    assert "is read as" not in multilingual.outcome.err  # no file name contradicts its direction
 
 
 @pytest.mark.parametrize("engine", ["plain", "native"])
@@ -361,7 +384,16 @@ def test_a_shortlist_names_the_target_languages_that_it_lacks(
     shutil.copytree(multilingual.run / "model", tmp_path / "model")
     german, french = (multilingual.folder / f"train.{name}.tsv" for name in ("en-de", "fr-en"))
     outcome = transduce("shortlist", "-m", "model", "--train", german, cwd=tmp_path)
-    assert "warning: the list is not for translations to fr, which --shortlist would spoil" in outcome.err
+    assert "warning: the list is not for translations to fr, so --shortlist is refused there" in outcome.err
+    words = ("translate", "-m", "model", "--engine", "native", "--shortlist", "ba", "--to")
+    assert transduce(*words, "de", cwd=tmp_path).out == sentence("de", "ba") + "\n"
+    refusal = "the model's shortlist is not for translations to fr; translate without it, or learn it from pairs"
+    assert complaint(transduce(*words, "fr", cwd=tmp_path)).startswith(refusal)
+    with serve_in_thread([("toy", Translator.load(tmp_path / "model", device="cpu", engine="native"))]) as (address, _):
+        request = {"text": "ba", "shortlist": True}
+        assert httpx.post(f"{address}/v1/translate", json={**request, "to": "de"}).status_code == 200
+        answer = httpx.post(f"{address}/v1/translate", json={**request, "to": "fr"})
+        assert (answer.status_code, answer.json()["error"][: len(refusal)]) == (400, refusal)
     outcome = transduce("shortlist", "-m", "model", "--train", german, "--train", french, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert "warning" not in outcome.err

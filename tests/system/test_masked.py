@@ -109,6 +109,18 @@ def test_fill_reads_standard_input_and_writes_json(transduce: Any, trained_maske
     assert all(one.text.startswith("A cat ") for one in fillings[0])
 
 
+def test_every_token_that_fills_a_mask_is_visible(transduce: Any, trained_masked: TrainedMasked) -> None:
+    for text in ("A cat <mask> now.", "A ca<mask> meows now."):  # tokens that begin a word, and others
+        outcome = transduce("fill", "-m", "run", "--top", "450", text, cwd=trained_masked.folder)
+        rows = [line.split("\t") for line in outcome.out.splitlines()]
+        before, _, after = text.partition("<mask>")
+        assert all(token and filled.startswith(before.strip()) and filled.endswith(after) for _, token, filled in rows)
+    tokens = [token for _, token, _ in rows]
+    assert {"<0xE2>", "<0x0A>", "<0x09>"} < set(tokens)
+    assert len(set(tokens)) == len(tokens)
+    assert [filled for _, token, filled in rows if token == "<0x0A>"] == [r"A ca\n meows now."]
+
+
 def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_masked: TrainedMasked) -> None:
     folder = trained_masked.folder
     write_lines(folder / "mixed.txt", ["My pig oinks here.", "x", TEXTS[0] * 9, "My pig oinks here."])
@@ -139,6 +151,9 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
         (["fill", "-m", "run", "x"], "'x' has no <mask>"),
         (["fill", "-m", "run", "a\udcff <mask>"], r"'a\udcff <mask>' is not UTF-8"),
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
+        (["embed", "-m", "run", "rows.jsonl", "-o", "rows.jsonl"], "--out would overwrite rows.jsonl"),
+        (["embed", "-m", "run", "x", "-o", "no/v.npy"], "no/v.npy: No such file or directory"),
+        (["embed", "-m", "run", "table.tsv"], "table.tsv has columns; give one of them as text, a text on each line"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),
         (["train", "--task", "masked", "--text", "empty.txt", "--out", "new"], "empty.txt: no text"),
@@ -150,6 +165,8 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
 )
 def test_mistakes_are_one_line(transduce: Any, trained_masked: TrainedMasked, words: list[str], message: str) -> None:
     (trained_masked.folder / "empty.txt").write_text("\n")
+    (trained_masked.folder / "rows.jsonl").write_text('{"text": "x"}\n')
+    (trained_masked.folder / "table.tsv").write_text("x\ty\n")
     assert message in complaint(transduce(*words, cwd=trained_masked.folder))
 
 

@@ -32,6 +32,11 @@ from transduce import ConfigError, Translator
         ),
         (["--set", "train.steps=many"], ["steps must be a whole number, not 'many'"]),
         (["--set", "train.batch_tokens=Auto"], ["batch_tokens must be a whole number or auto, not 'Auto'"]),
+        (["--set", "train.steps=true"], ["steps must be a whole number, not true"]),
+        (["--set", "train.steps=[1, 2]"], ["steps must be a whole number, not [1, 2]"]),
+        (["--set", "train.steps=2026-11-17"], ["steps must be a whole number, not 2026-11-17"]),
+        (["--set", "data.train.x=1"], ["train must be a list, not a section"]),
+        (["--set", 'train.steps=["a", 2026-11-17]'], ["steps must be a whole number, not"]),
         (["--set", "train.steps=0"], ["steps must be at least 1"]),
         (["--set", 'tokenizer.symbols=["<s>"]'], ["tokenizer.symbols: <s> is a special token of every vocabulary"]),
         (["--set", 'tokenizer.symbols=["a b"]'], ["tokenizer.symbols: 'a b' has a space or a reserved character"]),
@@ -97,6 +102,16 @@ def test_a_damaged_model_is_one_line(
             "card of the future": lambda: card.write_text('{"format": 99}'),
         }[damage]()
     assert words_of_message in complaint(transduce(command, "-m", "run", stdin="ba\n", cwd=tmp_path))
+
+
+def test_what_is_no_folder_of_a_model_is_named(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_text("")
+    (tmp_path / "opus").mkdir()
+    (tmp_path / "opus" / "config.json").write_text("{}")
+    message = complaint(transduce("translate", "-m", "weights.bin", "babo", cwd=tmp_path))
+    assert message == "weights.bin is a file; name the folder of a run or of a model"
+    message = complaint(transduce("translate", "-m", "opus", "babo", cwd=tmp_path))
+    assert message == "opus is a model of another toolkit; import it first: transduce import opus --out DIR"
 
 
 @pytest.mark.parametrize(
@@ -175,11 +190,14 @@ def test_a_model_that_is_8_bit_already_is_not_shrunk(transduce: Any, trained: An
     assert not (tmp_path / "smaller").exists()
 
 
-@pytest.mark.parametrize("arguments", [("train", "--src", "fifo", "--tgt", "fifo"), ("train", "--train", "zero.tsv")])
+@pytest.mark.parametrize(
+    "arguments", [("train", "--src", "fifo", "--tgt", "valid.tgt"), ("train", "--train", "zero.tsv")]
+)
 def test_training_text_that_is_not_a_plain_file_is_refused(
     transduce: Any, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "valid.tgt").write_text("babo\n")
     (tmp_path / "zero.tsv").symlink_to("/dev/zero")
     message = complaint(transduce(*arguments, "--out", "run", cwd=tmp_path))
     assert message == f"{arguments[2]}: not a plain file"
@@ -195,6 +213,15 @@ def test_an_output_whose_name_promises_compression_is_refused(
     outcome = transduce(*arguments, "-m", trained.run, "--out", out, cwd=trained.folder)
     assert "the output is written without compression; name it out.txt" in complaint(outcome)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.tsv", "out.parquet", "out.html"])
+def test_evaluate_does_not_write_lines_under_the_name_of_another_format(
+    transduce: Any, trained: Any, tmp_path: Path, name: str
+) -> None:
+    words = ("--src", "valid.src", "--ref", "valid.tgt", "--out", tmp_path / name)
+    message = complaint(transduce("evaluate", "-m", trained.run, *words, cwd=trained.folder))
+    assert message == f"--out {tmp_path / name}: the output is lines of text; end its name in .txt"
 
 
 def test_text_in_another_compression_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:

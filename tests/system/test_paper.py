@@ -21,8 +21,9 @@ TINY = as_sets(
         "search.max_extra": 2,
     }
 )
-TABLE3 = ["paper", "table3", "--out", "out", "--train", "train.tsv", "--valid", "valid.tsv", *TINY]
-TABLE2 = ["paper", "table2", "--out", "out", "--train", "train.tsv", "--valid", "valid.tsv", *TINY]
+TEXT = ["--train", "train.tsv", "--valid", "valid.tsv"]
+TABLE3 = ["paper", "table3", "--out", "out", *TEXT, *TINY]
+TABLE2 = ["paper", "table2", "--out", "out", *TEXT, *TINY]
 
 SIGTERM_IN_STEP_6 = """
 import os, signal
@@ -144,6 +145,11 @@ def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: P
         (["table4", "--model", "runs/parser"], "give both --model and --test"),
         (["table1", "--device", "abacus"], "device abacus cannot be used"),
         (["table1", "--out", "train.tsv/x"], "train.tsv/x: cannot be made: Not a directory"),
+        (["table3", *TEXT, "--rows", "base,D1", "--set", "model.dropout=0.1"], "model.dropout is what D1 differs in"),
+        (["table3", *TEXT, "--rows", "base", "--set", "train.seed=7"], "train.seed is what base differs in"),
+        (["table3", *TEXT, "--set", "train.steps=7"], "--set train.steps=7: give --steps instead"),
+        (["table2", *TEXT, "--steps", "1", "--set", "model.architecture=recurrent"], "model.architecture is what"),
+        (["scores", *TEXT, "--set", "model.d_k=8"], "model.d_k is what scaled-16 differs in from other rows"),
         (["table3", "--train", "no.tsv", "--valid", "valid.tsv", "--steps", "4"], "no.tsv: no such file"),
     ],
 )

@@ -1,6 +1,7 @@
 """Protected spans and glossaries through the command line and over HTTP, with the bundled model."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,15 @@ SPANS = {
     "file names": ["report_final.pdf", "main.py", "/etc/hosts", "C:\\temp\\a.txt", "photo-2.jpeg"],
     "numbers": ["3.5 kg", "1,234.56", "20 °C", "$99.99", "10:45"],
 }
+
+
+def test_a_term_is_not_the_beginning_of_another_word(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("house\tBude\ngood morning\tMoin\n", encoding="utf-8")
+    texts = "The house is big.\nGood morning, Anna.\nHouse of cards\n"
+    outcome = transduce("translate", "--to", "de", "--glossary", "terms.tsv", stdin=texts, cwd=tmp_path)
+    for term, line in zip(("Bude", "Moin", "Bude"), outcome.out.splitlines(), strict=True):
+        assert re.search(rf"\b{term}\w{{0,3}}\b", line), line
+        assert len(line) < 60
 
 
 @pytest.mark.parametrize("kind", SPANS)

@@ -1,5 +1,6 @@
 """`transduce score` and `transduce rerank`: log-probabilities of given translations."""
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -178,6 +179,9 @@ def test_without_models_the_scores_of_the_file_count(transduce: Any, trained: An
         "rerank", "--reverse-model", trained.run, "--weight", "0", "--jsonl", cwd=tmp_path, stdin=nbest.read_bytes()
     )
     assert outcome.code == 0, outcome.err
+    (tmp_path / "nbest.jsonl.gz").write_bytes(gzip.compress(nbest.read_bytes()))
+    words = ("rerank", "nbest.jsonl.gz", "--reverse-model", trained.run, "--weight", "0", "--jsonl")
+    assert transduce(*words, cwd=tmp_path).out == outcome.out
     for line in outcome.out.splitlines():
         for one in json.loads(line)["translations"]:
             assert one["score"] == pytest.approx(one["log_prob"] / (len(one["tokens"]) + 1), abs=1e-6)
@@ -208,6 +212,11 @@ def test_other_lines_are_refused(transduce: Any, trained: Any, nbest: Path, tmp_
     (tmp_path / "bad.jsonl").write_text(f"{lines(nbest)[0]}\n{line}\n")
     message = complaint(transduce("rerank", "bad.jsonl", "-m", trained.run, cwd=tmp_path))
     assert message == "bad.jsonl, line 2: not a line of output of: transduce translate --jsonl"
+    (tmp_path / "nan.jsonl").write_text(
+        '{"source": "a", "translations": [{"text": "a", "log_prob": NaN, "tokens": []}]}\n'
+    )
+    message = complaint(transduce("rerank", "nan.jsonl", "--reverse-model", trained.run, cwd=tmp_path))
+    assert message == "nan.jsonl, line 1: a log-probability is not a number"
 
 
 def test_rerank_needs_a_model(transduce: Any, nbest: Path, tmp_path: Path) -> None:
@@ -216,6 +225,7 @@ def test_rerank_needs_a_model(transduce: Any, nbest: Path, tmp_path: Path) -> No
     )
     for words, message in (
         (("-m", "x", "--weight", "2"), "--weight is the weight of --reverse-model"),
+        (("--reverse-model", "x", "--weight", "inf"), "--weight must be finite"),
         (("-m", "x", "--from", "en"), "--from is the language that --reverse-model translates to"),
         (("--reverse-model", "x", "--to", "de"), "--to is the language that the models of -m translate to"),
     ):

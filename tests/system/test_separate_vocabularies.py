@@ -193,7 +193,7 @@ def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) 
     assert outcome.code == 0, outcome.err
     assert "resuming from" in outcome.err
     outcome = transduce(*TRAIN, "--set", "train.steps=142", "--out", tmp_path / "again", cwd=folder)
-    assert "tokenizer.separate (there True, here False)" in complaint(outcome)
+    assert "tokenizer.separate (there true, here false)" in complaint(outcome)
 
 
 def test_own_files_for_each_side(transduce: Any, folder: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_run_resumes_without_the_model_it_started_from(transduce: Any, trained
     assert "resuming from" in again.err
     without = fine_tune(transduce, tmp_path, *ONE_SMALL_STEP)
     assert without.code == 2
-    assert "train.start_from (there start, here None)" in without.err.splitlines()[-1]
+    assert "train.start_from (there start, here not set)" in without.err.splitlines()[-1]
 
 
 def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:

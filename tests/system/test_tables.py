@@ -61,6 +61,14 @@ def test_rows_keep_their_columns_and_get_a_translation(
     assert "out.jsonl has 12 lines already" in again.err or f"{to} is complete" in again.err
 
 
+def test_the_suffix_of_a_table_may_have_capitals(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", count=3)
+    (tmp_path / "a.parquet").rename(tmp_path / "A.PARQUET")
+    words = ("translate", "-m", trained.run, "A.PARQUET", "--out", "OUT.PARQUET")
+    assert transduce(*words, cwd=tmp_path).code == 0
+    assert transduce("translate", "-m", trained.run, "OUT.PARQUET", cwd=tmp_path).out.count("\n") == 3
+
+
 def test_shards_of_tables_and_text_in_one_input(transduce: Any, trained: Any, tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", "body", 7)
     (tmp_path / "b.jsonl").write_text("".join(json.dumps({"body": one}) + "\n" for one, _ in PAIRS[7:11]))

@@ -186,9 +186,11 @@ def test_a_recipe_with_a_tsv_trains_under_its_own_name(
 
 def test_changed_settings_are_an_error_in_the_same_folder(transduce: Any, trained: Any, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    outcome = transduce(*trained.words, *sets(seed=5, steps=80), "--out", run, cwd=tmp_path)
+    words = [*sets(seed=5, steps=80), "--set", "tokenizer.symbols=<a>"]
+    outcome = transduce(*trained.words, *words, "--out", run, cwd=tmp_path)
     message = complaint(outcome)
     assert "train.seed (there 1, here 5)" in message
+    assert 'tokenizer.symbols (there [], here ["<a>"])' in message
     assert "train.steps" not in message
     assert "another --out" in message
     assert content(run) == content(trained.run)
@@ -321,6 +323,15 @@ def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
     assert len(outputs) == 2
     assert outputs[0] == single
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_settings_of_python_may_be_inside_of_sections(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("babo\tdego\n" * 20)
+    directions = {f"data.directions.{name}.train": str(tmp_path / "pairs.tsv") for name in ("en-de", "en-fr")}
+    outcome = train(tmp_path / "run", preset="tiny", settings={**TINY, "train.steps": 1, **directions})
+    assert outcome.finished
+    facts = json.loads((tmp_path / "run" / "model" / "model.json").read_text())["facts"]
+    assert facts["directions"] == [["en", "de"], ["en", "fr"]]
 
 
 def test_the_public_names_exist_and_unknown_ones_raise() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import complaint
 
 
 @pytest.fixture
@@ -51,6 +52,22 @@ def test_resume_continues_after_the_last_complete_line(transduce: Any, trained: 
     assert (f"has {lines:,} lines already" in outcome.err) == (lines > 0)
 
 
+@pytest.mark.parametrize("name", ["out.txt", "out.jsonl"])
+def test_an_output_is_resumed_in_the_format_that_it_was_begun_in(
+    transduce: Any, trained: Any, many: Path, name: str
+) -> None:
+    out = many.parent / name
+    for first, second, begun in (([], ["--jsonl"], "without"), (["--jsonl"], [], "with")):
+        assert run(transduce, trained, many, "-o", out, *first).code == 0
+        lines = out.read_text().splitlines(keepends=True)
+        out.write_text("".join(lines[:10]))
+        message = complaint(run(transduce, trained, many, "-o", out, "--resume", *second))
+        assert message == f"{out} was begun {begun} --jsonl; resume it the same way, or name another file"
+        assert out.read_text() == "".join(lines[:10])
+        assert run(transduce, trained, many, "-o", out, "--resume", *first).code == 0
+        assert out.read_text() == "".join(lines)
+
+
 def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba\n")
     (tmp_path / "out.txt").write_text("one\ntwo\n")
@@ -62,22 +79,54 @@ def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, tra
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-@pytest.mark.parametrize("command", ["translate", "backtranslate"])
+@pytest.mark.parametrize(("command", "out"), [("translate", "out.txt"), ("backtranslate", "out.tsv")])
 def test_a_file_that_another_process_writes_is_not_touched(
-    transduce: Any, trained: Any, tmp_path: Path, command: str, resume: list[str]
+    transduce: Any, trained: Any, tmp_path: Path, command: str, out: str, resume: list[str]
 ) -> None:
     (tmp_path / "in.txt").write_text("babo\ndego\n")
     before = "babo\tbabo\nincompl" if resume or command == "translate" else ""
-    (tmp_path / "out.tsv").write_text(before)
-    with (tmp_path / "out.tsv").open("a") as file:
+    (tmp_path / out).write_text(before)
+    with (tmp_path / out).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        words = [command, "-m", trained.run, "in.txt", "-o", "out.tsv", *resume]
+        words = [command, "-m", trained.run, "in.txt", "-o", out, *resume]
         outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
-        "transduce: out.tsv is being written by another process; wait, or name another file"
+        f"transduce: {out} is being written by another process; wait, or name another file"
     )
-    assert (tmp_path / "out.tsv").read_text() == before
+    assert (tmp_path / out).read_text() == before
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.po", "out.html", "out.csv", "OUT.HTML"])
+def test_lines_are_not_written_under_the_name_of_another_format(
+    transduce: Any, trained: Any, many: Path, name: str
+) -> None:
+    message = complaint(run(transduce, trained, many, "--out", many.parent / name))
+    assert message.endswith(
+        f"{name}: the output is lines of text; end its name in .txt, or in .jsonl to have sources and translations"
+    )
+    assert not (many.parent / name).exists()
+    assert run(transduce, trained, many, "--out", many.parent / name, "--format", "text").code == 0
+
+
+def test_the_suffix_of_rows_may_have_capitals(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    for name in ("in.jsonl", "IN.JSONL"):
+        (tmp_path / name).write_text('{"src": "babo"}\n')
+        assert transduce("translate", "-m", trained.run, name, "--out", f"out-{name}", cwd=tmp_path).code == 0
+    assert (tmp_path / "out-IN.JSONL").read_text() == (tmp_path / "out-in.jsonl").read_text()
+    assert json.loads((tmp_path / "out-IN.JSONL").read_text()).keys() == {"src", "tgt"}
+
+
+def test_the_columns_of_a_table_of_text_are_not_translated_together(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("babo\tbabo\n")
+    (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(b"babo\tbabo\n"))
+    for name in ("pairs.tsv", "pairs.tsv.gz"):
+        message = complaint(transduce("translate", "-m", trained.run, name, cwd=tmp_path))
+        assert message.startswith(f"{name}: the columns of a .tsv file are not told apart; give the column")
+    outcome = transduce("translate", "-m", trained.run, "pairs.tsv", "--format", "text", cwd=tmp_path)
+    assert len(outcome.out.splitlines()) == 1
 
 
 @pytest.mark.parametrize("out", ["/dev/null", "/dev/stdout"])

@@ -96,10 +96,10 @@ def test_a_key_unlike_all_others_gets_no_suggestion() -> None:
     [
         ({"doors": "five"}, "doors must be a whole number, not 'five'"),
         ({"doors": 5.0}, "doors must be a whole number, not 5.0"),
-        ({"doors": True}, "doors must be a whole number, not True"),
-        ({"seats": True}, "seats must be a whole number, not True"),
+        ({"doors": True}, "doors must be a whole number, not true"),
+        ({"seats": True}, "seats must be a whole number, not true"),
         ({"weight": "heavy"}, "weight must be a number, not 'heavy'"),
-        ({"weight": True}, "weight must be a number, not True"),
+        ({"weight": True}, "weight must be a number, not true"),
         ({"weight": 10**400}, "weight must be a number below 1e308, not 1000"),
         ({"electric": 1}, "electric must be true or false, not 1"),
         ({"name": 5}, "name must be text, not 5"),

@@ -314,6 +314,13 @@ def test_progress_counts_texts_whose_turn_has_not_come(untrained_model: Model, t
     assert events == ["translated"] * 3 + ["yielded"] * 3
 
 
+def test_arguments_without_a_meaning_are_refused(make: Callable[..., Translator]) -> None:
+    with pytest.raises(ConfigError, match="long must be one of split, refuse, not 'cut'"):
+        make().hypotheses(["babo"], long="cut")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="patterns of protected text must be a list"):
+        Translator.load(protect="babo")
+
+
 def test_plain_runs_if_the_engine_does_not_support_the_options(make: Callable[..., Translator]) -> None:
     class GreedyOnly(PlainEngine):
         @staticmethod

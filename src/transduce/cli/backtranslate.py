@@ -45,7 +45,7 @@ def backtranslate(
     from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output, refuse_compression
     from transduce.cli.translate_progress import Progress
-    from transduce.errors import ConfigError
+    from transduce.errors import ConfigError, DataError
     from transduce.text.formats import format_of, writer_of
     from transduce.text.languages import language_of_name
     from transduce.text.pairs import ReadReport, count_pairs
@@ -74,6 +74,8 @@ def backtranslate(
                 progress.advance()
                 if progress.flush_due():
                     file.flush()
+    if not done and not report.pairs:
+        raise DataError("; ".join([f"{', '.join(map(str, text))}: no usable line", *report.lines()]))
     for line in report.lines():
         log(line)
     log(f"{out}: {count_pairs(done + report.pairs)}; train with --set data.back_translated={out}")

@@ -29,6 +29,7 @@ def check(
 
     Files may be compressed: .gz, .xz or .zst. The exit code is 1 if the corpus is not fit to train on.
     """
+    from transduce.cli.outputs import refuse_overwriting
     from transduce.corpora.check.check import check as run
     from transduce.corpora.check.format_report import format_report
     from transduce.errors import ConfigError
@@ -39,8 +40,8 @@ def check(
     unseen = corpus_of(against or (), against_src or (), against_tgt or (), "--against")
     if not corpus:
         raise ConfigError("there is no text to check; give a .tsv or .jsonl file, or --src and --tgt")
-    if out and any(Path(name).resolve() == out.resolve() for entry in [*corpus, *unseen] for name in entry):
-        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    if out:
+        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry))
     report = run(corpus, unseen, out, lambda line: print(one_line(line), file=sys.stderr))
     if as_json:
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))

@@ -77,7 +77,7 @@ def evaluate(
         from transduce.cli.evaluate_classes import evaluate_classes
         from transduce.cli.evaluate_speech import evaluate_speech
         from transduce.cli.evaluate_trees import evaluate_trees
-        from transduce.cli.outputs import refuse_compression
+        from transduce.cli.outputs import refuse_overwriting, require_line_output
         from transduce.errors import ConfigError
         from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
         from transduce.evaluation.scores import compare, score
@@ -89,9 +89,10 @@ def evaluate(
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
-    if out:
-        refuse_compression(out)
     hyp = hyp or []
+    if out:
+        require_line_output(out)
+        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *(ref or []), *hyp])
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")

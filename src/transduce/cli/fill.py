@@ -1,6 +1,7 @@
 """`transduce fill`."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,8 @@ from typing import Annotated
 import typer
 
 from transduce.cli.options import DeviceOption, ThreadsOption
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def fill(
@@ -50,5 +53,10 @@ def fill(
             if written:
                 print()
             for one in fillings:
-                print(f"{one.probability:.4f}\t{one.token}\t{one.text}")
+                print(f"{one.probability:.4f}\t{_column(one.token)}\t{_column(one.text)}")
             written = True
+
+
+def _column(text: str) -> str:
+    """A text in which control characters, which might end its column or its line, are escaped."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -29,6 +29,7 @@ def info(
         **card["model"],
         **{name: value for name, value in facts.items() if not isinstance(value, dict)},
         **{f"data: {name.replace('_', ' ')}": value for name, value in facts.get("data", {}).items()},
+        **_confidence(facts),
         **{f"score: {name.replace('_', ' ')}": value for name, value in facts.get("scores", {}).items()},
     }
     if as_json:
@@ -41,6 +42,18 @@ def info(
         print(wrapped(one_line(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
     if notes:
         print("\n" + "\n".join(wrapped(one_line(line)) for line in notes.strip().splitlines()))
+
+
+def _confidence(facts: dict[str, Any]) -> dict[str, str]:
+    """For which target languages the confidence of translations is calibrated; empty if the model has another task."""
+    if facts.get("task", "translate") != "translate":
+        return {}
+    calibrated = facts.get("confidence", {})
+    if not calibrated or not facts.get("tagged"):
+        return {"confidence": "calibrated" if calibrated else "not calibrated"}
+    missing = sorted({target for _, target in facts["directions"]} - calibrated.keys())
+    not_for = f", not to {', '.join(missing)}" if missing else ""
+    return {"confidence": f"calibrated for translations to {', '.join(sorted(calibrated))}{not_for}"}
 
 
 def _readable(value: Any) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
+from transduce.text.formats import format_suffix
+from transduce.text.formats.tsv import TSV
 from transduce.text.given_texts import is_unicode
 from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
 from transduce.text.tables import Row
@@ -30,6 +32,8 @@ def as_input(word: str, command: str = "translate") -> Input:
 
 def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
     """Every line of every input, in order; of rows, their texts."""
+    for path in (one for one in inputs if isinstance(one, Path) and format_suffix(one) in TSV.suffixes):
+        raise ConfigError(f"{path} has columns; give one of them as text, a text on each line (cut -f1)")
     return (text for text, _ in rows_of(inputs, None))
 
 

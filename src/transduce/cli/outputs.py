@@ -1,27 +1,63 @@
 """Files that a command writes line by line, and can continue."""
 
 import fcntl
+import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from transduce.cli.inputs import Input
+from transduce.cli.inputs import STANDARD_INPUT, Input
+from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.text.files import COMPRESSIONS
 from transduce.text.formats import format_suffix
 from transduce.text.formats.jsonl import JSONL
+from transduce.text.formats.tsv import TSV
 from transduce.text.rows import TARGET_COLUMN, json_line
 from transduce.text.tables import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
+
+_PACKAGES = ("docx", "odt")
+"""Formats of documents that are not text."""
 
 
 def refuse_compression(path: Path) -> None:
     """Raise an error if the name of an output promises a compressed file: lines are written as plain text."""
     if path.suffix in COMPRESSIONS:
         raise ConfigError(f"{path}: the output is written without compression; name it {path.with_suffix('').name}")
+
+
+def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
+    """Raise an error if the file to write is one of those to read."""
+    paths = (Path(one) for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
+    if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
+        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+
+
+def require_line_output(path: Path, *, rows: bool = False, markup: bool = False) -> None:
+    """Raise an error if lines of text cannot be written to this path, or if its name promises another format.
+
+    With `rows`, it may also have rows with named columns; with `markup`, the lines may be those of a file with markup.
+    """
+    refuse_compression(path)
+    suffix, named = path.suffix.lower(), document_format(path)
+    is_markup = suffix in MARKUP_SUFFIXES or suffix in TSV.suffixes or named not in (None, TEXT, *_PACKAGES)
+    is_rows = suffix in (*JSONL.suffixes, *TABLE_SUFFIXES)
+    if suffix in BINARY_SUFFIXES or named in _PACKAGES or (is_markup and not markup) or (is_rows and not rows):
+        alternative = ", or in .jsonl to have sources and translations" if rows else ""
+        raise ConfigError(f"--out {path}: the output is lines of text; end its name in .txt{alternative}")
+    if path.is_dir() and not rows:
+        raise ConfigError(f"--out {path} is a folder; name a file")
+    require_folder_of(path)
+
+
+def require_folder_of(path: Path) -> None:
+    """Raise an error if the folder of an output does not exist, before the work that it would lose."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}; make it first")
 
 
 @contextmanager
@@ -87,10 +123,13 @@ def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: b
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
     """
     datasets = [isinstance(one, Path) and one.is_dir() for one in inputs]
-    if path.suffix not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
+    if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
         with line_output(path, resume=resume) as (file, done):
+            if done and _has_records(path) != records:
+                begun = "without --jsonl" if records else "with --jsonl"
+                raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another file")
             yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
         return
     if records:
@@ -110,6 +149,16 @@ def _schema(inputs: Sequence[Input]) -> Any:
         return None
     first, *others = (schema_of(Path(one)) for one in inputs)
     return with_text_column(first, TARGET_COLUMN) if all(one.equals(first) for one in others) else None
+
+
+def _has_records(path: Path) -> bool:
+    """Whether the lines of a file are those of `transduce translate --jsonl`, judged by the first."""
+    with path.open("rb") as file:
+        try:
+            record = json.loads(file.readline())
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(record, dict) and {"source", "source_tokens", "translations"} <= record.keys()
 
 
 def _complete_lines(path: Path) -> tuple[int, int]:

@@ -52,7 +52,7 @@ def parse(
     model, usually a beam of 21 and a length penalty of 0.3.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
-    from transduce.cli.outputs import refuse_compression
+    from transduce.cli.outputs import refuse_overwriting, require_line_output
     from transduce.disk import atomic_file
     from transduce.errors import ConfigError
     from transduce.translator.parser import Parser
@@ -64,10 +64,9 @@ def parse(
     inputs = [as_input(argument, "parse") for argument in arguments or []] or [STANDARD_INPUT]
     if format == "svg" and (len(inputs) > 1 or isinstance(inputs[0], Path)):
         raise ConfigError("--format svg draws one sentence; give its text as an argument")
-    if out and out.exists() and any(isinstance(one, Path) and one.exists() and out.samefile(one) for one in inputs):
-        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
     if out:
-        refuse_compression(out)
+        refuse_overwriting(out, inputs)
+        require_line_output(out)
     parser = Parser.load(model, device=device, threads=threads, batch_tokens=batch_tokens, **options)
     if sys.stderr.isatty():
         log(f"engine {parser.engine.description}")

@@ -1,21 +1,20 @@
 """`transduce rerank`."""
 
 import json
-import sys
-from contextlib import nullcontext
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from transduce.cli.inputs import STANDARD_INPUT
 from transduce.cli.options import DeviceOption, ThreadsOption, ToOption
 
 
 def rerank(
     file: Annotated[
-        Path | None,
-        typer.Argument(help="Output of translate --jsonl --nbest N.", show_default="standard input"),
-    ] = None,
+        Path, typer.Argument(help="Output of translate --jsonl --nbest N.", show_default="standard input")
+    ] = STANDARD_INPUT,
     model: Annotated[
         list[Path] | None,
         typer.Option(
@@ -49,6 +48,8 @@ def rerank(
 
     if weight is not None and not reverse_model:
         raise ConfigError("--weight is the weight of --reverse-model, which is not given")
+    if weight is not None and not math.isfinite(weight):
+        raise ConfigError("--weight must be finite")
     if from_ is not None and not reverse_model:
         raise ConfigError("--from is the language that --reverse-model translates to, which is not given")
     if to is not None and not model:
@@ -57,9 +58,7 @@ def rerank(
         raise ConfigError("there is no model to rerank with; give -m, --reverse-model or both")
     models = [Translator.load(path, device=device, engine="plain", threads=threads) for path in model or []]
     reverse = Translator.load(reverse_model, device=device, engine="plain", threads=threads) if reverse_model else None
-    with file.open("rb") if file else nullcontext(sys.stdin.buffer) as lines:
-        records = read_records(lines, str(file or "standard input"))
-        factor = 1.0 if weight is None else weight
-        for record in rerank_records(records, models, reverse, factor, to=to, source=from_):
-            text = record["translations"][0]["text"].replace("\n", " ")
-            print(json.dumps(record, ensure_ascii=False) if jsonl else text)
+    factor = 1.0 if weight is None else weight
+    for record in rerank_records(read_records(file), models, reverse, factor, to=to, source=from_):
+        text = record["translations"][0]["text"].replace("\n", " ")
+        print(json.dumps(record, ensure_ascii=False) if jsonl else text)

@@ -25,7 +25,7 @@ def score_texts(
     threads: int | None,
 ) -> None:
     """Print the log-probability of each text of the files, and to stderr that of all."""
-    from transduce.errors import ConfigError
+    from transduce.errors import ConfigError, DataError
     from transduce.generator import Generator
     from transduce.text.pairs import count_pairs
 
@@ -42,8 +42,10 @@ def score_texts(
                 print(json.dumps({"text": text, **asdict(one), "per_token": one.per_token}, ensure_ascii=False))
             else:
                 print(f"{one.log_prob:.4f}\t{one.per_token:.4f}" if per_token else f"{one.log_prob:.4f}")
-    perplexity = math.exp(min(-total / max(1, tokens), 700))
-    bits = -total / math.log(2) / max(1, characters)
+    if not tokens:
+        raise DataError(f"{', '.join(map(str, files))}: no text, so there is no perplexity")
+    perplexity = math.exp(min(-total / tokens, 700))
+    bits = -total / math.log(2) / characters
     log(
         f"{count_pairs(count, 'text')}, {count_pairs(tokens, 'token')}: log-probability {total:.2f}, "
         f"perplexity {perplexity:.2f}, {bits:.3f} bits per character"

@@ -61,8 +61,13 @@ def serve(
         from transduce.serve.limits import Limits
         from transduce.serve.served_models import ServedModels, parse_model_option, require_different
         from transduce.serve.server import allowed_hosts, listen, serve_on, url_host
+        from transduce.text.formats.jsonl import JSONL
         from transduce.translator import Translator
 
+    if suggestions:
+        if suggestions.suffix not in JSONL.suffixes:
+            raise ConfigError(f"--suggestions {suggestions}: pairs are added as JSON lines; end its name in .jsonl")
+        suggestions.open("a").close()  # an error if it cannot be written
     limits = build(Limits, apply_sets({}, limit or [], "--limit"), "--limit")
     known = ApiKeys.read(keys)
     named = [parse_model_option(argument) for argument in model or [str(find_model(None))]]
@@ -79,6 +84,8 @@ def serve(
                 if translator.config.shortlist:
                     translator.engine_for(translator.config)  # an error if there is none
                 translators.append((name, translator))
+    if options.get("shortlist") and not translators:
+        raise ConfigError("--shortlist has no effect on language models; leave it out")
     models = ServedModels(translators)
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]

@@ -28,7 +28,7 @@ def shortlist(
     from_: FromOption = None,
     reverse: ReverseOption = None,
     frequent: Annotated[
-        int, typer.Option(help="Number of frequent tokens that every sentence may use.", min=0, max=1_000_000)
+        int, typer.Option(help="Number of frequent tokens that every sentence may use.", min=1, max=1_000_000)
     ] = 4000,
     per_token: Annotated[
         int, typer.Option(help="Number of target tokens for each source token.", min=1, max=10_000)
@@ -72,8 +72,8 @@ def shortlist(
     learned.save(folder, stored.tokenizer)
     if missing := _targets(stored.facts) - {*texts}:
         log(
-            f"warning: the list is not for translations to {', '.join(sorted(missing))}, which --shortlist would "
-            "spoil; learn from pairs of all target languages at once"
+            f"warning: the list is not for translations to {', '.join(sorted(missing))}, so --shortlist is refused "
+            "there; learn from pairs of all target languages at once"
         )
     sources = [source for direction in directions for source in direction.sources[:1000]]
     size = sum(len(learned.tokens(source)) for source in sources) / len(sources)

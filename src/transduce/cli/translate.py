@@ -131,7 +131,7 @@ def translate(
     Of rows, all columns are kept, and the translation is the column tgt.
     """
     from transduce.cli.inputs import STANDARD_INPUT, as_input, require_utf8, shard_of
-    from transduce.cli.outputs import refuse_compression
+    from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
@@ -150,12 +150,8 @@ def translate(
         raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     require_utf8(prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
-    if (
-        out
-        and out.exists()
-        and any(isinstance(one, Path) and one != STANDARD_INPUT and out.samefile(one) for one in inputs)
-    ):
-        raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    if out:
+        refuse_overwriting(out, inputs)
     documents = find_documents(inputs, format_)
     if documents and (ray or shard or column):
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
@@ -163,8 +159,6 @@ def translate(
         raise ConfigError(
             "--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents"
         )
-    if out:
-        check_output(out, documents)
     if column and not any(isinstance(one, Path) and has_rows(one) for one in inputs):
         raise ConfigError("--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text")
     if retranslate and not documents:
@@ -181,8 +175,11 @@ def translate(
         loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
         translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
         return
-    if out:
+    if out and documents:
         refuse_compression(out)
+        check_output(out, documents)
+    elif out:
+        require_line_output(out, rows=True, markup=format_ == "text")
     part = shard_of(inputs, shard) if shard else None
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from transduce.cli.inputs import STANDARD_INPUT, Input
 from transduce.cli.messages import log
+from transduce.cli.outputs import require_folder_of
 from transduce.cli.translate_progress import Progress
 from transduce.disk import write_atomically
-from transduce.documents import DOCUMENT_SUFFIXES, TEXT, document_format
-from transduce.errors import ConfigError, DataError
-from transduce.text.files import open_binary
+from transduce.documents import BINARY_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
+from transduce.errors import ConfigError
+from transduce.text.files import COMPRESSIONS, read_whole
+from transduce.text.formats.tsv import TSV
+from transduce.text.rows import has_rows
 
 if TYPE_CHECKING:
     from transduce.text.glossary import Glossary
     from transduce.translator import Translator
 
 _MAX_BYTES = 512 << 20
-_BINARY = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
-_MARKUP = {".ass", ".csv", ".ipynb", ".json", ".ssa", ".tex", ".xml", ".yaml", ".yml"}
-"""Formats that are not translated; as lines of text, their markup would be translated too."""
 
 
 def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
@@ -35,12 +35,9 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
         return []
     documents, others = [], []
     for one in inputs:
-        if isinstance(one, Path) and not format_ and one.suffix.lower() in _BINARY | _MARKUP:
-            raise ConfigError(
-                f"{one}: {one.suffix} files are not translated; convert it, e.g. to .docx, .html or .txt, or give "
-                "--format text to translate every line of it, markup included"
-            )
-        name = format_ or (document_format(one) if isinstance(one, Path) else None)
+        if isinstance(one, Path) and not format_:
+            _require_known_format(one)
+        name = format_ or (document_format(_uncompressed(one)) if isinstance(one, Path) else None)
         if isinstance(one, Path) and name not in (None, TEXT):
             assert name
             documents.append((one, name))
@@ -51,17 +48,31 @@ def find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[P
     return documents
 
 
+def _require_known_format(path: Path) -> None:
+    """Raise an error if the name of a file tells a format that is not translated."""
+    suffix = _uncompressed(path).suffix.lower()
+    if suffix in TSV.suffixes:
+        raise ConfigError(
+            f"{path}: the columns of a {suffix} file are not told apart; give the column to translate as text, e.g. "
+            f"cut -f1 {path} | transduce translate, or --format text to translate every line with all its columns"
+        )
+    if suffix in BINARY_SUFFIXES | MARKUP_SUFFIXES:
+        raise ConfigError(
+            f"{path}: {suffix} files are not translated; convert it, e.g. to .docx, .html or .txt, or give "
+            "--format text to translate every line of it, markup included"
+        )
+
+
 def check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
-    """Raise an error if the name of the output promises another format than that of the document, or of lines."""
-    wanted = document_format(out)
-    if not documents and (wanted in ("docx", "odt") or out.suffix.lower() in _BINARY):
-        raise ConfigError(f"--out {out}: the output is lines of text; end its name in .txt")
+    """Raise an error if the name of the output promises another format than that of the document, or has no folder."""
+    wanted, suffix = document_format(out), out.suffix.lower()
     for path, name in documents:
-        if wanted not in (None, TEXT, name) or out.suffix.lower() in _BINARY:
+        if wanted not in (None, TEXT, name) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
             ending = DOCUMENT_SUFFIXES[name][0]
             raise ConfigError(
                 f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
             )
+    require_folder_of(out)
 
 
 def translate_documents(
@@ -85,7 +96,7 @@ def translate_documents(
         began = time.monotonic()
         target = out or (None if path == STANDARD_INPUT else _output_path(path, to))
         options = ReadOptions(source or _source_language(translator, to), to, retranslate)
-        document = read_document(name, _read(path), str(path), options)
+        document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         total = different_texts(document.texts)
         with Progress(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)
@@ -103,7 +114,8 @@ def translate_documents(
 
 
 def _output_path(path: Path, to: str | None) -> Path:
-    """The path of a translation: report.docx becomes report.de.docx."""
+    """The path of a translation: report.docx becomes report.de.docx, and so does report.docx.gz."""
+    path = _uncompressed(path)
     return path.with_name(f"{path.stem}.{to or 'translated'}{path.suffix}")
 
 
@@ -111,12 +123,6 @@ def _source_language(translator: "Translator", to: str | None) -> str | None:
     return translator.splitter.source_language(to)
 
 
-def _read(path: Path) -> bytes:
-    with open_binary(path) as file:
-        try:
-            data = file.read(_MAX_BYTES + 1)
-        except IsADirectoryError:
-            raise DataError(f"{path} is a folder, not a file") from None
-    if len(data) > _MAX_BYTES:
-        raise DataError(f"{path}: larger than {_MAX_BYTES >> 20} MB; split it first")
-    return data
+def _uncompressed(path: Path) -> Path:
+    """The path without the suffix of a compression."""
+    return path.with_suffix("") if path.suffix in COMPRESSIONS else path

@@ -21,6 +21,9 @@ DOCUMENT_SUFFIXES = {
     "xliff": (".xliff", ".xlf"),
 }
 """The formats and the endings of their file names."""
+BINARY_SUFFIXES = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
+MARKUP_SUFFIXES = {".ass", ".csv", ".ipynb", ".json", ".ssa", ".tex", ".xml", ".yaml", ".yml"}
+"""Formats that are not translated; as lines of text, their markup would be translated too."""
 
 
 def document_format(path: Path) -> str | None:

@@ -17,8 +17,10 @@ from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_LABEL = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::.*\Z", re.DOTALL)
-"""What is not text at the start of a paragraph: a checkbox, a footnote's label, the kind of an alert, a directive."""
+_LABEL = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)")
+"""What is not text at the start of a paragraph: a checkbox, a footnote's label, the kind of an alert, a directive with
+its options."""
+_DIRECTIVE_END = re.compile(r"\n:::+[ \t]*\Z")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"(?:[-+>#=|:~]|\d+[.)])(?:\s|\Z)|>|=|```|~~~|\|")
@@ -104,11 +106,13 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     content, alternatives = _take_alternatives(source, find)
     label = _LABEL.match(content)
     begin = label.end() if label else 0
-    ranges = [one for one in find(content) if one.start >= begin]
+    closing = _DIRECTIVE_END.search(content, begin)
+    end = closing.start() if closing else len(content)
+    ranges = [one for one in find(content) if begin <= one.start < end]
     texts: list[TaggedText] = []
     pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
     builder, at, first = TaggedTextBuilder(), begin, begin
-    for one in [*ranges, InlineRange("hardbreak", len(content), len(content))]:
+    for one in [*ranges, InlineRange("hardbreak", end, len(content))]:
         _add_literal(builder, content[at : one.start])
         raw = _continue(content[one.start : one.end], place)
         at = one.end

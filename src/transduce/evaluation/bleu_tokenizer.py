@@ -7,8 +7,9 @@ model when they are used for the first time, so nothing but a setting selects th
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from transduce.config import require
 from transduce.errors import ConfigError
 from transduce.text.scripts import script
 
@@ -52,6 +53,10 @@ class TokenizerChoice:
 
 def choose_tokenizer(setting: str, language: str | None, references: Iterable[str]) -> TokenizerChoice:
     """The tokenizer of a setting; for `auto`, that of the target language, which the references tell if it is None."""
+    require(
+        setting in get_args(BleuTokenizer),
+        f"there is no tokenizer {setting!r:.40} of BLEU; use one of {', '.join(get_args(BleuTokenizer))}",
+    )
     reason = f"the target language is {language}"
     if not language:
         language, description = _language_of_script(references)

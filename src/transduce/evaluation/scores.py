@@ -1,6 +1,6 @@
 """BLEU, chrF and TER by sacreBLEU, with its signature, which makes scores comparable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError
 from transduce.evaluation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
-from transduce.text.given_texts import require_list
+from transduce.text.given_texts import require_list, require_text
 
 LOWER_IS_BETTER = {"TER"}
 References = Sequence[str] | Sequence[Sequence[str]]
@@ -123,6 +123,10 @@ def _metrics(streams: list[list[str]], tokenize: str, language: str | None, **op
 def _streams(references: References) -> list[list[str]]:
     """The references as sacreBLEU takes them: a list for each translator."""
     require_list(references, "references")
+    given: Iterable[object] = references
+    for index, one in enumerate(given):
+        if not isinstance(one, Sequence):
+            require_text(one, f"references[{index}]")
     several = [lines for lines in references if not isinstance(lines, str)]
     return [list(lines) for lines in several] if several else [[str(line) for line in references]]
 
@@ -137,7 +141,7 @@ def _without_empty(streams: list[list[str]]) -> Any:
 
 
 def _require_equal_lengths(systems: Mapping[str, Sequence[str]], streams: list[list[str]]) -> None:
-    if not streams[0]:
+    if not any(line.strip() for lines in streams for line in lines):
         raise DataError("the reference is empty")
     if any(len(lines) != len(streams[0]) for lines in streams):
         counts = ", ".join(f"{len(lines):,}" for lines in streams)

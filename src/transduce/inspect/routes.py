@@ -51,13 +51,13 @@ class HeadBody(HeadRequest):
 
 
 def inspect_routes(
-    translators: Mapping[str, Translator], authorize: Callable[["Request"], None] = lambda _: None
+    translators: Mapping[str, Translator], seconds: float, authorize: Callable[["Request"], None] = lambda _: None
 ) -> "APIRouter":
     """Routes of inspections by models, by name: POST /inspect/look, /inspect/reference and /inspect/head.
 
     /inspect/look takes an InspectionRequest as JSON and returns the bytes of `serialize`; the others return JSON. One
-    request is handled at a time, and few may wait; requests of clients that have disconnected are skipped. `authorize`
-    raises an exception for a request that is not allowed.
+    request is handled at a time, and few may wait; requests of clients that have disconnected are skipped. A request
+    that is not finished after `seconds` is rejected. `authorize` raises an exception for one that is not allowed.
     """
     from fastapi import APIRouter, Depends, Request
     from fastapi.concurrency import run_in_threadpool
@@ -73,6 +73,7 @@ def inspect_routes(
         400: {"description": "The request is invalid."},
         403: {"description": "The API key is missing or invalid."},
         429: {"description": "Too many requests are waiting."},
+        503: {"description": "The request was not finished in time."},
     }
 
     def translator(name: str | None) -> Translator:
@@ -101,12 +102,15 @@ def inspect_routes(
 
     async def answer(request: Request, work: Callable[[], Response]) -> Response:
         try:
-            async with turn(request):
+            async with asyncio.timeout(seconds), turn(request):
                 with needs_torch():
                     return await run_in_threadpool(work)
         except _TooManyWaitingError:
             message = "too many inspections are waiting; try again in a moment"
             return JSONResponse({"error": message}, status_code=429, headers={"retry-after": "1"})
+        except TimeoutError:
+            message = f"not finished within {seconds:g} s"
+            return JSONResponse({"error": message}, status_code=503, headers={"retry-after": "1"})
         except _ClientGoneError:
             return Response(status_code=499)
         except TransduceError as error:

@@ -44,6 +44,10 @@ def find_model(path: Path | None) -> Path:
         return max(checkpoints, key=lambda p: int(p.name.removeprefix("step-")))
     if not path.exists():
         raise ModelError(f"{path}: no such folder")
+    if path.suffix == ".gguf" or (path / "config.json").exists():
+        raise ModelError(f"{path} is a model of another toolkit; import it first: transduce import {path} --out DIR")
+    if not path.is_dir():
+        raise ModelError(f"{path} is a file; name the folder of a run or of a model")
     raise ModelError(f"{path}: no model here yet; train one with: transduce train --out {path} ...")
 
 

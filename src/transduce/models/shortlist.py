@@ -34,6 +34,10 @@ class Shortlist:
     copies: bool = True
     """Whether source tokens may be copied: source and target have one vocabulary."""
 
+    def is_for(self, tag: int) -> bool:
+        """Whether it has frequent tokens for sentences with the tag of a language, or for all sentences."""
+        return any(self.offsets_V1[token] < self.offsets_V1[token + 1] for token in (EOS, tag))
+
     def tokens(self, source: Sequence[int], others: Sequence[int] = ()) -> Ids:
         """The target tokens for a sentence, ascending.
 

@@ -14,7 +14,7 @@ from transduce.nn.loss import smoothed_cross_entropy
 from transduce.paper.counting import count_flops
 from transduce.paper.printed import BIG, TABLE2
 from transduce.paper.section import Claim, Results, Section, Table, Verdict
-from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_row
+from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_rows
 from transduce.text.tokenizer import BOS
 from transduce.training.loop import Outcome
 
@@ -75,6 +75,7 @@ def train_table2(
     if steps is not None:
         limit = {"train.steps": steps, "train.warmup": short_warmup(steps), "train.save_every": -(-steps // 2)}
         budgets.append((f"{steps}-steps", limit))
+    rows = []
     common = {"train.average": 1, "train.keep": 1, "train.valid_sentences": VALIDATION_PAIRS}
     for budget, limit in budgets:
         for model in models:
@@ -84,11 +85,9 @@ def train_table2(
                 "train.learning_rate": peak_rate(width),
                 "train.warmup": _WARMUP[model],
             }
-            row = Row(f"{pair}-{budget}-{model}", preset, {**settings, **schedule, **limit, **common})
-            outcome = train_row("table2", row, corpus, sets, out)
-            if outcome and not outcome.finished:
-                return outcome
-    return None
+            all_settings = {**settings, **schedule, **limit, **common}
+            rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
+    return train_rows("table2", rows, corpus, sets, out)
 
 
 def training_flops(architecture: str, model: dict[str, Any], vocab_size: int, src: float, tgt: float) -> float:

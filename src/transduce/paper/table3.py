@@ -12,7 +12,7 @@ from transduce.errors import ConfigError
 from transduce.models.registry import build_config, create_model
 from transduce.paper.printed import TABLE3, Table3Row
 from transduce.paper.section import Claim, Results, Section, Table, Verdict
-from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_row
+from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_rows
 from transduce.training.loop import Outcome
 
 VOCABULARY = 40_960
@@ -48,12 +48,8 @@ def train_table3(
     rows: Sequence[Table3Row], corpus: Corpus, steps: int, sets: Sequence[str], out: Path
 ) -> Outcome | None:
     """Train rows that are not finished, one after another; returns the outcome of one that was stopped."""
-    for row in rows:
-        for seed in _SEEDS if row.name == "base" else _SEEDS[:1]:
-            outcome = train_row("table3", _training_row(row, seed, steps), corpus, sets, out)
-            if outcome and not outcome.finished:
-                return outcome
-    return None
+    runs = [_training_row(row, seed, steps) for row in rows for seed in (_SEEDS if row.name == "base" else _SEEDS[:1])]
+    return train_rows("table3", runs, corpus, sets, out)
 
 
 def _training_row(row: Table3Row, seed: int, steps: int) -> Row:
@@ -69,7 +65,7 @@ def _training_row(row: Table3Row, seed: int, steps: int) -> Row:
         "train.keep": 1,
         "train.seed": seed,
     }
-    return Row(row.name if seed == 1 else f"{row.name}-{seed}", "base", settings)
+    return Row(row.name if seed == 1 else f"{row.name}-{seed}", "base", settings, {*row.settings, "train.seed"})
 
 
 def table3_section(results: Results) -> Section:

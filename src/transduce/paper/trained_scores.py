@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.paper.section import Chart, Claim, Results, Section, Table
-from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_row
+from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_rows
 from transduce.training.loop import Outcome
 
 SCORES = ("scaled", "unscaled", "additive")
@@ -18,23 +18,21 @@ _ALIKE = 0.02
 
 def train_scores(corpus: Corpus, steps: int, sets: Sequence[str], out: Path) -> Outcome | None:
     """Train the models that are not finished; returns the outcome of one that was stopped."""
+    training = {
+        "train.steps": steps,
+        "train.warmup": short_warmup(steps),
+        "train.learning_rate": peak_rate(_D_MODEL),
+        "train.save_every": -(-steps // 2),
+        "train.valid_sentences": VALIDATION_PAIRS,
+        "train.average": 1,
+        "train.keep": 1,
+    }
+    rows = []
     for width in WIDTHS:
         for score in SCORES:
-            settings = {
-                "model.attention": score,
-                "model.d_k": width,
-                "train.steps": steps,
-                "train.warmup": short_warmup(steps),
-                "train.learning_rate": peak_rate(_D_MODEL),
-                "train.save_every": -(-steps // 2),
-                "train.valid_sentences": VALIDATION_PAIRS,
-                "train.average": 1,
-                "train.keep": 1,
-            }
-            outcome = train_row("scores", Row(_name(score, width), _PRESET, settings), corpus, sets, out)
-            if outcome and not outcome.finished:
-                return outcome
-    return None
+            varied = {"model.attention": score, "model.d_k": width}
+            rows.append(Row(_name(score, width), _PRESET, {**varied, **training}, varied))
+    return train_rows("scores", rows, corpus, sets, out)
 
 
 def trained_scores_section(results: Results) -> Section:

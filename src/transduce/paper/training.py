@@ -1,7 +1,7 @@
 """Training rows: ordinary runs in folders, each of which can be stopped and continued."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,27 @@ class Row:
     name: str
     preset: str
     settings: Mapping[str, Any]
+    varied: Collection[str] = ()
+    """The settings that rows differ in, which may not be changed for all of them."""
 
 
-def train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
+def train_rows(table: str, rows: Sequence[Row], corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
+    """Train rows that are not finished, one after another; returns the outcome of one that was stopped."""
+    for assignment in sets:
+        name = assignment.partition("=")[0].strip()
+        if name == "train.steps":
+            raise ConfigError(f"--set {assignment}: give --steps instead")
+        for row in rows:
+            if name in row.varied:
+                raise ConfigError(f"--set {assignment}: {name} is what {row.name} differs in from other rows")
+    for row in rows:
+        outcome = _train_row(table, row, corpus, sets, out)
+        if outcome and not outcome.finished:
+            return outcome
+    return None
+
+
+def _train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
     """Train a row, or continue its run, and keep its scores in the results.
 
     Returns None if the row is finished already. A row that was finished with other settings is refused.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Set
 from typing import Any
 
-from transduce.config import Table, to_table
+from transduce.config import Table, as_set, to_table
 from transduce.runs.recipe import Recipe
 
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
@@ -28,7 +28,7 @@ def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> li
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
     free = free | moved
     return [
-        f"{name} (there {before.get(name)}, here {now.get(name)})"
+        f"{name} (there {as_set(before.get(name))}, here {as_set(now.get(name))})"
         for name in names
         if _DIRECTION.sub("data.", name) not in free and name.partition(".")[0] not in free
     ]

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from transduce.config import MAX_THREADS, Table, apply_sets, build, merge, read_toml, require, suggestion
+from transduce.config import MAX_THREADS, Table, apply_sets, as_set, build, merge, read_toml, require, suggestion
 from transduce.data.augment import AugmentConfig
 from transduce.data.data_config import DataConfig
 from transduce.errors import ConfigError
@@ -236,7 +236,7 @@ def load_recipe(
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         of_style = read_style(style).get("model", {}) if style else {}
         other = [name for name, value in of_style.items() if inherited["model"].get(name, value) != value]
-        different = ", ".join(f"model.{name} (there {inherited['model'][name]})" for name in other)
+        different = ", ".join(f"model.{name} (there {as_set(inherited['model'][name])})" for name in other)
         require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
         base = merge({**base, "model": {}}, inherited)
         given = add_symbols(given, inherited)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transduce.config import Table, build, merge, read_toml, require, to_table
+from transduce.config import Table, as_set, build, merge, read_toml, require, to_table
 from transduce.data.data_config import DataConfig
 from transduce.data.directions import DirectionConfig
 from transduce.errors import ConfigError
@@ -87,15 +87,16 @@ def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
     here = recipe.model.sizes()
     different = {name for name in here if there.get(name) != here[name]}
     fewer = {name for name in different & set(recipe.model.layer_counts) if here[name] < there[name]}
-    named = ", ".join(f"model.{name} (there {there.get(name)})" for name in here if name in different - fewer)
+    others = [name for name in here if name in different - fewer]
+    named = ", ".join(f"model.{name} (there {as_set(there.get(name))})" for name in others)
     require(not named, f"train.start_from: {start} has other sizes: {named}; leave them out, except for fewer layers")
     vocabulary = build(TokenizerConfig, inherited["tokenizer"], str(start))
     for name in _given(given, "tokenizer").keys() - {"symbols"}:
         was, is_ = getattr(vocabulary, name), getattr(recipe.tokenizer, name)
         if was != is_:
             raise ConfigError(
-                f"tokenizer.{name}={is_} has no effect beside train.start_from: the vocabulary is that of {start} "
-                f"({name} {was}); leave it out"
+                f"tokenizer.{name}={as_set(is_)} has no effect beside train.start_from: the vocabulary is that of "
+                f"{start} ({name} {as_set(was)}); leave it out"
             )
 
 

@@ -12,6 +12,13 @@ T = TypeVar("T")
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le}
 
 
+_KINDS: dict[type, str] = {bool: "True or False", int: "a whole number", float: "a number"}
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+
+
 def _option(default: T, help: str, **bounds: float) -> T:
     """A field with its help text and its bounds, named as in _COMPARISONS."""
     return field(default=default, metadata={"help": help, "bounds": bounds})
@@ -76,6 +83,9 @@ class SearchConfig:
         for option in fields(self):
             value, bounds = getattr(self, option.name), option.metadata["bounds"]
             unset = value is None and option.default is None
+            kind = int if option.default is None else type(option.default)
+            accepted = unset or (isinstance(value, bool) if kind is bool else _is_number(value, kind))
+            require(accepted, f"{option.name} must be {_KINDS[kind]}, not {value!r:.40}")
             within = unset or all(_COMPARISONS[name](value, bound) for name, bound in bounds.items())
             require(within, f"{option.name} must be {describe_bounds(bounds)}")
         require(

@@ -87,7 +87,9 @@ def make_app(
         app.include_router(alternatives_routes(service, models, keys))
         app.include_router(page_routes(models, limits, keys))
         translators = {model.name: model.translator for model in models.models}
-        app.include_router(inspect_routes(translators, lambda request: keys.check(bearer_token(request))))
+        app.include_router(
+            inspect_routes(translators, limits.seconds, lambda request: keys.check(bearer_token(request)))
+        )
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 

@@ -99,6 +99,11 @@ class TranslationService:
             limit = model.translator.max_source_length
             raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
         self._check_cost(model, config, split)
+        try:
+            for target in {job.target for job in split.jobs}:
+                model.translator.require_shortlist(config, target)
+        except ConfigError as error:
+            raise HttpError(400, str(error)) from None
         pending = PendingRequest(self, receive, split)
         if split.jobs:
             aligned = {

@@ -77,6 +77,25 @@ def raw_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None
             yield None if overlong else rest.removesuffix(b"\r")
 
 
+def read_whole(path: Path, max_bytes: int) -> bytes:
+    """The content of a file, decompressed by its suffix; a larger one is an error."""
+    content = bytearray()
+    for block in binary_blocks(path):
+        content += block
+        if len(content) > max_bytes:
+            raise DataError(f"{path}: larger than {max_bytes >> 20} MB; split it first")
+    return bytes(content)
+
+
+def binary_blocks(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in blocks, decompressed by its suffix."""
+    lines = 0
+    with _reading_errors(path, lambda: lines), open_binary(path) as file:
+        while block := file.read1(_BLOCK):
+            lines += block.count(b"\n")
+            yield block
+
+
 def text_blocks(path: Path) -> Iterator[str]:
     """Yield the text of a file in blocks that are never cut inside a character; line endings are kept."""
     lines = 0
@@ -124,9 +143,15 @@ def read_lines(path: Path) -> Iterator[str]:
         if raw is None:
             raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; split it first")
         try:
-            yield raw.decode("utf-8")
+            text = raw.decode("utf-8")
         except UnicodeDecodeError:
             raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
+        if "\0" in text:
+            raise DataError(
+                f"{path}, line {number}: a NUL character; if the file is UTF-16, convert it with iconv, otherwise "
+                "remove it, e.g. with: tr -d '\\000'"
+            )
+        yield text
 
 
 def _zstandard(path: Path) -> Any:

@@ -28,10 +28,10 @@ class Glossary:
         """Lengths of the terms that begin with a character, longest first."""
 
     @classmethod
-    def load(cls, path: Path) -> "Glossary":
+    def load(cls, path: str | Path) -> "Glossary":
         """Read a file with one term per line, a tab, and its translation."""
         terms: dict[str, str] = {}
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, line in enumerate(read_lines(Path(path)), start=1):
             if not line.strip():
                 continue
             term, tab, translation = line.partition("\t")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.errors import ConfigError
+from transduce.text.given_texts import require_list
 from transduce.text.symbols import SLOTS, escape
 
 _FILE_TYPES = (
@@ -29,7 +30,7 @@ _URL = (
 )
 _MAIL = r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
 _PLACEHOLDER = (
-    r"\{\{[^{}\n]{1,60}\}\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
+    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
     r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
 )
 _PATH = (
@@ -74,6 +75,7 @@ class Protection:
     """Finds the protected spans of a text: those of the built-in kinds, and those of a user's regular expressions."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
+        require_list(patterns, "patterns of protected text")
         self.patterns = tuple(patterns)
         self._own = None
         if patterns:

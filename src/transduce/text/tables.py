@@ -22,7 +22,7 @@ _ROWS = 1024
 
 def is_table(path: Path) -> bool:
     """Whether this is a Parquet or Arrow file by its name, or a folder, which can only be a dataset."""
-    return path.suffix in TABLE_SUFFIXES or path.is_dir()
+    return path.suffix.lower() in TABLE_SUFFIXES or path.is_dir()
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
@@ -34,7 +34,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row
 def count_rows(path: Path) -> int:
     """The number of rows of a table."""
     pyarrow = _pyarrow(path)
-    if path.suffix == PARQUET:
+    if path.suffix.lower() == PARQUET:
         with _reading(path, pyarrow):
             return int(pyarrow.parquet.ParquetFile(path).metadata.num_rows)
     return sum(batch.num_rows for batch in _batches(path, []))
@@ -44,7 +44,7 @@ def schema_of(path: Path) -> Any:
     """The names and types of the columns, as pyarrow has them."""
     pyarrow, file = _pyarrow(path), _files(path)[0]
     with _reading(file, pyarrow):
-        if file.suffix == PARQUET:
+        if file.suffix.lower() == PARQUET:
             return pyarrow.parquet.read_schema(file)
         with pyarrow.memory_map(str(file)) as source, _arrow_reader(pyarrow, source) as reader:
             return reader.schema
@@ -68,7 +68,7 @@ def table_writer(path: Path, schema: Any = None) -> Iterator[Callable[[Row], Non
     """
     pyarrow = _pyarrow(path)
     try:
-        if path.suffix in TABLE_SUFFIXES:
+        if path.suffix.lower() in TABLE_SUFFIXES:
             with atomic_file(path) as work, _writer(work, path, schema, pyarrow) as add:
                 yield add
         else:
@@ -105,7 +105,7 @@ def _writer(file: Path, name: Path, schema: Any, pyarrow: Any) -> Iterator[Calla
                 f"before; write .jsonl instead: {error}"
             ) from None
         if writer is None:
-            parquet = name.suffix == PARQUET
+            parquet = name.suffix.lower() == PARQUET
             open_writer = pyarrow.parquet.ParquetWriter if parquet else pyarrow.ipc.new_stream
             writer = open_writer(str(file), schema)
         writer.write_table(table)
@@ -130,7 +130,7 @@ def _batches(path: Path, columns: Sequence[str] | None) -> Iterator[Any]:
     pyarrow = _pyarrow(path)
     for file in _files(path):
         with _reading(file, pyarrow):
-            if file.suffix == PARQUET:
+            if file.suffix.lower() == PARQUET:
                 table = pyarrow.parquet.ParquetFile(file)
                 names = None if columns is None else [name for name in columns if name in table.schema_arrow.names]
                 yield from table.iter_batches(_ROWS, columns=names)

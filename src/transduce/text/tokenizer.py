@@ -177,8 +177,9 @@ class Tokenizer:
         return cls(model.getvalue())
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read a saved vocabulary."""
+        path = Path(path)
         require_file(path, _MAX_BYTES, "a vocabulary can have")
         try:
             return cls(path.read_bytes())

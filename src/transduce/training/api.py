@@ -57,8 +57,9 @@ def train(
             if start_from is not None:
                 flags["train"] = {"start_from": str(start_from)}
             for name, value in (settings or {}).items():
-                section, _, key = name.partition(".")
-                flags = merge(flags, {section: {key: value} if key else value})
+                for part in reversed(name.split(".")):
+                    value = {part: value}
+                flags = merge(flags, value)
             resolved = load_recipe(Path(recipe) if recipe else None, preset, flags, list(sets), Path(out), style)
         display = Display(quiet=not processes.is_main)
         return run_training(resolved, Path(out), display, profile=profile, processes=processes)

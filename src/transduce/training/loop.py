@@ -40,6 +40,7 @@ from transduce.training.start import (
     resume,
     scoring_of,
     vocabulary_of,
+    warn_of_file_names,
     with_measured_settings,
 )
 from transduce.training.steps import Steps, is_out_of_memory
@@ -106,6 +107,7 @@ def _train(
             torch.set_num_threads(recipe.train.threads)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
+        warn_of_file_names(recipe.data, display.log)
         task = recipe.make_task()
         with processes.main_process_first():
             prepared = prepare(

@@ -9,6 +9,7 @@ import torch
 
 from transduce.config import require, to_table
 from transduce.corpora.get.catalogue import corpus_names
+from transduce.data.data_config import DataConfig
 from transduce.data.plan import Plan
 from transduce.data.prepare import Prepared
 from transduce.data.variation import Variation
@@ -21,8 +22,9 @@ from transduce.runs.recipe import Recipe
 from transduce.runs.run_folder import RunFolder
 from transduce.runs.start_from import find_start
 from transduce.tasks.task import Scoring, Task
+from transduce.text.abbreviations import base_language
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.languages import direction_of_entry
+from transduce.text.languages import direction_of_entry, parse_direction
 from transduce.text.readers import READERS
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_pair import TokenizerPair
@@ -60,6 +62,30 @@ def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
         return recipe
     log(f"data: {given[0]} to {given[1]}, by the names of the files (data.src_lang and data.tgt_lang set it)")
     return replace(recipe, data=replace(data, src_lang=given[0], tgt_lang=given[1]))
+
+
+def warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
+    """Warn of files whose names tell another direction than that of their text, or that are both source and target.
+
+    `infer_languages` does so for the training text of a model with one direction.
+    """
+    for part in data.parts:
+        direction = parse_direction(part.name) if part.name else (data.src_lang, data.tgt_lang)
+        checked = [*part.valid, *(part.train if part.name or part.is_replay else ())]
+        read = [(files, part.reverse) for files in checked] + [(files, False) for files in part.back_translated]
+        for files, reverse in read:
+            told = direction_of_entry(files)
+            if not told or None in direction:
+                continue
+            told = told[::-1] if reverse else told
+            if list(map(base_language, told)) != list(map(base_language, direction)):
+                log(
+                    f"warning: {' + '.join(files)} is read as {direction[0]} to {direction[1]}, but its name tells "
+                    f"{told[0]} to {told[1]}; check its sides"
+                )
+    for files in dict.fromkeys([*data.all_train, *data.all_valid]):
+        if len(files) == 2 and files[0] == files[1]:
+            log(f"warning: {files[0]} is both the source and the target")
 
 
 def require_text(recipe: Recipe) -> None:

@@ -21,6 +21,8 @@ from transduce.text.symbols import SLOTS, escape
 from transduce.text.truecase import Shape, shape_of, truecase
 
 _DIGIT = re.compile(r"\d")
+_LONGEST_ENDING = 3
+"""Letters that a forced term may be followed by in one word."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Required:
         before = r"(?<!\w)" if has_spaces(self.marked[0]) else ""
         after = r"(?!\w)" if has_spaces(self.marked[-1]) and not self.is_term else ""
         return re.compile(before + re.escape(self.marked) + after, re.IGNORECASE if self.is_term else 0)
+
+    @cached_property
+    def longer_word(self) -> re.Pattern[str]:
+        """Finds words that begin with the marked text and go on with more than an ending."""
+        return re.compile(rf"{self.pattern.pattern}\w{{{_LONGEST_ENDING + 1}}}", self.pattern.flags)
 
 
 @dataclass(frozen=True)

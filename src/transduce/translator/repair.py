@@ -1,9 +1,9 @@
 """Makes sure that outputs contain the text that is required: protected spans, and the terms of a glossary.
 
 The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
-text belongs and the text itself. If the new output is much less probable, or still incomplete, the text is inserted
-into the original output at that place, and the score of the search decides between the two. The place is where
-cross-attention is highest for the corresponding source token.
+text belongs and the text itself. If the new output is much less probable, still incomplete, or makes a longer word of a
+term, the text is inserted into the original output at that place, and the score of the search decides between the two.
+The place is where cross-attention is highest for the corresponding source token.
 """
 
 import re
@@ -152,12 +152,20 @@ class Repairer:
             }
             outputs = [(gaps[n].part, new.tokens) for n, new in searched.items()]
             lacking = {n: bool(lacks) for n, lacks in zip(searched, self._missing(outputs), strict=True)}
-            found = [searched[n] if lacking.get(n) is False else one for n, one in enumerate(found)]
+            found = [
+                searched[n] if lacking.get(n) is False and self._has_whole_terms(gaps[n].part, searched[n]) else one
+                for n, one in enumerate(found)
+            ]
             again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
             if not (rounds_left and again):
                 break
             current = dict(zip((n for n, _ in again), self._gaps([one for _, one in again], engine), strict=True))
         return found
+
+    def _has_whole_terms(self, part: Part, output: Hypothesis) -> bool:
+        """Whether no term is the beginning of a longer word, as which the search may continue a forced one."""
+        (marked,) = self._target.decode_all([output.tokens], marked=True)
+        return not any(one.longer_word.search(marked) for one in part.required if one.is_term)
 
     def _retry(self, gaps: "_Gaps") -> Part | None:
         """A job whose prefix ends with the missing text that comes first; None if there are only repeated slots."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, Unpack, cast, get_args, overload
 
 from transduce.config import build
 from transduce.engines.choose import pick_engine
@@ -265,10 +265,18 @@ class Translator:
         config = self.config.with_options(options)
         if confidence and not self.calibrations:
             self.calibration(None)
+        if long not in get_args(LongInput):
+            raise ConfigError(f"long must be one of {', '.join(get_args(LongInput))}, not {long!r:.40}")
         require_list(texts, "texts")
         require_list(prefixes, "prefixes")
         line_prefixes = repeat("") if prefixes is None else prefixes
-        targets = repeat(self.target(to)) if to is None or isinstance(to, str) else map(self.target, to)
+
+        def checked(language: str | None) -> str | None:
+            target = self.target(language)
+            self.require_shortlist(config, target)
+            return target
+
+        targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
         source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
         def decode(parts: Sequence[Part], results: Sequence[list[Hypothesis]]) -> Iterator[list[Translation]]:
@@ -324,6 +332,17 @@ class Translator:
                 "that has one (make it with: transduce shortlist)"
             )
         return self._plain if reason else self.engine
+
+    def require_shortlist(self, config: SearchConfig, target: str | None) -> None:
+        """Raise a ConfigError if the search uses a lexical shortlist that was not learned for a target language."""
+        if not (config.shortlist and self.tagged and target and isinstance(self.any_model, StoredModel)):
+            return
+        shortlist, tag = self.any_model.shortlist, self.tokenizer.symbol_ids.get(language_tag(target))
+        if shortlist and tag is not None and not shortlist.is_for(tag):
+            raise ConfigError(
+                f"the model's shortlist is not for translations to {target}; translate without it, or learn it from "
+                "pairs of all target languages at once (transduce shortlist)"
+            )
 
     def parts(
         self,

@@ -81,7 +81,7 @@ def test_requests_of_disconnected_clients_do_not_count_as_waiting(
 
 def test_an_inspection_that_waits_too_long_is_rejected(translator: Translator, may_finish: threading.Event) -> None:
     with (
-        serve_in_thread([("toy", translator)], seconds=0.2, receive_seconds=1) as (address, _),
+        serve_in_thread([("toy", translator)], seconds=0.2, receive_seconds=2 * TIMEOUT) as (address, _),
         ThreadPoolExecutor(2) as pool,
     ):
         futures = [pool.submit(request_inspection, address) for _ in range(2)]

@@ -23,6 +23,8 @@ def test_a_command_line_error_is_one_line(transduce: Any, trained: Any, tmp_path
         (["-m", "run", "-m", "run"], "two models are named run"),
         (["-m", "run", "--keys", str(tmp_path / "keys")], "contains no API key"),
         (["-m", "run", "--keys", "missing"], "missing"),
+        (["-m", "run", "--suggestions", "missing/new.jsonl"], "missing/new.jsonl: No such file or directory"),
+        (["-m", "run", "--suggestions", "new.tsv"], "--suggestions new.tsv: pairs are added as JSON lines; end its"),
         (["-m", "run", "--host", "256.0.0.1"], "cannot listen on 256.0.0.1"),
     ]:
         outcome = transduce("serve", *arguments, cwd=trained.folder)

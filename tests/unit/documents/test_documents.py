@@ -319,6 +319,20 @@ def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
     assert translated(document, str.upper) == b"> [!NOTE]\n> SOME WORDS\n"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        ":::note\nsome words\n:::\n",
+        "> ::: tip Title\n> some words\n> :::\n",
+        ":::{note}\n:class: tip\nsome *words*\n:::\n",
+        ":::note\n\nsome words\n\n:::\n",
+    ],
+)
+def test_the_text_of_a_directive_in_markdown_is_translated(source: str) -> None:
+    words = source.replace("some", "SOME").replace("words", "WORDS")
+    assert translated(read("a.md", source.encode()), str.upper) == words.encode()
+
+
 def test_speakers_with_several_lines_are_separate() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,000\n"
     document = read("a.srt", f"{cue}Both of you!\n- Yes,\nof course.\n<i>- No.</i>\n".encode())

@@ -5,7 +5,7 @@ import random
 import pytest
 import sacrebleu
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.evaluation.scores import Comparison, bleu, compare, score
 
 REFERENCES = [
@@ -67,6 +67,13 @@ def test_unequal_numbers_of_lines_are_an_error_with_both(count: int) -> None:
         score((HYPOTHESES * 2)[:count], REFERENCES)
     with pytest.raises(DataError, match=rf"second has {count} lines, the reference 5"):
         compare({"first": HYPOTHESES, "second": (HYPOTHESES * 2)[:count]}, REFERENCES)
+
+
+def test_what_is_no_reference_or_tokenizer_is_named() -> None:
+    with pytest.raises(DataError, match=r"references\[0\] is not a text, but of the type NoneType"):
+        score(["a"], [None])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="there is no tokenizer '13b' of BLEU; use one of auto, 13a, char"):
+        score(["a"], ["a"], tokenize="13b")
 
 
 def test_an_empty_reference_is_an_error() -> None:

@@ -26,7 +26,7 @@ def translator(toy_tokenizer: Tokenizer) -> Translator:
 @pytest.fixture(scope="module")
 def client(translator: Translator) -> TestClient:
     app = FastAPI()
-    app.include_router(inspect_routes({"model": translator}))
+    app.include_router(inspect_routes({"model": translator}, seconds=300))
     return TestClient(app)
 
 

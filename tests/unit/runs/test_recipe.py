@@ -124,10 +124,11 @@ def test_a_run_may_resume_if_only_reporting_or_saving_has_changed(change: str) -
         ("train.batch_tokens=7", "2048", "7"),
         ("train.precision=float32", "auto", "float32"),
         ("model.d_model=256", "128", "256"),
-        ("model.d_k=16", "None", "16"),
+        ("model.d_k=16", "not set", "16"),
         ("tokenizer.type=unigram", "bpe", "unigram"),
         ("data.max_length=7", "256", "7"),
-        ("data.reverse=true", "False", "True"),
+        ("data.reverse=true", "false", "true"),
+        ('tokenizer.symbols=["<a>", "<b>"]', "[]", '["<a>", "<b>"]'),
     ],
 )
 def test_a_change_of_a_setting_that_affects_training_is_listed(change: str, there: str, here: str) -> None:
@@ -169,8 +170,8 @@ def test_only_the_files_of_a_direction_may_change() -> None:
     moved = apply_sets(base, ["data.directions.en-de.train=c.tsv", "data.directions.en-fr.valid=v.tsv"])
     assert differences(recipe, build(Recipe, moved, "here")) == []
     for setting, name in [
-        ("data.directions.en-de.reverse=true", "data.directions.en-de.reverse (there False, here True)"),
-        ("data.directions.en-es.train=e.tsv", "data.directions.en-es.reverse (there None, here False)"),
+        ("data.directions.en-de.reverse=true", "data.directions.en-de.reverse (there false, here true)"),
+        ("data.directions.en-es.train=e.tsv", "data.directions.en-es.reverse (there not set, here false)"),
         ("data.temperature=2.0", "data.temperature (there 1.0, here 2.0)"),
     ]:
         assert differences(recipe, build(Recipe, apply_sets(base, [setting]), "here")) == [name]

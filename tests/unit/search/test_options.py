@@ -27,9 +27,16 @@ from transduce.search.options import SearchConfig, SearchOptions
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
         ({"top_p": 1.1}, "top_p must be above 0 and at most 1"),
         ({"seed": 2**31}, "seed must be between 0 and 2147483647"),
+        ({"beam": "4"}, "beam must be a whole number, not '4'"),
+        ({"beam": 4.0}, "beam must be a whole number, not 4.0"),
+        ({"beam": True}, "beam must be a whole number, not True"),
+        ({"beam": None}, "beam must be a whole number, not None"),
+        ({"max_length": 2.5}, "max_length must be a whole number, not 2.5"),
+        ({"length_penalty": "1"}, "length_penalty must be a number, not '1'"),
+        ({"sample": "no"}, "sample must be True or False, not 'no'"),
     ],
 )
-def test_an_option_out_of_bounds_is_refused(options: dict[str, Any], message: str) -> None:
+def test_an_option_out_of_bounds_or_of_another_type_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         SearchConfig(**options)
     assert str(error.value) == message

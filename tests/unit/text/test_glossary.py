@@ -63,7 +63,7 @@ def test_terms_are_found_as_by_definition(terms: dict[str, str], text: str) -> N
 def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("cat\tKatze\n\n dog \t Hund \n", encoding="utf-8")
-    assert Glossary.load(path).terms == {"cat": "Katze", "dog": "Hund"}
+    assert Glossary.load(path).terms == Glossary.load(str(path)).terms == {"cat": "Katze", "dog": "Hund"}
     for line in ("cat", "cat\t", "\tKatze", "a\tb\tc"):
         path.write_text(f"dog\tHund\n{line}\n", encoding="utf-8")
         with pytest.raises(DataError, match="line 2: a line of a glossary is a term, a tab"):

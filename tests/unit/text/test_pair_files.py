@@ -1,9 +1,11 @@
 """TMX, XLIFF and PO as training data."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from transduce.errors import DataError
 from transduce.text.formats import writer_of
@@ -39,9 +41,13 @@ def test_translation_memory(tmp_path: Path, encoding: str) -> None:
     assert report.first[LANGUAGES].endswith("line 7")
 
 
-def test_compressed_translation_memory(tmp_path: Path) -> None:
-    pairs, _ = read(tmp_path / "a.tmx.gz", gzip.compress(TMX.format(encoding="UTF-8").encode()))
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_compressed_translation_memory(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    compressed = compress(TMX.format(encoding="UTF-8").encode())
+    pairs, _ = read(tmp_path / f"a.tmx{suffix}", compressed)
     assert len(pairs) == 2
+    with pytest.raises(DataError, match="damaged or cut short after line"):
+        read(tmp_path / f"a.tmx{suffix}", compressed[:-9])
 
 
 def test_xliff(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Write to anna.schmidt+x@mail.example.org.", ["anna.schmidt+x@mail.example.org"]),
         ("See https://example.com/a?b=1&c=(2), please.", ["https://example.com/a?b=1&c=(2)"]),
         ("(see www.example.com/x) or example.org!", ["www.example.com/x", "example.org"]),
+        ("Hello {% if user.name %}you{% endif %}, 5% {of} it", ["{% if user.name %}", "{% endif %}", "5%", "{of}"]),
         ("Hello {name}, {0} of ${total}, {{ user.name }}", ["{name}", "{0}", "${total}", "{{ user.name }}"]),
         ("%s has %d files in %(folder)s, %1$s and %.2f", ["%s", "%d", "%(folder)s", "%1$s", "%.2f"]),
         ("Set $HOME and `x = 1` and &nbsp; now", ["$HOME", "`x = 1`", "&nbsp;"]),

@@ -40,5 +40,5 @@ def writer_of(path: Path) -> Callable[[str, str], str]:
 
 
 def format_suffix(path: Path) -> str:
-    """The suffix that tells a file's format: the last one that is not the suffix of a compression."""
-    return path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
+    """The suffix that tells a file's format, in lower case: the last one that is not the suffix of a compression."""
+    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix.lower()

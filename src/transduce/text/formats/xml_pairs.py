@@ -1,18 +1,18 @@
 """TMX and XLIFF as sentence pairs, read as a stream: a translation memory may have gigabytes."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 from xml.parsers import expat
 
-from transduce.text.files import open_binary
+from transduce.text.files import binary_blocks
 from transduce.text.formats.pair_format import EMPTY, Pair, PairFormat, UnusableError, decode
 from transduce.text.xml_source import not_well_formed, safe_parser
 
 LANGUAGES = "with other than two languages"
 UNTRANSLATED = "without a translation"
 
-_BLOCK = 1 << 16
 _TMX_CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 _XLIFF_CODES = frozenset({"bpt", "ept", "it", "ph"})
 
@@ -122,17 +122,13 @@ def _reader(make: Callable[[], _Handler]) -> Callable[[Path], Iterator[tuple[int
                     found.append((line, pair if isinstance(pair, str) else _usable(pair)))
 
         parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = start, characters, end
-        with open_binary(path) as file:
+        for block in chain(binary_blocks(path), [b""]):
             try:
-                more = True
-                while more:
-                    block = file.read(_BLOCK)
-                    more = bool(block)
-                    parser.Parse(block, not more)
-                    yield from found
-                    found.clear()
+                parser.Parse(block, not block)
             except expat.ExpatError as error:
                 raise not_well_formed(str(path), error) from None
+            yield from found
+            found.clear()
 
     return read
 
