@@ -7,7 +7,8 @@ from transduce.documents.document import Output
 from transduce.models.given_outputs import can_align
 from transduce.text.inline_tags import TaggedText
 from transduce.text.token_ranges import Span, align_characters
-from transduce.translator.translator import Terms, Translator
+from transduce.translator.part_translator import Terms
+from transduce.translator.translator import Translator
 
 
 def translate_tagged(
