@@ -10,7 +10,7 @@ import pytest
 from commands import complaint, copied_until, inspected_header, metrics, sets
 from conftest import as_sets, write_lines
 
-from transduce import DataError, TextEncoder
+from transduce import ConfigError, DataError, TextEncoder
 
 ANIMALS = [("cat", "meows"), ("dog", "barks"), ("cow", "moos"), ("pig", "oinks")]
 TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My")
@@ -208,3 +208,5 @@ def test_texts_of_the_python_interface_are_checked(trained_masked: TrainedMasked
         encoder.embed([float("nan")])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"^the text to fill is not a text, but of the type list"):
         encoder.fill(["A <mask> meows."])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="top must be at least 1"):
+        encoder.fill("A <mask> meows.", top=0)
