@@ -153,6 +153,10 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
         (["embed", "-m", "run", "rows.jsonl", "-o", "rows.jsonl"], "--out would overwrite rows.jsonl"),
         (["embed", "-m", "run", "x", "-o", "no/v.npy"], "no/v.npy: No such file or directory"),
+        (
+            ["train", "--task", "masked", "--text", "table.tsv", "--style", "bert", "--out", "new"],
+            "table.tsv is a file of pairs or rows; give text of one language",
+        ),
         (["embed", "-m", "run", "table.tsv"], "table.tsv has columns; give one of them as text, a text on each line"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),
