@@ -234,6 +234,8 @@ def test_image_files_are_read_in_folders_of_classes(transduce: Any, images: Trai
     file = next((tmp_path / "bars" / "vertical").iterdir())
     outcome = transduce("classify", "-m", images.run, file, cwd=tmp_path)
     assert outcome.out.split("\t")[0] == "1"
+    outcome = transduce("classify", "-m", images.run, stdin=f"{file}\n\n", cwd=tmp_path)
+    assert complaint(outcome) == "an empty line or argument names no image file; remove it"
 
 
 def test_a_classifier_starts_from_a_model_of_masked_tokens(
