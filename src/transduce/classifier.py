@@ -98,6 +98,8 @@ class Classifier:
             for numbers in batches_by_length([len(ids) + 2 for ids in encoded]):
                 yield numbers, Batch.of(device, text=[[BOS, *encoded[number], EOS] for number in numbers])
             return
+        if isinstance(inputs, str):
+            raise DataError("inputs must be a list of images; for a single image, give a list of one")
         for start in range(0, len(inputs), _IMAGES_AT_ONCE):
             images = [self._pixels(one) for one in inputs[start : start + _IMAGES_AT_ONCE]]
             pixel_N = torch.from_numpy(np.concatenate(images).astype(np.int64)).to(device)
@@ -114,8 +116,12 @@ class Classifier:
     def _pixels(self, image: Input) -> npt.NDArray[np.uint8]:
         config = self.model.config
         size = (config.image_height, config.image_width)
+        if not isinstance(image, np.ndarray | str | Path):
+            raise DataError(f"an image is a path or an array of bytes, not of the type {type(image).__name__}")
         array = image if isinstance(image, np.ndarray) else load_image(Path(image), config.channels, size)
         array = array[..., None] if array.ndim == 2 else array
         if array.shape != (*size, config.channels):
             raise DataError(f"an image has the shape {array.shape}, but the model reads {(*size, config.channels)}")
+        if array.dtype != np.uint8:
+            raise DataError(f"the pixels of an image must be bytes (uint8) from 0 to 255, not {array.dtype}")
         return array.reshape(-1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.errors import DataError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.card import find_model
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.saved import load_model
@@ -76,6 +76,8 @@ class TextEncoder:
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
         require_text(text, "the text to fill")
+        if top < 1:
+            raise ConfigError("top must be at least 1")
         parts = text.split(MASK_TEXT)
         if len(parts) == 1:
             raise DataError(f"{text!r:.60} has no {MASK_TEXT}")
@@ -97,11 +99,14 @@ class TextEncoder:
         mask = mask_id(self.tokenizer)
         if mask is None:
             raise ModelError("the vocabulary of the model has no mask symbol")
-        parts = _encode_parts(self.tokenizer, text.split(MASK_TEXT))
-        ids = [token for part in parts for token in (mask, *part)][1:]
-        if len(ids) > self.max_length:
-            raise DataError(f"{text!r:.60} has {len(ids)} tokens; the model reads at most {self.max_length}")
-        return [BOS, *ids, EOS], [place for place, token in enumerate(ids, start=1) if token == mask]
+        first, *others = _encode_parts(self.tokenizer, text.split(MASK_TEXT))
+        ids, places = [BOS, *first], []
+        for part in others:  # the text may also have the mask symbol of an imported vocabulary, which is not asked for
+            places.append(len(ids))
+            ids += [mask, *part]
+        if (tokens := len(ids) - 1) > self.max_length:
+            raise DataError(f"{text!r:.60} has {tokens} tokens; the model reads at most {self.max_length}")
+        return [*ids, EOS], places
 
     @cached_property
     def _candidates(self) -> dict[bool, list[int]]:

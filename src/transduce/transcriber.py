@@ -11,7 +11,7 @@ import torch
 from transduce.config import build
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
-from transduce.media.sound import RATE, SILENCE, Samples, read_sound, split_sound
+from transduce.media.sound import RATE, SILENCE, Samples, read_sound, require_samples, split_sound
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -151,6 +151,7 @@ class Transcriber:
         self, samples_N: Samples, *, language: str | None = None, **options: Unpack[SearchOptions]
     ) -> Iterator[SpokenPart]:
         """Like `transcript`, but yield the parts as they are transcribed."""
+        require_samples(samples_N)
         config, prefix = self.config.with_options(options), self._prefix(language)
         ranges = split_sound(samples_N, self.speech.seconds)
         for first in range(0, len(ranges), _TOGETHER):

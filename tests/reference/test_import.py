@@ -26,6 +26,7 @@ from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.text_encoder import TextEncoder
 from transduce.transcriber import Transcriber
 from transduce.translator import Translator
 
@@ -243,6 +244,20 @@ def test_classifiers(tmp_path: Path) -> None:
     with torch.inference_mode():
         logits = saved.model.logits(saved.model(Batch.of(image=[pixels.flatten().tolist()])))
         assert_close(logits, vit(pixel_values=(pixels / 127.5 - 1).permute(0, 3, 1, 2)).logits)
+
+
+def test_fill_takes_only_its_own_masks(tmp_path: Path) -> None:
+    """The mask symbol of the original may be in a text, but is not one of the masks that are asked for."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c"]
+    config = transformers.BertConfig(vocab_size=len(tokens), max_position_embeddings=20, **sizes)
+    randomized(transformers.BertForMaskedLM(config)).save_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    import_model(tmp_path / "bert", tmp_path / "ours")
+    encoder = TextEncoder.load(tmp_path / "ours", device="cpu")
+    (filled,) = encoder.fill("a [MASK] b <mask>", top=1)
+    assert filled[0].probability == pytest.approx(encoder.fill("a <mask> b <mask>", top=1)[1][0].probability)
+    assert filled[0].text.startswith("a [MASK] b ")
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,10 @@ def test_classes_are_counted_before_training(transduce: Any, tmp_path: Path) -> 
     outcome = transduce(*words, "--train", "rows.jsonl", "--out", "run", cwd=tmp_path)
     assert "data: 2 classes: very good (5), 0 (1)\n" in outcome.err
     assert "a single text" not in outcome.err
+    assert "names the columns" not in outcome.err
+    write_lines(tmp_path / "named.tsv", ["review\tmood", *(f"play {number}\t{number % 2}" for number in range(6))])
+    outcome = transduce(*words, "--train", "named.tsv", "--out", "named", cwd=tmp_path)
+    assert "data: the class mood has only the first text; if that line names the columns, name them" in outcome.err
     outcome = transduce(*words, "--train", "exchanged.tsv", "--out", "wrong", cwd=tmp_path)
     assert "data: most classes have a single text; check that the columns of texts and labels" in outcome.err
 
@@ -180,6 +184,19 @@ def test_texts_of_the_python_interface_are_checked(texts: Any) -> None:
         classifier.classify("This play is dull")
     with pytest.raises(DataError, match=r"^inputs\[1\] is not a text, but of the type NoneType"):
         classifier.classify(["This play is dull", None])  # type: ignore[list-item]
+
+
+def test_images_of_the_python_interface_are_checked(images: TrainedClassifier) -> None:
+    classifier = Classifier.load(images.run, device="cpu")
+    config = classifier.model.config
+    shape = (config.image_height, config.image_width)
+    assert len(classifier.classify([np.zeros(shape, np.uint8)])) == 1
+    with pytest.raises(DataError, match=r"must be bytes \(uint8\) from 0 to 255, not float64"):
+        classifier.classify([np.zeros(shape)])
+    with pytest.raises(DataError, match="inputs must be a list of images"):
+        classifier.classify("digit.png")
+    with pytest.raises(DataError, match="an image is a path or an array of bytes, not of the type NoneType"):
+        classifier.classify([None])  # type: ignore[list-item]
 
 
 def test_evaluate_scores_texts(transduce: Any, texts: TrainedClassifier) -> None:
@@ -217,6 +234,8 @@ def test_image_files_are_read_in_folders_of_classes(transduce: Any, images: Trai
     file = next((tmp_path / "bars" / "vertical").iterdir())
     outcome = transduce("classify", "-m", images.run, file, cwd=tmp_path)
     assert outcome.out.split("\t")[0] == "1"
+    outcome = transduce("classify", "-m", images.run, stdin=f"{file}\n\n", cwd=tmp_path)
+    assert complaint(outcome) == "an empty line or argument names no image file; remove it"
 
 
 def test_a_classifier_starts_from_a_model_of_masked_tokens(
@@ -295,7 +314,7 @@ def test_mistakes_are_one_line(transduce: Any, texts: TrainedClassifier, words: 
     ("files", "message"),
     [
         (["--src", "train-images.gz", "--tgt", "valid-labels"], "300 images, but 60 labels"),
-        (["--src", "train-labels", "--tgt", "train-labels"], "train-labels: images must be bytes"),
+        (["--src", "train-labels", "--tgt", "valid-labels"], "train-labels: images must be bytes"),
         (["--src", "train.npz", "--tgt", "train-labels"], "train.npz: not an IDX file"),
         (["--train", "train-labels"], "images are a folder with a subfolder for each class"),
         (["--train", "other.npz"], "other.npz: it needs the arrays images and labels"),

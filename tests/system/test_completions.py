@@ -90,7 +90,11 @@ def test_options_are_those_of_the_generator(client: httpx.Client, generator: Gen
 
 def test_without_a_seed_outputs_differ(client: httpx.Client) -> None:
     assert len({complete(client, prompt="the", max_tokens=12)["choices"][0]["text"] for _ in range(4)}) > 1
-    assert len(complete(client, prompt="the", logprobs=0)["choices"][0]["logprobs"]["tokens"]) == 16
+
+
+def test_an_output_has_at_most_16_tokens_by_default(client: httpx.Client) -> None:
+    (choice,) = complete(client, prompt="the", logprobs=0, temperature=0)["choices"]
+    assert (len(choice["logprobs"]["tokens"]), choice["finish_reason"]) == (16, "length")
 
 
 def test_a_stream_has_the_same_text(client: httpx.Client) -> None:

@@ -10,7 +10,7 @@ import pytest
 from commands import complaint, copied_until, inspected_header, metrics, sets
 from conftest import as_sets, write_lines
 
-from transduce import DataError, TextEncoder
+from transduce import ConfigError, DataError, TextEncoder
 
 ANIMALS = [("cat", "meows"), ("dog", "barks"), ("cow", "moos"), ("pig", "oinks")]
 TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My")
@@ -153,6 +153,10 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
         (["embed", "-m", "run", "rows.jsonl", "-o", "rows.jsonl"], "--out would overwrite rows.jsonl"),
         (["embed", "-m", "run", "x", "-o", "no/v.npy"], "no/v.npy: No such file or directory"),
+        (
+            ["train", "--task", "masked", "--text", "table.tsv", "--style", "bert", "--out", "new"],
+            "table.tsv is a file of pairs or rows; give text of one language",
+        ),
         (["embed", "-m", "run", "table.tsv"], "table.tsv has columns; give one of them as text, a text on each line"),
         (["embed", "-m", "nothing", "x"], "nothing: no such folder"),
         (["translate", "-m", "run", "x"], "was trained for the task masked; use it with: transduce fill"),
@@ -208,3 +212,5 @@ def test_texts_of_the_python_interface_are_checked(trained_masked: TrainedMasked
         encoder.embed([float("nan")])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"^the text to fill is not a text, but of the type list"):
         encoder.fill(["A <mask> meows."])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="top must be at least 1"):
+        encoder.fill("A <mask> meows.", top=0)

@@ -9,7 +9,7 @@ import pytest
 from commands import complaint, metrics
 from conftest import TINY, CommandLine, as_sets, write_lines
 
-from transduce import ConfigError, ModelError, Parser, Translator, Tree, train
+from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
 from transduce.engines.engine import search_limits
 from transduce.evaluation.brackets import score_trees
 from transduce.models.saved import load_model
@@ -116,7 +116,7 @@ def test_parsed_text_is_training_text(folder: Path, transduce: CommandLine) -> N
     words = ["train", "--task", "parse", "--train", "trees.txt", "--train", "silver.txt", "--out", "semi"]
     outcome = transduce(*words, "--preset", "tiny", *as_sets(SETTINGS | {"train.steps": 2}), cwd=folder)
     assert outcome.code == 0, outcome.err
-    assert "data: 303 pairs" in outcome.err
+    assert "data: 303 trees" in outcome.err
 
 
 def test_python_has_the_same(folder: Path) -> None:
@@ -126,6 +126,10 @@ def test_python_has_the_same(folder: Path) -> None:
     assert tree.words == ["the", "cat", "saw", "the", "dog", "."]
     assert parser.parse([["the", "cat", "saw", "the", "dog", "."], ""]) == [tree, Tree("TOP", ())]
     assert parser.labels == ["NP", "PP", "S", "VP"]
+    with pytest.raises(DataError, match=r"^sentence 2 is not a text, but of the type NoneType"):
+        parser.parse(["the cat", None])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"^the words of sentence 1\[1\] is not a text, but of the type int"):
+        parser.parse([["the", 1]])  # type: ignore[list-item]
 
 
 def test_fast_engines_do_not_support_the_grammar(folder: Path) -> None:
@@ -157,12 +161,16 @@ def test_a_parser_is_no_translator(transduce: CommandLine, folder: Path) -> None
         (["evaluate", "-m", "run", "--src", "test.txt", "--ref", "test.txt"], "a parser is evaluated with trees"),
         (
             ["evaluate", "-m", "run", "--test", "bad.txt"],
-            "bad.txt cannot be a test set: left out 1 pair with an unclosed bracket (first: bad.txt, line 1)",
+            "bad.txt cannot be a test set: left out 1 tree with an unclosed bracket (first: bad.txt, line 1)",
         ),
         (["train", "--task", "parse", "none.txt", "--out", "x"], "none.txt: no such file"),
         (
             ["train", "--task", "parse", "no_tree.txt", "--out", "x"],
-            "no_tree.txt: no usable tree; left out 1 pair with",
+            "no_tree.txt: no usable tree; left out 1 tree with",
+        ),
+        (
+            ["train", "--task", "parse", "no_label.txt", "--out", "x"],
+            "no_label.txt: no usable tree; left out 2 trees with a constituent that has no label",
         ),
         (["train", "--task", "pars", "trees.txt", "--out", "x"], "no task pars (did you mean parse?)"),
     ],
@@ -170,6 +178,7 @@ def test_a_parser_is_no_translator(transduce: CommandLine, folder: Path) -> None
 def test_mistakes_are_named(folder: Path, transduce: CommandLine, words: list[str], message: str) -> None:
     write_lines(folder / "bad.txt", ["(S (NN a)", "(S (NN b))"])
     write_lines(folder / "no_tree.txt", ["(S (NN a)"])
+    write_lines(folder / "no_label.txt", ["(S ((NP (NN a))) (VP (VB b)))", "(S (=NP (NN a) (NN c)) (VP (VB b)))"])
     assert message in complaint(transduce(*words, cwd=folder))
 
 

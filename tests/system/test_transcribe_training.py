@@ -11,6 +11,9 @@ import pytest
 from commands import complaint, copied_until, metrics
 from conftest import as_sets, write_lines
 
+from transduce import DataError, Transcriber
+from transduce.media.sound import read_sound, to_samples
+
 pytest.importorskip("soundfile")
 
 PITCHES = {"low": 300, "middle": 900, "high": 2500}
@@ -131,6 +134,17 @@ def test_mistakes_are_one_line(transduce: Any, folder: Path, more: list[str], me
     train = [] if "--train" in more else ["--train", "train.tsv"]
     command = ["train", "--task", "transcribe", *train, "--style", "whisper", *more, "--out", "new"]
     assert message in complaint(transduce(*command, cwd=folder))
+
+
+def test_samples_of_the_python_interface_are_checked(folder: Path) -> None:
+    transcriber = Transcriber.load(folder / "run", device="cpu")
+    samples = read_sound(folder / "sounds/0.wav")
+    assert transcriber.transcript(samples).text == "low tone"
+    wave_N = ((samples - 2**15) / 2**15).astype(np.float32)
+    for others in (wave_N, samples - 2**15, samples[None], str(folder / "sounds/0.wav")):
+        with pytest.raises(DataError, match=r"^samples must be the array that read_sound\(path\) returns"):
+            transcriber.transcript(others)  # type: ignore[arg-type]
+    assert transcriber.transcript(to_samples(wave_N)).text == "low tone"
 
 
 def test_a_speech_model_does_not_translate(transduce: Any, folder: Path) -> None:

@@ -177,9 +177,10 @@ def test_mistakes_are_named(generator: Generator) -> None:
     for options, message in [
         ({"beam": 3}, "a language model has no search option beam"),
         ({"temperature": -1.0}, "temperature must be between 0 and 1000"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": 0}, "max_tokens must be an integer of at least 1, not 0"),
+        ({"max_tokens": 2.5}, "max_tokens must be an integer of at least 1, not 2.5"),
         ({"stop": ["mat", ""]}, "stop must not be empty"),
-        ({"num": 0}, "num must be at least 1"),
+        ({"num": 0}, "num must be an integer of at least 1"),
     ]:
         with pytest.raises(ConfigError, match=message):
             generator.generations(["the"], **options)  # type: ignore[arg-type]
@@ -231,3 +232,5 @@ def test_a_text_instead_of_a_list_is_refused(generator: Generator) -> None:
         generator.generations("the cat")
     with pytest.raises(DataError, match=r"^prompts\[1\] is not a text, but of the type NoneType"):
         generator.generate(["the cat", None])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"^stop\[1\] is not a text, but of the type NoneType"):
+        generator.generate("the cat", stop=["mat", None])  # type: ignore[list-item]

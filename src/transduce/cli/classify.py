@@ -59,11 +59,13 @@ def classify(
 
 def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[Input]":
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
-    from transduce.errors import ConfigError
+    from transduce.errors import ConfigError, DataError
     from transduce.text.formats import format_suffix
 
     if classifier.reads_images:
         for name in inputs if inputs is not None else lines_of([STANDARD_INPUT]):
+            if not name:
+                raise DataError("an empty line or argument names no image file; remove it")
             yield Path(name)
         return
     texts = [as_input(word, "classify") for word in inputs] if inputs is not None else [STANDARD_INPUT]

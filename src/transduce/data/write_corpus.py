@@ -136,7 +136,7 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
 
 
 def _describe_classes(examples: Counter[str], noun: str) -> list[str]:
-    """The classes, the largest first, with their numbers of examples, and a doubt if most have a single one."""
+    """The classes, the largest first, with their numbers of examples, and doubts about the columns of a file."""
     named = [f"{label} ({count:,})" for label, count in examples.most_common(_LISTED_CLASSES)]
     named += [f"and {len(examples) - len(named):,} more"] if len(examples) > len(named) else []
     lines = [f"{len(examples):,} classes: {', '.join(named)}"]
@@ -144,6 +144,11 @@ def _describe_classes(examples: Counter[str], noun: str) -> list[str]:
         lines.append(
             f"most classes have a single {noun}; check that the columns of texts and labels are not exchanged: a line "
             "of a .tsv file has the text before the label"
+        )
+    elif noun == "text" and examples[first := next(iter(examples))] == 1:
+        lines.append(
+            f"the class {first} has only the first text; if that line names the columns, name them text and label, or "
+            "remove it"
         )
     return lines
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from transduce.config import require
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_texts
 from transduce.text.streaming import TextStream
 from transduce.text.tokenizer import EOS
 
@@ -15,6 +16,7 @@ FinishReason = Literal["stop", "length"]
 def stop_texts(stop: str | Sequence[str]) -> list[str]:
     """The texts before which an output ends, as a list; an empty one, which would end every output, is refused."""
     stops = [stop] if isinstance(stop, str) else list(stop)
+    require_texts(stops, "stop")
     require("" not in stops, "stop must not be empty: it is a text before which an output ends")
     return stops
 

@@ -169,8 +169,9 @@ class Generator:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
         require_texts(prompts, "prompts")
         config = self.with_options(options)
-        if max_tokens < 1 or num < 1:
-            raise ConfigError(f"{'max_tokens' if max_tokens < 1 else 'num'} must be at least 1")
+        for name, number in (("max_tokens", max_tokens), ("num", num)):
+            if not isinstance(number, int) or number < 1:
+                raise ConfigError(f"{name} must be an integer of at least 1, not {number}")
         stops = stop_texts(stop)
         choose = sampler(
             config.temperature, config.top_k, config.top_p, config.seed, self.model.device, min_p=config.min_p
@@ -229,7 +230,13 @@ class Generator:
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
         """The greedy continuations by a fast engine; None if no such engine can generate them."""
-        if config.temperature or config.no_repeat or max_tokens < 1 or self._engine.name == "plain":
+        if (
+            config.temperature
+            or config.no_repeat
+            or not isinstance(max_tokens, int)
+            or max_tokens < 1
+            or self._engine.name == "plain"
+        ):
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)

@@ -50,6 +50,20 @@ def read_sound(path: Path) -> Samples:
     return to_samples(resample(wave_N, rate))
 
 
+def require_samples(samples_N: object) -> None:
+    """Raise a DataError unless these are samples as `read_sound` and `to_samples` give them."""
+    if (
+        not isinstance(samples_N, np.ndarray)
+        or samples_N.ndim != 1
+        or not (np.issubdtype(samples_N.dtype, np.integer) and np.can_cast(np.uint16, samples_N.dtype))
+        or (len(samples_N) and not 0 <= samples_N.min() <= samples_N.max() < 2 * SILENCE)
+    ):
+        raise DataError(
+            "samples must be the array that read_sound(path) returns, or to_samples of numbers between -1 and 1 at "
+            f"{RATE:,} Hz (transduce.media.sound)"
+        )
+
+
 def to_samples(wave_N: Wave) -> Samples:
     """Numbers between -1 and 1 as the integers that models read."""
     return np.clip(np.round(wave_N * 2**15), -(2**15), 2**15 - 1).astype(np.int64) + SILENCE

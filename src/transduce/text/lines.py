@@ -6,7 +6,7 @@ from pathlib import Path
 from transduce.errors import DataError
 from transduce.text.documents import row_texts
 from transduce.text.files import raw_lines
-from transduce.text.formats import format_suffix
+from transduce.text.formats import format_suffix, require_one_side
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import UnusableError, decode
 from transduce.text.pairs import Corpus, ReadReport
@@ -19,6 +19,8 @@ def read_texts(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> 
     for files in corpus:
         name = single_file(files)
         has_rows = format_suffix(Path(name)) in JSONL.suffixes or is_table(Path(name))
+        if not has_rows:
+            require_one_side(Path(name))
         for number, text in row_texts(Path(name)) if has_rows else _lines(Path(name)):
             if isinstance(text, UnusableError):
                 report.note(str(text), name, number)

@@ -136,6 +136,7 @@ def read_linearized(corpus: Corpus, report: ReadReport, *, reverse: bool = False
 
 def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
     """Yield every usable tree of a corpus in order; the others are counted in the report."""
+    report.noun = "tree"
     for files in corpus:
         if len(files) != 1:
             raise DataError(f"{', '.join(files)}: trees are in one file, which has both words and brackets")
@@ -268,6 +269,8 @@ def _parse(text: str) -> list[Tree]:
     trees = [_without_root(node) for node in top[1] if not isinstance(node, str)]
     if not trees:
         raise MalformedTreeError("without words")
+    if any("" in tree.labels() for tree in trees):
+        raise MalformedTreeError("with a constituent that has no label")
     return trees
 
 

@@ -18,6 +18,7 @@ from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.tree_grammar import TreeGrammar, most_brackets
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.given_texts import require_text, require_texts
 from transduce.text.penn_words import split_words, without_brackets
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.trees import ROOT, Leaf, Tree, bracket_labels, leaf
@@ -118,6 +119,11 @@ class Parser:
             first += len(window)
 
     def _parse(self, texts: Sequence[Sentence], first: int) -> list[Tree]:
+        for number, text in enumerate(texts, start=first):
+            if isinstance(text, Sequence) and not isinstance(text, str):
+                require_texts(text, f"the words of sentence {number}")
+            else:
+                require_text(text, f"sentence {number}")
         sentences = [without_brackets(split_words(text) if isinstance(text, str) else text) for text in texts]
         encoded = self.tokenizer.encode_all([" ".join(words) for words in sentences])
         for number, (words, tokens) in enumerate(zip(sentences, encoded, strict=True), start=first):

@@ -120,9 +120,9 @@ def test_a_malformed_tree_does_not_affect_those_after_it(tmp_path: Path) -> None
     report = ReadReport()
     assert [sentence for sentence, _ in READERS["trees"].read([(str(path),)], report)] == ["b", "d"]
     assert report.lines() == [
-        f"left out 2 pairs with an unclosed bracket (first: {path}, line 1)",
-        f"left out 1 pair not UTF-8 (first: {path}, line 3)",
-        f"left out 1 pair with a closing bracket that has no opening bracket (first: {path}, line 4)",
+        f"left out 2 trees with an unclosed bracket (first: {path}, line 1)",
+        f"left out 1 tree not UTF-8 (first: {path}, line 3)",
+        f"left out 1 tree with a closing bracket that has no opening bracket (first: {path}, line 4)",
     ]
 
 
