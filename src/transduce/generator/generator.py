@@ -123,6 +123,7 @@ class Generator:
         A continuation ends when the model ends the text, before the first of the `stop` strings, or after `max_tokens`
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
+        _require_count(max_tokens, "max_tokens")
         given = [prompts] if isinstance(prompts, str) else list(prompts)
         if not stop_texts(stop) and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
             return fast[0] if isinstance(prompts, str) else fast
@@ -169,9 +170,8 @@ class Generator:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
         require_texts(prompts, "prompts")
         config = self.with_options(options)
-        for name, number in (("max_tokens", max_tokens), ("num", num)):
-            if not isinstance(number, int) or number < 1:
-                raise ConfigError(f"{name} must be an integer of at least 1, not {number}")
+        _require_count(max_tokens, "max_tokens")
+        _require_count(num, "num")
         stops = stop_texts(stop)
         choose = sampler(
             config.temperature, config.top_k, config.top_p, config.seed, self.model.device, min_p=config.min_p
@@ -230,13 +230,7 @@ class Generator:
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
         """The greedy continuations by a fast engine; None if no such engine can generate them."""
-        if (
-            config.temperature
-            or config.no_repeat
-            or not isinstance(max_tokens, int)
-            or max_tokens < 1
-            or self._engine.name == "plain"
-        ):
+        if config.temperature or config.no_repeat or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)
@@ -298,3 +292,8 @@ def require_language_model(facts: dict[str, Any], folder: Path) -> None:
     task = facts.get("task", "translate")
     if task != "language_model":
         raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
+
+
+def _require_count(number: int, name: str) -> None:
+    if not isinstance(number, int) or number < 1:
+        raise ConfigError(f"{name} must be an integer of at least 1, not {number}")
