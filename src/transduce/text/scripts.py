@@ -49,3 +49,9 @@ def foreign_words(text: str, known: Collection[str]) -> list[Span]:
         else:
             spans.append(Span(*word.span()))
     return spans
+
+
+def all_digits(alphabet: set[str]) -> set[str]:
+    """The digits 0 to 9 of every script that has a digit in the alphabet."""
+    zeros = {ord(character) - unicodedata.decimal(character) for character in alphabet if character.isdecimal()}
+    return {chr(zero + value) for zero in zeros for value in range(10)}

@@ -2,7 +2,6 @@
 
 import io
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
 from transduce.text.one_line import one_line
+from transduce.text.scripts import all_digits
 from transduce.text.sentencepiece_file import add_user_defined_pieces
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
@@ -138,7 +138,7 @@ class Tokenizer:
         least = _least(config.symbols)
         require(minimal or config.vocab_size >= least, f"tokenizer.vocab_size must be at least {least} for this text")
         alphabet = set().union(*escaped) - {" "}
-        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _digits(alphabet))} - {*symbols}
+        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else all_digits(alphabet))} - {*symbols}
         escaped = [*escaped, " ".join(sorted(required))]  # SentencePiece requires that each occurs
         coverage = config.character_coverage
         if minimal:
@@ -296,9 +296,3 @@ class Tokenizer:
 def _least(symbols: Sequence[str]) -> int:
     """Minimum size of a vocabulary with bytes, reserved symbols and these symbols."""
     return _BASE_TOKENS + len(symbols) + 20
-
-
-def _digits(alphabet: set[str]) -> set[str]:
-    """The digits 0 to 9 of every script that has a digit in the alphabet."""
-    zeros = {ord(character) - unicodedata.decimal(character) for character in alphabet if character.isdecimal()}
-    return {chr(zero + value) for zero in zeros for value in range(10)}
