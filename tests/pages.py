@@ -62,7 +62,7 @@ def translated(page: Any, translation: str) -> None:
 
 
 def _expect_text(page: Any, selector: str, text: str) -> None:
-    """Wait until an element has this text, looking in every frame; `expect` alone looks after 100, 350 and 850 ms."""
+    """Wait until an element has this text, looking in every frame; `expect` looks only after 100, 350 and 850 ms."""
     words = "document.querySelector(selector)?.textContent.trim().replace(/\\s+/g, ' ')"
     with contextlib.suppress(sync_api.TimeoutError):  # the message of `expect` is better
         page.wait_for_function(f"([selector, text]) => {words} === text", arg=[selector, text], timeout=TIMEOUT / 4)

@@ -32,7 +32,7 @@ def refuse_compression(path: Path) -> None:
 
 def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
     """Raise an error if the file to write is one of those to read."""
-    paths = (Path(one) for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
+    paths = (one for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
     if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
 

@@ -38,7 +38,7 @@ _CONFIGS: dict[str, type[ModelConfig]] = {"encoder_decoder": EncoderDecoderConfi
 class StoredWeights(Mapping[str, Array]):
     """The tensors of a weights file by name; each is read when it is used.
 
-    The file stays open, so that another file of that name, as that of a run that goes on, is not mixed with it.
+    The file stays open, so that another file of that name, as that of a run that continues, is not mixed with it.
     """
 
     def __init__(self, path: Path, precision: Precision = "float32") -> None:

@@ -81,10 +81,7 @@ def train_table2(
         for model in models:
             _, preset, settings = MODELS[model]
             width = settings.get("model.d_model", 1024 if model == "big" else 512)
-            schedule = {
-                "train.learning_rate": peak_rate(width),
-                "train.warmup": _WARMUP[model],
-            }
+            schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
             all_settings = {**settings, **schedule, **limit, **common}
             rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
     return train_rows("table2", rows, corpus, sets, out)

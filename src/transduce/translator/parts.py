@@ -51,7 +51,7 @@ class Required:
 
     @cached_property
     def longer_word(self) -> re.Pattern[str]:
-        """Finds words that begin with the marked text and go on with more than an ending."""
+        """Finds words that begin with the marked text and continue with more than an ending."""
         return re.compile(rf"{self.pattern.pattern}\w{{{_LONGEST_ENDING + 1}}}", self.pattern.flags)
 
 
