@@ -5,7 +5,7 @@
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from transduce.serve.libretranslate_schemas import (
     TranslateResponse,
 )
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, request_body
-from transduce.serve.served_models import AUTO, ServedModels
+from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
 from transduce.text.html_text import HtmlText
@@ -64,31 +64,24 @@ def libretranslate_routes(
         """Translate one text or several, as plain text or HTML."""
         body = await read_json_or_form(TranslateRequest, request)
         keys.check(body.api_key, bearer_token(request))
-        detected, source = None, body.source
-        sources = [body.q] if isinstance(body.q, str) else body.q
-        if source == AUTO:
-            source, probability = await detector.source(" ".join(sources), body.target)
-            if source != AUTO:
-                detected = DetectedLanguage(language=source, confidence=round(100 * probability, 1))
-        if source == body.target and source != AUTO:  # as LibreTranslate does
-            return _response(body, [[text] for text in sources], detected)
-        model = models.by_languages(source, body.target)
-        documents = [HtmlText(source) for source in sources] if body.format == "html" else None
-        tagged = [text for document in documents or [] for text in document.texts]
-        texts = sources if documents is None else [text.text for text in tagged]
-        aligns = can_align(model.translator.any_model)
-        align = [aligns and bool(text.tags) for text in tagged]
-        options: dict[str, Any] = {}
-        if body.alternatives:
-            nbest = body.alternatives + 1
-            options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
-        to = body.target if model.translator.tagged else None
-        accepted = await service.accept(request.receive, model, texts, to=to, align=align or False, **options)
-        split = await accepted.all()
-        if documents is None:
-            outputs = [[output.text for output in split.outputs(lines)] for lines in split.texts]
-        else:
-            outputs = await run_in_threadpool(_fill, documents, split)
+        given = [body.q] if isinstance(body.q, str) else body.q
+        documents = [HtmlText(text) for text in given] if body.format == "html" else None
+        detected, languages = None, [body.source] * len(given)
+        if body.source == AUTO:
+            plain = given if documents is None else [" ".join(text.text for text in one.texts) for one in documents]
+            service.check_size(plain, [])  # detection takes time for each text
+            ranked = [await detector.source(text, body.target) for text in plain]
+            languages = [language for language, _ in ranked]
+            if AUTO not in languages:
+                detected = [
+                    DetectedLanguage(language=language, confidence=round(100 * probability, 1))
+                    for language, probability in ranked
+                ]
+        outputs = [[text] for text in given]  # one in the target language stays as it is, as with LibreTranslate
+        for model, texts in _texts_by_model(models, languages, body.target):
+            chosen = [documents[text] for text in texts] if documents else [given[text] for text in texts]
+            for text, nbest in zip(texts, await _translate(service, request, body, model, chosen), strict=True):
+                outputs[text] = nbest
         return _response(body, outputs, detected)
 
     @router.get("/languages")
@@ -140,7 +133,46 @@ def libretranslate_routes(
     return router
 
 
-def _response(body: TranslateRequest, outputs: list[list[str]], detected: DetectedLanguage | None) -> TranslateResponse:
+def _texts_by_model(
+    models: ServedModels, languages: Sequence[str], target: str
+) -> Iterable[tuple[ServedModel, list[int]]]:
+    """The indices of the texts that each model translates, from the source language of each text."""
+    groups: dict[str, tuple[ServedModel, list[int]]] = {}
+    for text, source in enumerate(languages):
+        if source != target or source == AUTO:
+            model = models.by_languages(source, target)
+            groups.setdefault(model.name, (model, []))[1].append(text)
+    return groups.values()
+
+
+async def _translate(
+    service: TranslationService,
+    request: Request,
+    body: TranslateRequest,
+    model: ServedModel,
+    texts: Sequence[str] | Sequence[HtmlText],
+) -> list[list[str]]:
+    """The n-best list of each text, which is plain text or HTML."""
+    documents = [text for text in texts if isinstance(text, HtmlText)]
+    tagged = [text for document in documents for text in document.texts]
+    plain = [text.text for text in tagged] if documents else [text for text in texts if isinstance(text, str)]
+    aligns = can_align(model.translator.any_model)
+    align = [aligns and bool(text.tags) for text in tagged]
+    options: dict[str, Any] = {}
+    if body.alternatives:
+        nbest = body.alternatives + 1
+        options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
+    to = body.target if model.translator.tagged else None
+    accepted = await service.accept(request.receive, model, plain, to=to, align=align or False, **options)
+    split = await accepted.all()
+    if documents:
+        return await run_in_threadpool(_fill, documents, split)
+    return [[output.text for output in split.outputs(lines)] for lines in split.texts]
+
+
+def _response(
+    body: TranslateRequest, outputs: list[list[str]], detected: list[DetectedLanguage] | None
+) -> TranslateResponse:
     """The response to a request, from the n-best list of each of its texts."""
     distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
     alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
@@ -148,12 +180,12 @@ def _response(body: TranslateRequest, outputs: list[list[str]], detected: Detect
         return TranslateResponse(
             translatedText=distinct[0][0],
             alternatives=alternatives and alternatives[0],
-            detectedLanguage=detected,
+            detectedLanguage=detected and detected[0],
         )
     return TranslateResponse(
         translatedText=[nbest[0] for nbest in distinct],
         alternatives=alternatives,
-        detectedLanguage=[detected] * len(distinct) if detected else None,
+        detectedLanguage=detected,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import TEXTS, error_message
+from serving import TEXTS, error_message, serve_in_thread
 
 from transduce.translator import Translator
 
@@ -88,6 +88,24 @@ def test_the_source_language_may_be_auto(client: httpx.Client) -> None:
     response = client.post("/translate", json={"q": "babo", "source": "auto", "target": "de"}).json()
     assert response["detectedLanguage"]["language"] == "en"  # the only source language
     assert 0 <= response["detectedLanguage"]["confidence"] <= 100
+
+
+def test_each_text_of_a_list_has_its_own_language(translator: Translator, trained: Any) -> None:
+    english, german = "This is an English sentence.", "Das ist ein deutscher Satz."
+    french = "Voici une phrase en français."
+    models = [("en-de", translator), ("fr-de", Translator.load(trained.run, max_length=2))]
+    with serve_in_thread(models) as (address, _):
+        for form in ("text", "html"):
+            mark = "<p class='the text with the words of the page'>{}</p>" if form == "html" else "{}"
+            texts = [mark.format(text) for text in (french, german, english, french)]
+            body = {"q": texts, "source": "auto", "target": "de", "format": form}
+            answer = httpx.post(f"{address}/translate", json=body).json()
+            assert [one["language"] for one in answer["detectedLanguage"]] == ["fr", "de", "en", "fr"]
+            outputs = [models[1][1].translate(french), german, translator.translate(english)]
+            assert answer["translatedText"] == [mark.format(output) for output in (*outputs, outputs[0])]
+        one = httpx.post(f"{address}/translate", json={**body, "q": texts[2]}).json()
+        assert one["detectedLanguage"]["language"] == "en"
+        assert httpx.post(f"{address}/translate", json={**body, "q": []}).json()["translatedText"] == []
 
 
 def test_the_languages_are_listed(client: httpx.Client) -> None:
