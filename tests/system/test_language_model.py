@@ -192,6 +192,7 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
         (["generate", "-m", "nothing", "x"], "nothing: no such folder"),
         (["generate", "-m", "run", "x", "--temperature", "-1"], "temperature must be between 0 and 1000"),
         (["generate", "-m", "run", "\udcff"], "is not UTF-8; set the terminal's encoding to UTF-8"),
+        (["generate", "-m", "run", "train.txt"], "train.txt is a file, but prompts are texts; to continue each of its"),
         (["generate", "-m", "run", "x", "--stop", "a", "--stop", ""], "stop must not be empty"),
         (["generate", "-m", "run", "x", "--min-p", "2"], "min_p must be between 0 and 1"),
         (["generate", "-m", "run", "x", "--engine", "fast"], "engine must be one of auto, plain, native, gpu"),

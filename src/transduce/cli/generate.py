@@ -1,6 +1,8 @@
 """`transduce generate`."""
 
 import json
+import os
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,6 +60,12 @@ def generate(
         raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
     for text in (*(prompts or ()), *(stop or ())):
         require_utf8(text)
+    for file in filter(os.path.isfile, prompts or ()):
+        name = shlex.quote(file)
+        raise ConfigError(
+            f"{file} is a file, but prompts are texts; to continue each of its lines, use: transduce generate < {name}"
+            f"; to continue the name, pipe it in: echo {name} | transduce generate"
+        )
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
     generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
     given: Iterable[str] = prompts if prompts is not None else read_lines(STANDARD_INPUT)
