@@ -206,11 +206,15 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
         (["serve", "-m", "run", "--shortlist", "--port", "0"], "--shortlist has no effect on language models"),
         (["train", "--text", "train.txt", "--src", "a", "--out", "new"], "text cannot be given beside pairs"),
         (["train", "--text", "nothing.txt", "--out", "new"], "nothing.txt: no such file"),
+        (["train", "--text", "pairs.tsv", "--out", "new"], "pairs.tsv is a file of pairs or rows"),
+        (["score", "-m", "run", "pairs.tsv"], "pairs.tsv is a file of pairs or rows"),
+        (["score", "-m", "run", "pairs.tsv", "--document"], "pairs.tsv is a file of pairs or rows"),
     ],
 )
 def test_mistakes_are_one_line(
     transduce: Any, trained_text: TrainedLanguageModel, words: list[str], message: str
 ) -> None:
+    (trained_text.folder / "pairs.tsv").write_text("the cat\tdie Katze\n")
     assert message in complaint(transduce(*words, cwd=trained_text.folder))
 
 
@@ -263,10 +267,18 @@ def test_a_document_is_scored_in_windows(transduce: Any, trained_text: TrainedLa
     assert record["token_log_probs"] == pytest.approx(defined(generator, record["text"], 24, stride), abs=1e-3)
 
 
-def test_rows_of_jsonl_are_texts(transduce: Any, trained_text: TrainedLanguageModel, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "1: the\\n2: the"}\n{"text": "cat"}\n')
-    assert len(transduce("score", "-m", "run", rows, cwd=trained_text.folder).out.splitlines()) == 2
+def test_rows_are_texts(transduce: Any, trained_text: TrainedLanguageModel, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    arrow = pytest.importorskip("pyarrow")
+    texts = ["1: the\n2: the", "cat"]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    parquet.write_table(arrow.table({"text": texts}), tmp_path / "rows.parquet")
+    ours, theirs = (
+        transduce("score", "-m", "run", tmp_path / name, cwd=trained_text.folder).out
+        for name in ("rows.jsonl", "rows.parquet")
+    )
+    assert len(ours.splitlines()) == 2
+    assert ours == theirs
 
 
 # Settings

@@ -18,7 +18,7 @@ _WINDOW = 4096
 def score(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Text to score with a language model, line by line; .jsonl: by its documents."),
+        typer.Argument(help="Text to score with a language model, line by line; .jsonl and .parquet: by documents."),
     ] = None,
     model: ModelsOption = None,
     src: Annotated[Path | None, typer.Option(help="Source text.")] = None,

@@ -53,16 +53,16 @@ def score_texts(
 
 
 def _texts(files: list[Path], document: bool) -> Iterator[str]:
-    """The lines of text files, or with `document` each as a whole; and the documents of .jsonl files."""
+    """The lines of text files, or with `document` each as a whole; and the documents of rows."""
     from transduce.errors import ConfigError
-    from transduce.text.documents import read_documents
+    from transduce.text.documents import has_documents, read_documents
     from transduce.text.files import read_lines
-    from transduce.text.formats import format_suffix
-    from transduce.text.formats.jsonl import JSONL
+    from transduce.text.formats import require_one_side
     from transduce.text.pairs import ReadReport
 
     for file in files:
-        if not document and format_suffix(file) not in JSONL.suffixes:
+        if not document and not has_documents(file):
+            require_one_side(file)
             yield from read_lines(file)
             continue
         report = ReadReport()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from transduce.errors import DataError
 from transduce.text.files import raw_lines, text_blocks
-from transduce.text.formats import format_suffix
+from transduce.text.formats import format_suffix, require_one_side
 from transduce.text.formats.jsonl import JSONL
 from transduce.text.formats.pair_format import BAD_UTF8, NUL, UnusableError
 from transduce.text.pairs import Corpus, ReadReport
@@ -42,8 +42,7 @@ def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[Piece]:
         if len(files) != 1:
             raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
         (name,) = files
-        has_rows = format_suffix(Path(name)) in JSONL.suffixes or is_table(Path(name))
-        yield from _rows(name, report) if has_rows else _whole_file(name, report)
+        yield from _rows(name, report) if has_documents(Path(name)) else _whole_file(name, report)
     if report.pairs == 0:
         names = ", ".join(name for (name,) in corpus)
         raise DataError("; ".join([f"{names}: no text", *report.lines()]))
@@ -57,6 +56,11 @@ def read_documents(corpus: Corpus, report: ReadReport, *, reverse: bool = False)
         if piece.is_last:
             yield ("".join(parts),)
             parts = []
+
+
+def has_documents(path: Path) -> bool:
+    """Whether the rows of a file are documents; any other file is one document."""
+    return format_suffix(path) in JSONL.suffixes or is_table(path)
 
 
 def encoding_units(text: str) -> Iterator[str]:
@@ -80,6 +84,7 @@ def encoding_units(text: str) -> Iterator[str]:
 
 
 def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
+    require_one_side(Path(name))
     held, blank = "", True  # a piece is held back until it is known whether another one follows
     for block in text_blocks(Path(name)):
         held += block
