@@ -1,6 +1,6 @@
 """The classifier: labels of texts or images, with probabilities."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,10 @@ class Classifier:
 
     def probabilities(self, inputs: Sequence[Input]) -> Probabilities:
         """The probability of each class, in the order of `labels`, for each text or image."""
+        if not self.reads_images:
+            require_texts(inputs, "inputs")
+        elif isinstance(inputs, str) or not isinstance(inputs, Sized):
+            raise DataError("inputs must be a list of images; for a single image, give a list of one")
         probability_BC = np.zeros((len(inputs), len(self.labels)), np.float32)
         for numbers, batch in self._batches(inputs):
             probability_BC[numbers] = self._probabilities(batch).cpu().numpy()
@@ -90,7 +94,6 @@ class Classifier:
     def _batches(self, inputs: Sequence[Input]) -> Iterator[tuple[list[int], Batch]]:
         device = self.model.device
         if not self.reads_images:
-            require_texts(inputs, "inputs")
             texts = [str(text).strip() for text in inputs]
             complete = self.tokenizer.encode_all(texts, threads=-1)
             self.texts_cut += sum(len(ids) > self.max_length for ids in complete)
@@ -98,8 +101,6 @@ class Classifier:
             for numbers in batches_by_length([len(ids) + 2 for ids in encoded]):
                 yield numbers, Batch.of(device, text=[[BOS, *encoded[number], EOS] for number in numbers])
             return
-        if isinstance(inputs, str):
-            raise DataError("inputs must be a list of images; for a single image, give a list of one")
         for start in range(0, len(inputs), _IMAGES_AT_ONCE):
             images = [self._pixels(one) for one in inputs[start : start + _IMAGES_AT_ONCE]]
             pixel_N = torch.from_numpy(np.concatenate(images).astype(np.int64)).to(device)

@@ -117,6 +117,11 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+def require_count(number: object, name: str) -> None:
+    """Raise a `ConfigError` unless this is an integer of at least 1; `name` is that of the argument."""
+    require(isinstance(number, int) and number >= 1, f"{name} must be an integer of at least 1, not {number!r:.40}")
+
+
 def suggestion(word: str, valid: list[str]) -> str:
     """ " (did you mean ...?)" with the nearest valid word, or nothing if none is near."""
     nearest = difflib.get_close_matches(word, valid, n=1)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.config import require_count
 from transduce.data.batch import Batch
-from transduce.errors import ConfigError, DataError, ModelError
+from transduce.errors import DataError, ModelError
 from transduce.models.card import find_model
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.saved import load_model
@@ -76,8 +77,7 @@ class TextEncoder:
         if self.model.config.classes:
             raise ModelError("the model is a classifier; use one that was trained with the task masked")
         require_text(text, "the text to fill")
-        if top < 1:
-            raise ConfigError("top must be at least 1")
+        require_count(top, "top")
         parts = text.split(MASK_TEXT)
         if len(parts) == 1:
             raise DataError(f"{text!r:.60} has no {MASK_TEXT}")

@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import build
 from transduce.data.batch import Stream
-from transduce.errors import ConfigError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.media.sound import RATE, SILENCE, Samples, read_sound, require_samples, split_sound
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -125,9 +125,11 @@ class Transcriber:
         `language` is the code of the spoken language, if the model knows several. `options` are the fields of
         SearchConfig (beam=1 is greedy).
         """
-        if isinstance(sounds, str | Path):
-            return self.transcript(read_sound(Path(sounds)), language=language, **options).text
-        return [self.transcript(read_sound(Path(one)), language=language, **options).text for one in sounds]
+        given = [sounds] if isinstance(sounds, str | Path) else sounds
+        if not isinstance(given, Sequence) or not all(isinstance(one, str | Path) for one in given):
+            raise DataError("sounds must be the path of a sound file, or a list of paths; for samples, use transcript")
+        texts = [self.transcript(read_sound(Path(one)), language=language, **options).text for one in given]
+        return texts[0] if isinstance(sounds, str | Path) else texts
 
     def transcript(
         self, samples_N: Samples, *, language: str | None = None, **options: Unpack[SearchOptions]
@@ -139,6 +141,13 @@ class Transcriber:
     def transcribe_samples(self, sounds: Sequence[Samples], **options: Unpack[SearchOptions]) -> list[str]:
         """The texts of recordings as samples (`read_sound`), none longer than the model reads at once."""
         config = self.config.with_options(options)
+        for number, samples_N in enumerate(sounds):
+            require_samples(samples_N)
+            if len(samples_N) > self.speech.seconds * RATE:
+                raise DataError(
+                    f"sounds[{number}] has {len(samples_N) / RATE:.1f} seconds, more than the {self.speech.seconds} "
+                    "that the model reads at once; use transcript"
+                )
         texts: dict[int, str] = {}
         order = sorted(range(len(sounds)), key=lambda number: len(sounds[number]))
         for first in range(0, len(order), _SHORT_TOGETHER):

@@ -199,7 +199,7 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
         (["generate", "-m", "run", "x", "--device", "cpu", "--engine", "gpu"], "engine gpu needs a CUDA GPU"),
         (["score", "-m", "run"], "give the text to score"),
         (["score", "-m", "run", "--src", "a", "--tgt", "b"], "--src is for translation models"),
-        (["score", "-m", "run", "valid.txt", "--stride", "25"], "stride must be between 1 and 24"),
+        (["score", "-m", "run", "valid.txt", "--stride", "25"], "stride must be an integer between 1 and 24"),
         (["score", "-m", "run", "nothing.txt"], "nothing.txt: no such file"),
         (["score", "-m", "run", "/dev/null"], "/dev/null: no text, so there is no perplexity"),
         (["translate", "-m", "run", "x"], "run/model was trained for the task language_model"),

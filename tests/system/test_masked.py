@@ -212,5 +212,5 @@ def test_texts_of_the_python_interface_are_checked(trained_masked: TrainedMasked
         encoder.embed([float("nan")])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"^the text to fill is not a text, but of the type list"):
         encoder.fill(["A <mask> meows."])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="top must be at least 1"):
+    with pytest.raises(ConfigError, match="top must be an integer of at least 1"):
         encoder.fill("A <mask> meows.", top=0)

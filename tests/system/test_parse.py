@@ -130,6 +130,8 @@ def test_python_has_the_same(folder: Path) -> None:
         parser.parse(["the cat", None])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"^the words of sentence 1\[1\] is not a text, but of the type int"):
         parser.parse([["the", 1]])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"^texts must be a list of texts, not of the type NoneType"):
+        parser.parse(None)  # type: ignore[call-overload]
 
 
 def test_fast_engines_do_not_support_the_grammar(folder: Path) -> None:

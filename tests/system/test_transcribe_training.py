@@ -145,6 +145,12 @@ def test_samples_of_the_python_interface_are_checked(folder: Path) -> None:
         with pytest.raises(DataError, match=r"^samples must be the array that read_sound\(path\) returns"):
             transcriber.transcript(others)  # type: ignore[arg-type]
     assert transcriber.transcript(to_samples(wave_N)).text == "low tone"
+    assert transcriber.transcribe_samples([samples]) == ["low tone"]
+    with pytest.raises(DataError, match=r"^sounds\[1\] has 2.5 seconds, more than the 2 that the model reads at once"):
+        transcriber.transcribe_samples([samples, np.resize(samples, 40_000)])
+    for other in (None, samples, [samples]):
+        with pytest.raises(DataError, match=r"^sounds must be the path of a sound file, or a list of paths"):
+            transcriber.transcribe(other)  # type: ignore[call-overload]
 
 
 def test_a_speech_model_does_not_translate(transduce: Any, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The generator: continuations token by token, their text, and scores of texts."""
 
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -184,7 +185,7 @@ def test_mistakes_are_named(generator: Generator) -> None:
     ]:
         with pytest.raises(ConfigError, match=message):
             generator.generations(["the"], **options)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="stride must be between 1 and 12"):
+    with pytest.raises(ConfigError, match="stride must be an integer between 1 and 12"):
         generator.score(["a"], stride=13)
 
 
@@ -234,3 +235,19 @@ def test_a_text_instead_of_a_list_is_refused(generator: Generator) -> None:
         generator.generate(["the cat", None])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"^stop\[1\] is not a text, but of the type NoneType"):
         generator.generate("the cat", stop=["mat", None])  # type: ignore[list-item]
+
+
+def test_arguments_of_other_types_are_named(generator: Generator) -> None:
+    nothing: Any = None
+    once: Any = iter(["the cat"])
+    with pytest.raises(DataError, match=r"^prompts must be a list of texts, not of the type NoneType"):
+        generator.generate(nothing)
+    with pytest.raises(DataError, match=r"^prompts must be a list of texts, not of the type list_iterator"):
+        generator.generations(once)
+    with pytest.raises(DataError, match=r"^stop must be a list of texts, not of the type NoneType"):
+        generator.generate("the cat", stop=nothing)
+    half: Any = 1.5
+    with pytest.raises(ConfigError, match=r"^num must be an integer of at least 1, not 1.5"):
+        generator.generations(["the cat"], num=half)
+    with pytest.raises(ConfigError, match=r"^stride must be an integer between 1 and"):
+        generator.score(["the cat"], stride=half)

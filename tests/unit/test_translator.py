@@ -208,6 +208,18 @@ def test_a_text_instead_of_a_list_is_refused(translator: Translator) -> None:
         score(["ba be"], "ba be")
 
 
+def test_what_is_not_a_list_is_refused(translator: Translator) -> None:
+    nothing: Any = None
+    with pytest.raises(DataError, match=r"^texts must be a list of texts, not of the type NoneType"):
+        translator.translate(nothing)
+    with pytest.raises(DataError, match=r"^sources must be a list of texts, not of the type NoneType"):
+        translator.score(nothing, ["ba"])
+    with pytest.raises(DataError, match=r"^references must be a list of texts, not of the type NoneType"):
+        score(["ba be"], nothing)
+    once: Any = iter(TEXTS[:2])
+    assert translator.translate(once) == translator.translate(TEXTS[:2])
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [(float("nan"), "is not a text, but of the type float"), ("ba \ud83d", "is not valid Unicode")],

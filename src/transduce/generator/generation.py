@@ -15,10 +15,10 @@ FinishReason = Literal["stop", "length"]
 
 def stop_texts(stop: str | Sequence[str]) -> list[str]:
     """The texts before which an output ends, as a list; an empty one, which would end every output, is refused."""
-    stops = [stop] if isinstance(stop, str) else list(stop)
+    stops = [stop] if isinstance(stop, str) else stop
     require_texts(stops, "stop")
     require("" not in stops, "stop must not be empty: it is a text before which an output ends")
-    return stops
+    return list(stops)
 
 
 @dataclass(frozen=True)

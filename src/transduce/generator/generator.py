@@ -8,7 +8,7 @@ from typing import Any, Unpack, overload
 
 import torch
 
-from transduce.config import build
+from transduce.config import build, require_count
 from transduce.data.batch import Stream
 from transduce.engines.choose import pick_decoder, pick_engine
 from transduce.engines.engine import Engine, Job, search_all
@@ -123,8 +123,9 @@ class Generator:
         A continuation ends when the model ends the text, before the first of the `stop` strings, or after `max_tokens`
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
-        _require_count(max_tokens, "max_tokens")
-        given = [prompts] if isinstance(prompts, str) else list(prompts)
+        require_count(max_tokens, "max_tokens")
+        given = [prompts] if isinstance(prompts, str) else prompts
+        require_texts(given, "prompts")
         if not stop_texts(stop) and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
             return fast[0] if isinstance(prompts, str) else fast
         texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
@@ -140,6 +141,8 @@ class Generator:
         **options: Unpack[SamplingOptions],
     ) -> list[list[Generation]]:
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
+        require_texts(prompts, "prompts")
+        require_count(num, "num")
         outputs: list[list[Collected]] = [[Collected() for _ in range(num)] for _ in prompts]
         for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
             outputs[event.prompt][event.output].add(event)
@@ -170,8 +173,8 @@ class Generator:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
         require_texts(prompts, "prompts")
         config = self.with_options(options)
-        _require_count(max_tokens, "max_tokens")
-        _require_count(num, "num")
+        require_count(max_tokens, "max_tokens")
+        require_count(num, "num")
         stops = stop_texts(stop)
         choose = sampler(
             config.temperature, config.top_k, config.top_p, config.seed, self.model.device, min_p=config.min_p
@@ -203,8 +206,8 @@ class Generator:
         the context); each token is scored in the first window that has it. A small stride gives tokens more context.
         """
         require_texts(texts, "texts")
-        if stride is not None and not 1 <= stride <= self.context:
-            raise ConfigError(f"stride must be between 1 and {self.context}, the context of the model")
+        if stride is not None and not (isinstance(stride, int) and 1 <= stride <= self.context):
+            raise ConfigError(f"stride must be an integer between 1 and {self.context}, the context of the model")
         encoded = [self.tokenizer.encode_document(text) for text in texts]
         return [
             TextScore(sum(log_probs), self.tokenizer.pieces(ids), log_probs)
@@ -292,8 +295,3 @@ def require_language_model(facts: dict[str, Any], folder: Path) -> None:
     task = facts.get("task", "translate")
     if task != "language_model":
         raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
-
-
-def _require_count(number: int, name: str) -> None:
-    if not isinstance(number, int) or number < 1:
-        raise ConfigError(f"{name} must be an integer of at least 1, not {number}")

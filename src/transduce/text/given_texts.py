@@ -1,6 +1,6 @@
 """Checks of texts that a caller gives."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 from transduce.errors import DataError
 
@@ -16,14 +16,18 @@ def require_text(text: object, where: str) -> None:
 def require_texts(texts: Iterable[object], name: str) -> None:
     """Raise a DataError unless these are a list of texts; `name` is that of the argument."""
     require_list(texts, name)
+    if not isinstance(texts, Sized):  # what can be read only once would be read here
+        raise DataError(f"{name} must be a list of texts, not of the type {type(texts).__name__}")
     for index, text in enumerate(texts):
         require_text(text, f"{name}[{index}]")
 
 
 def require_list(texts: object, name: str) -> None:
-    """Raise a DataError if this is one text, whose characters would be taken for texts."""
+    """Raise a DataError if this is no list, or one text, whose characters would be taken for texts."""
     if isinstance(texts, str):
         raise DataError(f"{name} must be a list of texts; for a single text, give a list of one")
+    if not isinstance(texts, Iterable):
+        raise DataError(f"{name} must be a list of texts, not of the type {type(texts).__name__}")
 
 
 def is_unicode(text: str) -> bool:

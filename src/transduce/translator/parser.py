@@ -18,7 +18,7 @@ from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.tree_grammar import TreeGrammar, most_brackets
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.given_texts import require_text, require_texts
+from transduce.text.given_texts import require_list, require_text, require_texts
 from transduce.text.penn_words import split_words, without_brackets
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.trees import ROOT, Leaf, Tree, bracket_labels, leaf
@@ -112,6 +112,7 @@ class Parser:
 
     def stream(self, texts: Iterable[Sentence]) -> Iterator[Tree]:
         """Like `parse`, but read texts in windows and yield trees one by one, in order."""
+        require_list(texts, "texts")
         source = iter(texts)
         first = 1
         while window := list(islice(source, self._window)):

@@ -136,8 +136,13 @@ class Translator(PartTranslator):
         with its line number, counted from `first_line`. The translation of an empty text is empty. `confidence` adds
         the confidence of outputs and words, for which the model must be calibrated (`transduce calibrate`).
         """
-        if prefixes is not None and len(prefixes) != len(texts):
-            raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
+        require_list(texts, "texts")
+        texts = list(texts)
+        if prefixes is not None:
+            require_list(prefixes, "prefixes")
+            prefixes = list(prefixes)
+            if len(prefixes) != len(texts):
+                raise DataError(f"{len(texts):,} texts but {len(prefixes):,} prefixes; give one for each text")
         _require_targets(to, len(texts))
         translations = self.stream(
             texts,
@@ -180,7 +185,8 @@ class Translator(PartTranslator):
         if long not in get_args(LongInput):
             raise ConfigError(f"long must be one of {', '.join(get_args(LongInput))}, not {long!r:.40}")
         require_list(texts, "texts")
-        require_list(prefixes, "prefixes")
+        if prefixes is not None:
+            require_list(prefixes, "prefixes")
         line_prefixes = repeat("") if prefixes is None else prefixes
 
         def checked(language: str | None) -> str | None:
@@ -225,5 +231,8 @@ class Translator(PartTranslator):
 
 def _require_targets(to: Target, texts: int) -> None:
     """Raise a DataError if several target languages are given, but not one for each text."""
-    if to is not None and not isinstance(to, str) and len(to) != texts:
+    if to is None or isinstance(to, str):
+        return
+    require_list(to, "to")
+    if len(to) != texts:
         raise DataError(f"{texts:,} texts but {len(to):,} target languages; give one for each text")
