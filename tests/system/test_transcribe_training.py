@@ -125,12 +125,15 @@ def test_other_recordings_with_the_same_names_are_not_taken_from_the_cache(
         (["--set", "model.source=text"], "the task transcribe needs a model that reads sound"),
         (["--set", "model.positions=sinusoidal"], "needs model.positions=learned"),
         (["--set", "model.max_frames=20"], "recordings have up to 1 seconds; set model.max_frames=100 or more"),
+        (["--valid", "long.tsv", *as_sets(SETTINGS)], "have up to 3 seconds; set model.max_frames=300 or more"),
         (["--train", "valid.txt"], "valid.txt: no such file"),
         (["--train", "empty.tsv"], "empty.tsv: no recording"),
     ],
 )
 def test_mistakes_are_one_line(transduce: Any, folder: Path, more: list[str], message: str) -> None:
     (folder / "empty.tsv").write_text("")
+    write_tone(folder / "long.wav", 300, 3)
+    (folder / "long.tsv").write_text("long.wav\tlow tone\n")
     train = [] if "--train" in more else ["--train", "train.tsv"]
     command = ["train", "--task", "transcribe", *train, "--style", "whisper", *more, "--out", "new"]
     assert message in complaint(transduce(*command, cwd=folder))

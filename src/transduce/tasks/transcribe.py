@@ -16,7 +16,7 @@ from transduce.evaluation.words import exact_match, word_error_rate
 from transduce.media.sound import RATE, SILENCE
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
-from transduce.tasks.task import Task, ValidationScore
+from transduce.tasks.task import Scoring, Task, ValidationScore
 from transduce.tasks.translate import pack_pairs
 from transduce.tasks.validation import Validation
 from transduce.text.tokenizer import EOS
@@ -58,7 +58,7 @@ class Transcribe(Task):
 
     def __init__(self, config: TranscribeConfig | None = None) -> None:
         self._config = config or TranscribeConfig()
-        self._longest = 0
+        self._longest = self._longest_validated = 0
 
     @classmethod
     def of(cls, recipe: Any) -> Self:
@@ -71,7 +71,7 @@ class Transcribe(Task):
             return "the task transcribe needs a model that reads sound: --style whisper, or model.source=audio"
         if getattr(config, "positions", None) != "learned":
             return "the task transcribe needs model.positions=learned, which limits the length of outputs"
-        needed = math.ceil(self._longest / (1 - self._config.speed) / RATE)
+        needed = math.ceil(max(self._longest / (1 - self._config.speed), self._longest_validated) / RATE)
         if needed > self._seconds(config):
             return f"recordings have up to {needed} seconds; set model.max_frames={needed * _FRAMES} or more"
         return None
@@ -111,6 +111,11 @@ class Transcribe(Task):
         offsets = np.cumsum([0, *map(len, sounds)], dtype=np.int32)
         source = PackedStream(np.concatenate(sounds, dtype=np.int64, casting="unsafe"), offsets)
         return pack_pairs(source, PackedStream.of(targets, end=EOS))
+
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[Any, ...]]) -> str | None:
+        """See `Task`: `refusal` tells whether the longest recording fits."""
+        self._longest_validated = max((len(samples_N) for samples_N, _ in examples), default=0)
+        return None
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
         """See `Task`."""
