@@ -152,7 +152,7 @@ def test_embed_writes_vectors_in_the_order_of_the_texts(transduce: Any, trained_
         (["fill", "-m", "run", "a\udcff <mask>"], r"'a\udcff <mask>' is not UTF-8"),
         (["embed", "-m", "run", "x", "-o", "v.txt"], "v.txt: end the name in .npy or .jsonl"),
         (["embed", "-m", "run", "rows.jsonl", "-o", "rows.jsonl"], "--out would overwrite rows.jsonl"),
-        (["embed", "-m", "run", "x", "-o", "no/v.npy"], "no/v.npy: No such file or directory"),
+        (["embed", "-m", "run", "x", "-o", "no/v.npy"], "--out no/v.npy: there is no folder no; make it first"),
         (
             ["train", "--task", "masked", "--text", "table.tsv", "--style", "bert", "--out", "new"],
             "table.tsv is a file of pairs or rows; give text of one language",

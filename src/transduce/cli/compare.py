@@ -20,9 +20,12 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
+    from transduce.cli.outputs import require_file_output
     from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
     from transduce.text.one_line import one_line
 
+    if out:
+        require_file_output(out)
     compared = read_runs(runs)
     console = Console(highlight=False, markup=False, soft_wrap=False)
     if not console.is_terminal:

@@ -51,13 +51,14 @@ def embed(
     import numpy as np
 
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
-    from transduce.cli.outputs import refuse_overwriting
+    from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.disk import atomic_file
     from transduce.text_encoder import TextEncoder, Vectors
 
     inputs = [as_input(text, "embed") for text in texts] if texts is not None else [STANDARD_INPUT]
     if out:
         refuse_overwriting(out, inputs)
+        require_file_output(out)
     lines = lines_of(inputs)
     encoder = TextEncoder.load(model, device=device, threads=threads)
 

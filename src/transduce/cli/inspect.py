@@ -31,9 +31,11 @@ def inspect(
     predictions at <mask>. A search option that is not given has the value stored with the model, usually the default
     shown here.
     """
+    from transduce.cli.outputs import require_file_output
     from transduce.errors import ConfigError
     from transduce.models.card import find_model, read_card
 
+    require_file_output(out)
     architecture = read_card(find_model(model))["architecture"]
     shown = [text]
     if architecture in ("decoder_only", "encoder_only"):

@@ -49,7 +49,15 @@ def require_line_output(path: Path, *, rows: bool = False, markup: bool = False)
     if suffix in BINARY_SUFFIXES or named in _PACKAGES or (is_markup and not markup) or (is_rows and not rows):
         alternative = ", or in .jsonl to have sources and translations" if rows else ""
         raise ConfigError(f"--out {path}: the output is lines of text; end its name in .txt{alternative}")
-    if path.is_dir() and not rows:
+    if rows:
+        require_folder_of(path)
+    else:
+        require_file_output(path)
+
+
+def require_file_output(path: Path) -> None:
+    """Raise an error if a file cannot have this path, before the work that it would lose."""
+    if path.is_dir():
         raise ConfigError(f"--out {path} is a folder; name a file")
     require_folder_of(path)
 
