@@ -56,6 +56,9 @@ def test_models_of_other_directions_are_not_combined(
     assert complaint(transduce(*words, cwd=tmp_path)) == (
         "there translates en to de, and back de to en; name models of the same direction"
     )
+    shutil.rmtree(tmp_path / "back")
+    save_model(tmp_path / "back", model.model, model.tokenizer, model.facts | {"reverse": True})
+    assert "there and back translate in opposite directions, as only one" in complaint(transduce(*words, cwd=tmp_path))
     assert not (tmp_path / "mean").exists()
 
 

@@ -118,6 +118,12 @@ def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, othe
             f"{folder} translates {describe_directions(directions)}, and {other_folder} {describe_directions(others)}; "
             "name models of the same direction"
         )
+    orders = {one.facts["reverse"] is True for one in (saved, other) if "reverse" in one.facts}
+    if len(orders) > 1 and not (directions and others):
+        raise ModelError(
+            f"{folder} and {other_folder} translate in opposite directions, as only one of them was trained with "
+            "data.reverse; name models of the same direction"
+        )
 
 
 def shrink_model(folder: Path, out: Path) -> None:
