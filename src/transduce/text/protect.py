@@ -43,6 +43,7 @@ _EMOJI_CHARACTER = (
     "[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"  # variation selectors, joiners, skin tones, tags
 )
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
+_SHORTCODE = r"(?<!\S):[\w+-]{2,40}+:(?![^\s.,!?])"  # of an emoji: ":smile:"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
 # A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
 # word such as million it is left to the model, which knows how the target language writes "$1.5 million".
@@ -56,10 +57,10 @@ _NUMBER = (
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
-_NAMES = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI]))
+_NAMES = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE]))
 _ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
-_WORTH_SEARCHING = re.compile(r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w")
+_WORTH_SEARCHING = re.compile(r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]")
 _CLOSING = ".,;:!?'\"»”’"
 _OPENING_OF = {")": "(", "]": "[", "}": "{"}
 
