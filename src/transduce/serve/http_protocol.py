@@ -54,6 +54,8 @@ class _HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """End the connection; a client that still reads its last response has `send_seconds` for the rest of it."""
         super().shutdown()
+        if self.cycle is not None and self.cycle.more_body:  # once it were complete, the request would be rejected
+            self._close()
         self.loop.call_later(self.send_seconds, self.transport.abort)
 
     def pause_writing(self) -> None:

@@ -121,6 +121,18 @@ def test_a_client_that_does_not_read_does_not_prevent_shutdown(transduce: Any, t
         assert "Traceback" not in server.stderr
 
 
+def test_a_body_that_does_not_arrive_does_not_prevent_shutdown(translator: Translator) -> None:
+    limits = {"receive_seconds": 2 * TIMEOUT, "send_seconds": 2 * TIMEOUT}
+    with serve_in_thread([("toy", translator)], **limits) as (address, _):
+        host, port = address.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), timeout=TIMEOUT)
+        head = request_head("/v1/translate", 100).replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+        connection.sendall(head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue")  # the server waits for the body
+    with connection:  # the server has ended
+        assert connection.recv(100) == b""
+
+
 def test_at_shutdown_a_client_has_a_limited_time_for_the_rest_of_its_response(translator: Translator) -> None:
     size, received = 30_000_000, 0
     with serve_in_thread([("toy", translator)], send_seconds=1) as (address, app):
