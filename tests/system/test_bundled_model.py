@@ -85,6 +85,7 @@ def test_inline_tags_surround_their_words_in_a_sentence(translate_html: Callable
         ("Yesterday, I <em>bought</em> a <u>new car</u>.", ["<em>gekauft</em>", "<u>neues Auto</u>"]),
         ("I did not see <span translate=no>Big Ben</span> today.", ["<span translate=no>Big Ben</span>"]),
         ("Where is <code>the file</code>?", ["<code>the file</code>"]),
+        ("Use <code>x = 1</code> in the house.", ["<code>x = 1</code> im Haus."]),  # and nothing else of it
         ("<ul><li>The dog sleeps.<li>The <b>cat</b> sleeps.</ul>", ["<li>Der Hund", "<li>Die <b>Katze</b>"]),
     ],
 )

@@ -191,9 +191,7 @@ def _add(builder: TaggedTextBuilder, one: InlineRange, raw: str) -> None:
         builder.close("link", f"][{one.text}]")  # the label was the text itself, which changes
     elif one.kind in ("em_close", "strong_close", "s_close", "link_close"):
         builder.close(one.kind.removesuffix("_close"), raw)
-    elif one.kind in ("code_inline", "math"):
-        builder.add_protected(raw, f"`{one.text}`")  # in backticks, by which the translator knows that it is code
-    elif one.kind == "autolink":
+    elif one.kind in ("code_inline", "math", "autolink"):
         builder.add_protected(raw, one.text)
     elif one.kind in ("text", "softbreak"):
         builder.add_text(one.text)

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+_IN_SPACES = re.compile(r"\A(\s*)(\S(?:.*\S)?)(\s*)\Z", re.DOTALL)
+"""A text, and the white space around it."""
+
 
 @dataclass
 class Tag:
@@ -95,9 +98,12 @@ class TaggedTextBuilder:
         self._add(source)
 
     def add_protected(self, source: str, text: str) -> None:
-        """Add an element that must not be translated, with the text that it contains."""
+        """Add an element that must not be translated, with the text that it contains.
+
+        The text is in backticks, by which the translator knows that it is to be kept.
+        """
         tag = self._add(source)
-        self.add_text(text)
+        self.add_text(_IN_SPACES.sub(r"\1`\2`\3", text) if "`" not in text else text)
         tag.protected, tag.end = True, self._length
 
     def finish(self) -> TaggedText:

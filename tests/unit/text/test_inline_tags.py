@@ -67,12 +67,13 @@ def test_white_space_and_unpaired_tags(source: str, texts: list[str]) -> None:
 
 def test_protected_elements_keep_their_text_and_html() -> None:
     text = tagged('Run <code>make <b>x</b></code> in <span class="a notranslate">Big &amp; <span>Ben</span></span>.')
-    assert text.text == "Run make x in Big & Ben."
+    assert text.text == "Run `make x` in `Big & Ben`."  # by the backticks, the translator knows what to keep
     assert [(text.text[start:end], source) for start, end, source in text.protected] == [
-        ("make x", "<code>make <b>x</b></code>"),
-        ("Big & Ben", '<span class="a notranslate">Big &amp; <span>Ben</span></span>'),
+        ("`make x`", "<code>make <b>x</b></code>"),
+        ("`Big & Ben`", '<span class="a notranslate">Big &amp; <span>Ben</span></span>'),
     ]
-    assert tagged('See <i translate="no">x</i> <b translate=yes>y</b>').protected == [(4, 5, '<i translate="no">x</i>')]
+    assert tagged('See <i translate="no">x</i> <b translate=yes>y</b>').protected == [(4, 7, '<i translate="no">x</i>')]
+    assert tagged("See<code> a  b </code>or <kbd>`</kbd><kbd> </kbd>").text == "See `a b` or `"
 
 
 # Projection
@@ -119,14 +120,14 @@ def test_protected_elements_keep_their_text_and_html() -> None:
         ("a <b>b", "A B", None, "A <b>B"),
         ("a</b> b", "A B", None, "A</b> B"),
         # protected elements
-        ("use <code>ls</code> now", "nutze ls jetzt", None, "nutze <code>ls</code> jetzt"),
+        ("use <code>ls</code> now", "nutze `ls` jetzt", None, "nutze <code>ls</code> jetzt"),
         ("use <code>ls</code> now", "jetzt ls nutzen", "", "jetzt <code>ls</code> nutzen"),
-        ("use <code>make</code> now", "nutze machen jetzt", None, "nutze <code>make</code> jetzt"),
-        ("use <code>make</code> now", "nutze jetzt", "0-0 2-1", "nutze <code>make</code> jetzt"),
-        ("<b>use <code>a&lt;b</code></b> x", "X nutze a<b", "0-1 4-0", "X <b>nutze <code>a&lt;b</code></b>"),
-        ("<kbd>x</kbd> and <kbd>x</kbd>", "x und x", "", "<kbd>x</kbd> und <kbd>x</kbd>"),
-        ("two <code>foo</code>s", "zwei foos", None, "zwei <code>foo</code>s"),
-        ("an <code>a</code> here", "eine Nase", "", "eine <code>a</code> Nase"),
+        ("use <code>make</code> now", "nutze machen jetzt", "0-0 2-1 4-2", "nutze <code>make</code> jetzt"),
+        ("use <code>make</code> now", "nutze jetzt", "0-0 4-1", "nutze <code>make</code> jetzt"),
+        ("<b>use <code>a&lt;b</code></b> x", "X nutze `a<b`", "0-1 6-0", "X <b>nutze <code>a&lt;b</code></b>"),
+        ("<kbd>x</kbd> and <kbd>x</kbd>", "`x` und `x`", "", "<kbd>x</kbd> und <kbd>x</kbd>"),
+        ("two <code>foo</code>s", "zwei `foo`s", None, "zwei <code>foo</code>s"),
+        ("an <code>a</code> here", "eine Nase", "0-0 4-1", "eine <code>a</code> Nase"),
         ("un<b>believ</b>able x", "unglaublich X", "", None),
         # a script without spaces
         ("He is <b>in Beijing</b>.", "他在北京。", "0-0 1-0 2-0 3-0 4-1", None),
