@@ -19,15 +19,23 @@ from transduce.errors import DataError
 from transduce.text.formats.po import PoMessage, quote, read_messages
 from transduce.text.html_text import HtmlText
 
-_CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=([A-Za-z0-9_-]+)(?<!CHARSET)", re.MULTILINE | re.IGNORECASE)
+_CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=(?!CHARSET)([A-Za-z0-9_-]+)", re.MULTILINE | re.IGNORECASE)
+_UNKNOWN_CHARSET = re.compile(r"(^\"Content-Type:[^\"\n]*charset=)CHARSET", re.MULTILINE)
+_NO_LANGUAGE = re.compile(r"(^\"Language:) *(?=\\n\")", re.MULTILINE)
 _LANGUAGE = re.compile(r"^Language: *([\w@-]+)", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENTITY = re.compile(r"&#?\w+;")
 
 
 def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read a PO file; plural forms are translated too, the first from the singular, the others from the plural."""
+    """Read a PO file; plural forms are translated too, the first from the singular, the others from the plural.
+
+    The header of a template, which has neither an encoding nor a language, gets both.
+    """
     source, encoding = decode_text(data, name, _CHARSET)
+    source = _UNKNOWN_CHARSET.sub(r"\1UTF-8", source, count=1)
+    if options.target:
+        source = _NO_LANGUAGE.sub(rf"\1 {options.target}", source, count=1)
     lines = source.split("\n")
     newline = "\r\n" if "\r\n" in source else "\n"
     starts = [0, *accumulate(len(line) + 1 for line in lines)]

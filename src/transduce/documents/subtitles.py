@@ -15,6 +15,7 @@ from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
 _NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line before it
 _CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
+_LANGUAGE = re.compile(r"\A(\ufeff?WEBVTT[^\r\n]*(?:\r?\n[^\r\n]+)*?\r?\nLanguage:[ \t]*)[\w-]+")
 _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
 
@@ -25,14 +26,22 @@ def read_srt(data: bytes, name: str, options: ReadOptions) -> Document:
 
 
 def read_vtt(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read a file of WebVTT subtitles; the options make no difference."""
+    """Read a file of WebVTT subtitles; the language in its header becomes the target language."""
     if not data.removeprefix(b"\xef\xbb\xbf").startswith(b"WEBVTT"):
         raise DataError(f"{name}: not a WebVTT file: it does not start with WEBVTT")
-    return _read(data, name, html.unescape, escape_xml)
+    return _read(data, name, html.unescape, escape_xml, options.target)
 
 
-def _read(data: bytes, name: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Document:
+def _read(
+    data: bytes,
+    name: str,
+    unescape: Callable[[str], str],
+    escape: Callable[[str], str],
+    target: str | None = None,
+) -> Document:
     source, encoding = decode_text(data, name)
+    if target:
+        source = _LANGUAGE.sub(rf"\g<1>{target}", source, count=1)
     splicer = Splicer(source)
     cues = list(_CUE.finditer(source))
     if not cues and source.strip() and not source.lstrip("\ufeff").startswith("WEBVTT"):

@@ -7,6 +7,8 @@ from transduce.errors import DataError
 from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
 
 _UNITS = frozenset({"trans-unit", "segment"})
+_UNTRANSLATED = frozenset({"new", "needs-translation", "initial"})
+"""States of the targets of version 1.2 and of the segments of version 2."""
 _PAIRS = {"bpt": "open", "bx": "open", "sc": "open", "ept": "close", "ex": "close", "ec": "close"}
 
 
@@ -17,13 +19,24 @@ def read_xliff(data: bytes, name: str, options: ReadOptions) -> Document:
     if root.name != "xliff":
         raise DataError(f"{name}: not an XLIFF file: its outermost element is {root.name:.40}")
     _require_languages(root, name, options)
-    for unit in reversed([one for one in root.descendants() if one.name in _UNITS and _is_translatable(one)]):
-        _add(unit, source, splicer, options.retranslate)
-    version = root.attributes.get("version", "1.2")
-    if version.startswith("2") and options.target and "trgLang" not in root.attributes and splicer.units:
-        language = f' trgLang="{options.target}"'
-        splicer.add(root.inner_start - 1, root.inner_start - 1, Unit([], lambda _: language, escape_xml, copy=False))
+    is_version_2 = root.attributes.get("version", "1.2").startswith("2")
+    for file in reversed(root.elements):
+        before = len(splicer.units)
+        for unit in reversed([one for one in file.descendants() if one.name in _UNITS and _is_translatable(one)]):
+            _add(unit, source, splicer, options.retranslate)
+        if not is_version_2 and len(splicer.units) > before:
+            _add_language(file, "target-language", splicer, options.target)
+    if is_version_2 and splicer.units:
+        _add_language(root, "trgLang", splicer, options.target)
     return text_document(splicer, encoding)
+
+
+def _add_language(element: Element, attribute: str, splicer: Splicer, target: str | None) -> None:
+    """Let an element tell the target language, unless it does already."""
+    if target and attribute not in element.attributes:
+        language = f' {attribute}="{target}"'
+        place = element.inner_start - 1
+        splicer.add(place, place, Unit([], lambda _: language, escape_xml, copy=False))
 
 
 def _require_languages(root: Element, name: str, options: ReadOptions) -> None:
@@ -44,7 +57,7 @@ def _is_translatable(unit: Element) -> bool:
 
 def _add(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> None:
     original, target = unit.child("source"), unit.child("target")
-    if original is None or (target is not None and target.text.strip() and not retranslate):
+    if original is None or (target is not None and not retranslate and _is_translated(unit, original, target)):
         return
     mixed = MixedText(source, splicer, original.children, _role)
     if not mixed.texts:
@@ -66,6 +79,12 @@ def _add(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> Non
         return f"{indent}{opening}{mixed.write(outputs)}</{name}>"
 
     splicer.add(start, end, Unit(mixed.texts, write, escape_xml, copy=False))
+
+
+def _is_translated(unit: Element, original: Element, target: Element) -> bool:
+    """Whether a target has text other than a copy of the source that is marked as untranslated."""
+    state = target.attributes.get("state") or unit.attributes.get("state")
+    return bool(target.text.strip()) and not (state in _UNTRANSLATED and target.text == original.text)
 
 
 def _white_space_before(parent: Element, child: Element) -> str:

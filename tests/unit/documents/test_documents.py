@@ -190,8 +190,8 @@ def test_the_rest_of_a_bilingual_file_is_the_same_xml(name: str) -> None:
                 element.getparent().remove(element)
         return re.sub(r">\s+<", "><", etree.tostring(root, method="c14n").decode())
 
-    data = SAMPLES[name]()
-    assert without_targets(translated(read(name), str.upper)) == without_targets(data)
+    data, written = SAMPLES[name](), translated(read(name), str.upper)
+    assert without_targets(written.replace(b' target-language="de"', b"")) == without_targets(data)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -247,9 +247,42 @@ def test_white_space_around_elements_of_xliff_stays(content: str) -> None:
     assert f"<target>{content.replace('files', 'FILES')}</target>" in translated(document, str.upper).decode()
 
 
-def test_xliff_2_gets_the_target_language() -> None:
+def test_xliff_gets_the_target_language() -> None:
     source = SAMPLES["segments.xliff"]().replace(b' trgLang="de"', b"")
     assert b'srcLang="en" trgLang="de">' in translated(read("segments.xliff", source), str.upper)
+    file = b"<file><body><trans-unit id='1'><source>a text</source></trans-unit></body></file>"
+    done = b"<file target-language='de'><body><trans-unit id='1'><source>a</source></trans-unit></body></file>"
+    written = translated(read("a.xliff", b"<xliff version='1.2'>" + file + done + file + b"<file/></xliff>"), str.upper)
+    assert re.findall(rb"<file(.*?)>", written) == [
+        b' target-language="de"', b" target-language='de'", b' target-language="de"', b"/",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["new", "needs-translation", "final", ""])
+def test_a_copy_that_is_marked_as_untranslated_is_translated(state: str) -> None:
+    unit = f"<trans-unit id='1'><source>The end</source><target state='{state}'>The end</target></trans-unit>"
+    other = f"<trans-unit id='2'><source>The end</source><target state='{state}'>Ende</target></trans-unit>"
+    written = translated(read("a.xliff", f"{X1}{unit}{other}{X1_END}".encode()), str.upper).decode()
+    expected = "THE END" if state in ("new", "needs-translation") else "The end"
+    assert re.findall("<target.*?>(.*?)</target>", written) == [expected, "Ende"]
+
+
+def test_the_header_of_a_template_gets_encoding_and_language() -> None:
+    header = b'msgid ""\nmsgstr ""\n"Language: \\n"\n"Content-Type: text/plain; charset=CHARSET\\n"\n\n'
+    document = read("a.po", header + b'msgid "cold"\nmsgstr ""\n')
+    assert translated(document, lambda _: "kühl").decode() == (
+        'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        'msgid "cold"\nmsgstr "kühl"\n'
+    )
+
+
+def test_the_header_of_webvtt_gets_the_language() -> None:
+    cue = "00:01.000 --> 00:02.000\n{}\n\nNOTE\nLanguage: en\n"
+    document = read("a.vtt", f"WEBVTT\nKind: captions\nLanguage: en-US\n\n{cue.format('the end')}".encode())
+    expected = f"WEBVTT\nKind: captions\nLanguage: de\n\n{cue.format('THE END')}"
+    assert translated(document, str.upper).decode() == expected
+    document = read("a.vtt", f"WEBVTT\n\n{cue.format('the end')}".encode())  # without a header
+    assert translated(document, str.upper).decode() == f"WEBVTT\n\n{cue.format('THE END')}"
 
 
 def test_markup_moves_with_the_words_that_it_belongs_to() -> None:
