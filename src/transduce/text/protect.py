@@ -29,6 +29,11 @@ _URL = (
     rf"(?<![\w@.-])(?:[\w-]++\.)+(?:{_DOMAINS.replace(' ', '|')})\b(?:/[^\s<>\"]*+)?"
 )
 _MAIL = r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
+# A message in ICU's format with its variants, "{n, plural, one {# file} other {# files}}"; they may have placeholders.
+_MESSAGE = (
+    r"\{\s*\w{1,60}\s*,\s*(?:plural|select|selectordinal)\s*,"
+    r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}"
+)
 _PLACEHOLDER = (
     r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
     r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
@@ -57,7 +62,7 @@ _NUMBER = (
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
-_NAMES = re.compile("|".join([_URL, _MAIL, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE]))
+_NAMES = re.compile("|".join([_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE]))
 _ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
 _WORTH_SEARCHING = re.compile(r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]")

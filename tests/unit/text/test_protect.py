@@ -22,6 +22,10 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Hello {name}, {0} of ${total}, {{ user.name }}", ["{name}", "{0}", "${total}", "{{ user.name }}"]),
         ("%s has %d files in %(folder)s, %1$s and %.2f", ["%s", "%d", "%(folder)s", "%1$s", "%.2f"]),
         ("Set $HOME and `x = 1` and &nbsp; now", ["$HOME", "`x = 1`", "&nbsp;"]),
+        (
+            "You have {n, plural, =0 {no files} other {# files in {folder}}} and {x} {y, plural of z",
+            ["{n, plural, =0 {no files} other {# files in {folder}}}", "{x}"],
+        ),
         ("Click <b>Save</b> or <br/>.", ["<b>", "</b>", "<br/>"]),
         ("Copy /usr/local/bin to ~/x.d/y.", ["/usr/local/bin", "~/x.d/y"]),
         (r"It is in C:\Users\Anna\x.txt today", [r"C:\Users\Anna\x.txt"]),
@@ -89,7 +93,26 @@ def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["+49/", "a.", "a_", "{", "<a ", "a@", "1 ", "1.", "/a", "a-", "%(a", "`", "\\", "😀 ", " :a"]
+    "unit",
+    [
+        "+49/",
+        "a.",
+        "a_",
+        "{",
+        "<a ",
+        "a@",
+        "1 ",
+        "1.",
+        "/a",
+        "a-",
+        "%(a",
+        "`",
+        "\\",
+        "😀 ",
+        " :a",
+        "{a,plural,",
+        "{a,select,{}",
+    ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     """In quadratic time, this would take minutes."""
