@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from transduce.documents.document import Splicer, escape_xml, has_words
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 from transduce.text.project_tags import project
+from transduce.text.protect import Protection
 from transduce.text.xml_source import Element, Text
 
 
@@ -15,11 +16,18 @@ class Role(NamedTuple):
     kind: Literal["inline", "open", "close", "empty", "protected", "text", "break", "ignored"]
     """An element with text; half of a pair; without text; with text to keep; text; the end of a text; nothing."""
     value: str = ""
-    """What open and close have in common, or the text."""
+    """What open and close have in common, or the text; of text to keep, that which the translator reads."""
 
 
+_PROTECTION = Protection()
 _TAG = "<>"
 """Stands for an element without text, or with text to keep: white space next to it is not around the text."""
+
+
+def code_role(text: str) -> Role:
+    """The role of an inline code: a placeholder such as %s is read as a word, any other code has no text."""
+    is_placeholder = _PROTECTION.spans(text) == [(0, len(text))] and not text.startswith("<")
+    return Role("protected", text) if is_placeholder else Role("empty")
 
 
 class _Piece(NamedTuple):
@@ -67,7 +75,7 @@ class MixedText:
             elif role.kind == "close":
                 self._builder.close(role.value, raw)
             elif role.kind == "protected":
-                self._builder.add_protected(raw, child.text)
+                self._builder.add_protected(raw, role.value or child.text)
                 self._text.append(_TAG)
             elif role.kind == "text":
                 self._add_text(role.value)

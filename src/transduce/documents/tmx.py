@@ -1,7 +1,7 @@
 """TMX translation memories: units without the target language get a variant in it; everything else stays."""
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, text_document
-from transduce.documents.mixed import MixedText, Role
+from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
@@ -65,4 +65,4 @@ def _role(element: Element) -> Role:
         return Role("inline")
     if element.name in ("bpt", "ept"):
         return Role("open" if element.name == "bpt" else "close", f"pair {element.attributes.get('i', '')}")
-    return Role("empty")
+    return code_role(element.text)

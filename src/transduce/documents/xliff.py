@@ -1,7 +1,7 @@
 """XLIFF 1.2 and 2: units without a translation get a target; everything else stays."""
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, text_document
-from transduce.documents.mixed import MixedText, Role
+from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
@@ -100,4 +100,4 @@ def _role(element: Element) -> Role:
     if element.name in _PAIRS:
         pair = attributes.get("startRef") or attributes.get("rid") or attributes.get("id", "")
         return Role(_PAIRS[element.name], f"pair {pair}")  # type: ignore[arg-type]
-    return Role("empty")
+    return code_role(element.text or attributes.get("equiv-text") or attributes.get("disp") or "")

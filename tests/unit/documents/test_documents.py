@@ -258,6 +258,23 @@ def test_xliff_gets_the_target_language() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("<x id='1' equiv-text='{{name}}'/>", "`{{name}}` "),
+        ("<ph id='1' disp='{name}'/>", "`{name}` "),
+        ("<ph id='1'>%s</ph>", "`%s` "),
+        ("<x id='1' equiv-text='&lt;br/>'/>", ""),
+        ("<x id='1'/>", ""),
+    ],
+)
+def test_placeholders_of_xliff_are_read_as_words(code: str, text: str) -> None:
+    unit = f"<trans-unit id='1'><source>Hello {code} again</source></trans-unit>"
+    document = read("a.xliff", f"{X1}{unit}{X1_END}".encode())
+    assert [one.text for one in document.texts] == [f"Hello {text}again"]
+    assert f"<target>HELLO {code} AGAIN</target>" in translated(document, str.upper).decode()
+
+
 @pytest.mark.parametrize("state", ["new", "needs-translation", "final", ""])
 def test_a_copy_that_is_marked_as_untranslated_is_translated(state: str) -> None:
     unit = f"<trans-unit id='1'><source>The end</source><target state='{state}'>The end</target></trans-unit>"
