@@ -130,6 +130,15 @@ def test_doubtful_settings_give_one_line(
     assert warning is None or warning in hints[0]
 
 
+def test_a_column_of_numbers_gives_a_warning(transduce: Any, tmp_path: Path) -> None:
+    write_lines(tmp_path / "text.tsv", [f"{number / 7:.4f}\tbo {number}\tba" for number in range(40)])
+    sizes = as_sets({name: value for name, value in TINY.items() if not name.startswith("train.")})
+    outcome = transduce("train", "--train", "text.tsv", *sizes, *sets(steps=1), "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "data: 40 of 40 sources have no letters; check the columns: a line of a .tsv file has" in outcome.err
+    assert "targets" not in outcome.err
+
+
 def test_a_high_learning_rate_beside_start_from_and_validation_on_training_text_give_a_warning(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:

@@ -35,6 +35,8 @@ class _Seen:
     """The names of all classes, with the number of examples of each."""
     shape: tuple[int, ...] = ()
     """The shape of the last array; those of images are all the same."""
+    without_letters: Counter[str] = field(default_factory=Counter)
+    """Of sentence pairs, the number of sources and targets without letters."""
 
 
 def write_pairs(
@@ -70,6 +72,12 @@ def write_pairs(
         lines.append(f"left out {count_pairs(too_long, report.noun)} above {data.max_length} tokens (data.max_length)")
     if too_long == report.pairs:
         raise DataError(f"every {report.noun} has more than {data.max_length} tokens; raise data.max_length")
+    lines += [
+        f"{count:,} of {report.pairs:,} {side}s have no letters; check the columns: a line of a .tsv file has the "
+        "source before the target, and nothing before it"
+        for side, count in seen.without_letters.items()
+        if 2 * count > report.pairs
+    ]
     facts: dict[str, Any] = {"vocab_size": tokenizer.target.vocab_size, "report": lines, "files": data.all_train}
     facts |= {"source_vocab_size": tokenizer.vocab_size} if isinstance(tokenizer, TokenizerPair) else {}
     facts |= {} if own.arrays else {"max_length": data.max_length}
@@ -121,6 +129,9 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
                 seen.labels[example[-1]] += 1
             if has_arrays:
                 seen.shape = example[0].shape
+            if reader == "pairs":
+                sides = zip(("source", "target"), example, strict=True)
+                seen.without_letters.update(side for side, text in sides if not any(map(str.isalpha, text)))
         report.add(own)
         samples.append(sample.kept)
         counts.append(own.pairs)
