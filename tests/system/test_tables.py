@@ -51,6 +51,8 @@ def test_rows_keep_their_columns_and_get_a_translation(
     outcome = transduce("translate", "-m", trained.run, name, "--out", to, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     out = tmp_path / to
+    warning = f"warning: the rows had a column tgt; in {to}, the translation is in its place"
+    assert (warning in outcome.err) == (to != "out.txt")
     if to == "out.txt":
         assert out.read_text().splitlines() == expected
         return

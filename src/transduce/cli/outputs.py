@@ -92,7 +92,9 @@ class Output:
     """The output of `transduce translate`: lines of text on standard output, or in a file."""
 
     def __init__(self, file: TextIO | None = None, done: int | None = 0, *, as_rows: bool = False) -> None:
-        self._file, self._as_rows = file or sys.stdout, as_rows
+        self._file = file or sys.stdout
+        self.as_rows = as_rows
+        """Whether rows are written, with all columns of the input."""
         self.done = done
         """Number of complete lines that are there already; None if the output is complete."""
 
@@ -102,7 +104,7 @@ class Output:
 
     def add(self, row: Row, translation: str) -> None:
         """Write the translation of a row; as a line of text, it has no line breaks."""
-        if self._as_rows:
+        if self.as_rows:
             self.write(json_line({**row, TARGET_COLUMN: translation}))
         else:
             self.write(translation.replace("\n", " ") + "\n")
@@ -114,7 +116,7 @@ class Output:
 
 class _TableOutput(Output):
     def __init__(self, add: Callable[[Row], None]) -> None:
-        super().__init__()
+        super().__init__(as_rows=True)
         self._add = add
 
     def add(self, row: Row, translation: str) -> None:

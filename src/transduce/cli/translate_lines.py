@@ -16,6 +16,7 @@ from transduce.cli.messages import log
 from transduce.cli.outputs import Output, open_output
 from transduce.cli.translate_progress import Progress
 from transduce.errors import ConfigError
+from transduce.text.rows import TARGET_COLUMN
 from transduce.text.tables import Row
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def translate_lines(
         if not typed:
             common["text_done"] = progress.advance
         written = rejected = 0
+        replaces_column = False
         for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
@@ -80,11 +82,14 @@ def translate_lines(
                 source_tokens = translator.source_tokens(text, to, glossary)
                 output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
+                replaces_column = replaces_column or (output.as_rows and TARGET_COLUMN in row)
                 output.add(row, best[0].text if accepted else "")
             if progress.flush_due():
                 output.flush()
     if sys.stderr.isatty() and not typed and not _is_text(inputs):
         log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
+    if replaces_column:
+        log(f"warning: the rows had a column {TARGET_COLUMN}; in {out}, the translation is in its place")
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
