@@ -96,6 +96,22 @@ def test_html_keeps_its_meaning(translate_html: Callable[[str], str], source: st
     assert sorted(re.findall("<.*?>", german)) == sorted(re.findall("<.*?>", source))
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("© 2024 Anna Schmidt. All rights reserved.", ["© 2024"]),
+        ("See § 12 of the law.", ["§ 12"]),
+        ("Press → to continue.", ["→"]),
+        ("Windows® is a registered trademark.", ["Windows®"]),
+        ("My friend Nguyễn Văn Đức lives in İzmir.", ["Nguyễn Văn Đức", "İzmir"]),
+        ("H₂O is water, and 5 m² is the area.", ["H₂O", "5 m²"]),
+    ],
+)
+def test_characters_that_its_vocabulary_lacks_are_copied(text: str, kept: list[str]) -> None:
+    german = Translator.load().translate(text, to="de")
+    assert [one for one in kept if one not in german] == []
+
+
 def test_it_translates_every_sentence_of_a_paragraph() -> None:
     text = (
         "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."

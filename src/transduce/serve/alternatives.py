@@ -15,7 +15,7 @@ from transduce.serve.errors import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, content_type, read_json, request_body
 from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import TranslationService
-from transduce.text.glossary import has_spaces
+from transduce.text.scripts import has_spaces
 from transduce.text.symbols import escape
 from transduce.text.tokenizer import BOS, EOS
 from transduce.translator import Part, Translation, Translator

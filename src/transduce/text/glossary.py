@@ -8,6 +8,7 @@ from pathlib import Path
 from transduce.errors import DataError
 from transduce.text.files import read_lines
 from transduce.text.protect import Span
+from transduce.text.scripts import has_spaces
 
 _MOST_TERMS = 100_000
 
@@ -81,16 +82,6 @@ class Glossary:
 def as_glossary(terms: "Glossary | Mapping[str, str] | None") -> Glossary | None:
     """The glossary of these terms, if there are any."""
     return terms if isinstance(terms, Glossary) or terms is None else Glossary(terms)
-
-
-def has_spaces(character: str) -> bool:
-    """Whether a letter or digit belongs to a script that puts spaces between words."""
-    return (
-        character.isalnum()
-        and not "\u0e00" <= character <= "\u109f"
-        and not "\u1780" <= character <= "\u17ff"
-        and (character < "\u2e80" or "\uac00" <= character <= "\ud7a3")
-    )
 
 
 def _inside_word(text: str, place: int) -> bool:

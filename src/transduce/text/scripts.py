@@ -1,17 +1,20 @@
-"""The script of a letter, for example Latin or Cyrillic, from its Unicode name, and words in unknown scripts."""
+"""The script of a letter, for example Latin or Cyrillic, from its Unicode name, and text that a model cannot read."""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
-from transduce.text.protect import Span
+from transduce.text.protect import Span, merge
 
-NOT_LATIN = re.compile(r"[^\W\d_\x00-\u024f\u1e00-\u1eff]")
-"""Finds a letter of another script than Latin."""
 _KNOWN_FROM = 20
 """Number of tokens with several letters of a script in the vocabularies of models that can read it."""
+_SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
+_OTHER_SYMBOLS = "§¶†‡"
+_TRADEMARKS = "®™℠"
+_NAME = re.compile(r"\w[\w'’-]*\Z")
+_LONGEST_NAME = 50
 _WORD = re.compile(r"\w[\w'’-]*")
 _SAME = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "IDEOGRAPHIC": "CJK"}
 
@@ -38,17 +41,84 @@ def known_scripts(pieces: Iterable[str]) -> frozenset[str]:
     return frozenset({"LATIN", *(name for name, count in counts.items() if count >= _KNOWN_FROM)})
 
 
-def foreign_words(text: str, known: Collection[str]) -> list[Span]:
-    """The ranges of words in scripts that are not known; those with nothing but punctuation between them are one."""
+def has_spaces(character: str) -> bool:
+    """Whether a letter or digit belongs to a script that puts spaces between words."""
+    return (
+        character.isalnum()
+        and not "\u0e00" <= character <= "\u109f"
+        and not "\u1780" <= character <= "\u17ff"
+        and (character < "\u2e80" or "\uac00" <= character <= "\ud7a3")
+    )
+
+
+class ReadableText:
+    """What a model can read, by its vocabulary: scripts, and characters."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.scripts = known_scripts(pieces)
+        characters = "".join(pieces)
+        self._characters = frozenset(
+            char
+            for char in {*characters, *characters.lower(), *characters.upper()}
+            if script(char) in ("", *self.scripts)
+        )
+
+    def unreadable(self, text: str) -> list[Span]:
+        """The ranges of words that the model cannot read, and of symbols that its vocabulary does not have."""
+        unknown = {*text} - self._characters
+        if not any(map(_is_visible, unknown)):
+            return []
+        words = foreign_words(text, self.scripts, {char for char in unknown if self._is_foreign_letter(char)})
+        symbols = [
+            Span(_start_of_mark(text, place), place + 1)
+            for place, char in enumerate(text)
+            if char in unknown and _is_symbol(char)
+        ]
+        return merge(words, symbols)
+
+    def _is_foreign_letter(self, char: str) -> bool:
+        """Whether this is a letter, or a digit such as ², that occurs in words and that the vocabulary lacks.
+
+        Ligatures and the like, which stand for known letters, do not count, nor do letters of scripts without spaces:
+        they are in the same range as the words around them.
+        """
+        return has_spaces(char) and not self._characters.issuperset(_plain_letters(char))
+
+
+def foreign_words(text: str, known: Collection[str], letters: Collection[str] = ()) -> list[Span]:
+    """The ranges of words in scripts that are not known, or with one of these letters.
+
+    Those with nothing but punctuation between them are one range.
+    """
     spans: list[Span] = []
     for word in _WORD.finditer(text):
-        if not any(name and name not in known for name in map(script, word[0])):
+        is_foreign = any(name and name not in known for name in map(script, word[0]))
+        if not is_foreign and not any(char in letters for char in word[0]):
             continue
         if spans and not any(map(str.isalnum, text[spans[-1].end : word.start()])):
             spans[-1] = Span(spans[-1].start, word.end())
         else:
             spans.append(Span(*word.span()))
     return spans
+
+
+def _plain_letters(char: str) -> str:
+    """The letters that a ligature or another form of a letter stands for; any other character is its own."""
+    return unicodedata.normalize("NFKC", char) if char.isalpha() else char
+
+
+def _start_of_mark(text: str, place: int) -> int:
+    """Where a symbol begins: a sign of a trademark belongs to the word before it."""
+    name = _NAME.search(text, max(0, place - _LONGEST_NAME), place) if text[place] in _TRADEMARKS else None
+    return name.start() if name else place
+
+
+def _is_symbol(char: str) -> bool:
+    return char in _OTHER_SYMBOLS or unicodedata.category(char) in _SYMBOL_CATEGORIES
+
+
+def _is_visible(char: str) -> bool:
+    return char.isalnum() or _is_symbol(char)
 
 
 def all_digits(alphabet: set[str]) -> set[str]:

@@ -11,11 +11,11 @@ from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
 from transduce.text.given_texts import require_text
-from transduce.text.glossary import Glossary, has_spaces
+from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
 from transduce.text.protect import Protection, Span, mask, merge
-from transduce.text.scripts import NOT_LATIN, foreign_words, known_scripts
+from transduce.text.scripts import ReadableText, has_spaces
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
 from transduce.text.truecase import Shape, shape_of, truecase
@@ -205,17 +205,15 @@ class Splitter:
         return joined
 
     def _spans(self, text: str) -> list[Span]:
-        """The protected spans of a text; if there are slots, also its words in scripts that the model cannot read."""
+        """The protected spans of a text; if there are slots, also its words and symbols that the model cannot read."""
         if not self.protection:
             return []
         spans = self.protection.spans(text, numbers=self.uses_slots)
-        if self.uses_slots and NOT_LATIN.search(text):
-            spans = merge(spans, foreign_words(text, self._known_scripts))
-        return spans
+        return merge(spans, self._readable.unreadable(text)) if self.uses_slots else spans
 
     @cached_property
-    def _known_scripts(self) -> frozenset[str]:
-        return known_scripts(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
+    def _readable(self) -> ReadableText:
+        return ReadableText(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
         """The parts of a sentence that is too long; the output of the first starts with the prefix."""

@@ -20,7 +20,7 @@ from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.glossary import has_spaces
+from transduce.text.scripts import has_spaces
 from transduce.text.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, unescape
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals

@@ -1,8 +1,10 @@
-"""The script of a letter, and words in unknown scripts."""
+"""The script of a letter, and words and symbols that a model cannot read."""
+
+import string
 
 import pytest
 
-from transduce.text.scripts import foreign_words, known_scripts, script
+from transduce.text.scripts import ReadableText, foreign_words, known_scripts, script
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,25 @@ def test_a_script_is_known_if_the_vocabulary_has_words_of_it() -> None:
 def test_words_in_unknown_scripts_are_found(text: str, words: list[str]) -> None:
     assert [text[start:end] for start, end in foreign_words(text, {"LATIN"})] == words
     assert foreign_words(text, {"LATIN", "CJK", "CYRILLIC", "GREEK"}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Mr. Yıldız met Đặng Đức in İzmir.", ["Yıldız", "Đặng Đức", "İzmir"]),
+        ("Größe, GRÖSSE, 5 € and $5", []),  # capitals of known letters
+        ("10⁵ x² H₂O", ["10⁵ x² H₂O"]),
+        ("© 2024, see § 12 → A ≠ B†", ["©", "§", "→", "≠", "†"]),
+        ("Acme™ and big-city® (R)", ["Acme™", "big-city®"]),
+        ("The e\u0301lan of the \ufb01le:\xa0¿what\u200b´s up‑to?", []),  # accents, ligatures, spaces, punctuation
+        ("Α and Βeta", ["Α", "Βeta"]),  # Greek letters, which are known, but no Greek words
+    ],
+)
+def test_words_and_symbols_that_the_vocabulary_lacks_are_found(text: str, spans: list[str]) -> None:
+    readable = ReadableText([*string.printable, *"äöü\xdf\u20acΑΒ", "▁the", "<0xC2>"])
+    assert [text[start:end] for start, end in readable.unreadable(text)] == spans
+
+
+def test_letters_of_a_script_without_spaces_are_left_to_the_model() -> None:
+    readable = ReadableText(["東京", *("東" + letter for letter in "一二三四五六七八九十百千万日月火水木金土")])
+    assert readable.unreadable("東京鷗 →") == [(4, 5)]
