@@ -112,6 +112,18 @@ def test_characters_that_its_vocabulary_lacks_are_copied(text: str, kept: list[s
     assert [one for one in kept if one not in german] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("La fore\u0302t est tre\u0300s belle.", "La forêt est très belle."),
+        ("La \ufb01n du \ufb01lm", "La fin du film"),
+    ],
+)
+def test_accents_and_ligatures_of_other_forms_make_no_difference(text: str, same: str) -> None:
+    translator = Translator.load()
+    assert translator.translate(text, to="en") == translator.translate(same, to="en")
+
+
 def test_it_translates_every_sentence_of_a_paragraph() -> None:
     text = (
         "My name is Tom. I live in Boston. We have a dog. He is old. On Sundays we visit our grandmother. I am happy."

@@ -10,6 +10,8 @@ from transduce.text.protect import Span, merge
 
 _KNOWN_FROM = 20
 """Number of tokens with several letters of a script in the vocabularies of models that can read it."""
+UNUSUAL_FORM = re.compile("[\u0300-\u036f\ufb00-\ufb06]")
+"""Finds an accent as a character of its own, or a ligature such as "ﬁ", as text that is copied from a PDF may have."""
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
 _OTHER_SYMBOLS = "§¶†‡"
 _TRADEMARKS = "®™℠"
@@ -75,6 +77,13 @@ class ReadableText:
             if char in unknown and _is_symbol(char)
         ]
         return merge(words, symbols)
+
+    def usual_form(self, text: str) -> str:
+        """The text with accents on their letters and ligatures as letters, if the vocabulary lacks the former."""
+        unusual = {char for char in UNUSUAL_FORM.findall(text) if char not in self._characters}
+        if any(map(unicodedata.combining, unusual)):
+            text = unicodedata.normalize("NFC", text)
+        return text.translate({ord(char): _plain_letters(char) for char in unusual})
 
     def _is_foreign_letter(self, char: str) -> bool:
         """Whether this is a letter, or a digit such as ², that occurs in words and that the vocabulary lacks.

@@ -15,7 +15,7 @@ from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
 from transduce.text.protect import Protection, Span, mask, merge
-from transduce.text.scripts import ReadableText, has_spaces
+from transduce.text.scripts import UNUSUAL_FORM, ReadableText, has_spaces
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
 from transduce.text.truecase import Shape, shape_of, truecase
@@ -237,7 +237,7 @@ class Splitter:
         if shape:
             text = truecase(text, spans, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
-            return _Draft(sentence, target, tag + escape(text), (), shape)
+            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         integers = protection.integers(text, spans) if protection and self.uses_slots else []
@@ -254,7 +254,10 @@ class Splitter:
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
-        return _Draft(sentence, target, tag + mask(text, in_slots), required, shape)
+        return _Draft(sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape)
+
+    def _usual_form(self, marked: str) -> str:
+        return self._readable.usual_form(marked) if UNUSUAL_FORM.search(marked) else marked
 
 
 def _with_space_around(parts: list[Part], text: str) -> list[Part]:

@@ -62,6 +62,12 @@ def test_words_and_symbols_that_the_vocabulary_lacks_are_found(text: str, spans:
     assert [text[start:end] for start, end in readable.unreadable(text)] == spans
 
 
+def test_accents_and_ligatures_that_the_vocabulary_lacks_get_their_usual_form() -> None:
+    text = "Cafe\u0301 \ufb01nal x\u0302 \ufb03"
+    assert ReadableText([*string.printable, "é"]).usual_form(text) == "Café final x\u0302 ffi"
+    assert ReadableText([*string.printable, "\u0301", "\u0302", "\ufb01", "\ufb03"]).usual_form(text) == text
+
+
 def test_letters_of_a_script_without_spaces_are_left_to_the_model() -> None:
     readable = ReadableText(["東京", *("東" + letter for letter in "一二三四五六七八九十百千万日月火水木金土")])
     assert readable.unreadable("東京鷗 →") == [(4, 5)]
