@@ -36,6 +36,8 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Thanks 😀🎉 and ❤️!", ["😀🎉", "❤️"]),
         ("A family 👨‍👩‍👧 and a thumb 👍🏽", ["👨‍👩‍👧", "👍🏽"]),
         (":wave: Thanks :+1: :thumbs_up: for all :heart:.", [":wave:", ":+1:", ":thumbs_up:", ":heart:"]),
+        ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
+        ("Two (one :p) a=(b), x :( y", [":("]),
         ("He said:yes: no. Two things :one, two: three", []),
         ("From 10:30:00 to 10:45:", ["10:30:00", "10:45"]),
         ("Use max_length, --dry-run, @anna and #python", ["max_length", "--dry-run", "@anna", "#python"]),
