@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text
+from transduce.documents.mixed import TAG
 from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
 from transduce.documents.xml_members import read_members
@@ -29,6 +30,8 @@ _NAMESPACES = (
 )
 _CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "sdtContent", "bdo", "dir"})
 """Elements of a paragraph that contain runs."""
+_WORDS = frozenset({"fldSimple", "oMath"})
+"""Fields and formulas, whose text is read as a word and kept."""
 _OUTDATED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
 """Marks of the original text that a translation does not have."""
 _BREAKS = frozenset({"br", "cr", "tab", "ptab"})
@@ -74,6 +77,14 @@ class _Container(NamedTuple):
     opening: str
     content: Sequence[Element | Text]
     closing: str
+
+
+class _Kept(NamedTuple):
+    """Something that stays as it is, such as a field or a formula."""
+
+    source: str
+    text: str = ""
+    """Its text, which the translator reads as a word; empty if it has none."""
 
 
 class _Piece(NamedTuple):
@@ -151,22 +162,22 @@ class _Paragraph:
 
     def _add_all(self, content: Sequence[Element | Text]) -> None:
         for item in self._grouped(content):
-            if isinstance(item, str):
+            if isinstance(item, _Kept):
                 self._end_run()
-                self._add_empty(item)
+                self._add_kept(item)
             elif isinstance(item, _Container):
                 self._add_container(item)
             else:
                 self._add_run(item)
 
-    def _grouped(self, content: Sequence[Element | Text]) -> Iterator[str | _Container | Element]:
-        """Runs with text, containers, and the source of everything else."""
+    def _grouped(self, content: Sequence[Element | Text]) -> Iterator[_Kept | _Container | Element]:
+        """Runs with text, containers, and everything else."""
         index = 0
         while index < len(content):
             child, end = content[index], index + 1
             if isinstance(child, Text):
                 if child.text is None:
-                    yield self._source[child.start : child.end]
+                    yield _Kept(self._source[child.start : child.end])
             elif child.name == "r" and _field_marks(child):
                 separator, field_end = _field(content, index)
                 end = field_end + 1
@@ -177,13 +188,15 @@ class _Paragraph:
                     closing = self._splicer.raw(last.start, last.end)
                     yield _Container("field", opening, content[separator + 1 : field_end], closing)
                 else:
-                    yield self._splicer.raw(child.start, last.end)
+                    result = "".join(one.text for one in _within(content[separator:field_end], "t"))
+                    yield _Kept(self._splicer.raw(child.start, last.end), result)
             elif child.name == "r":
                 yield child
             elif child.name in _CONTAINERS and any(_runs(child.children)):
                 yield self._container(child)
             elif child.name not in _OUTDATED:
-                yield self._splicer.raw(child.start, child.end)
+                raw = self._splicer.raw(child.start, child.end)
+                yield _Kept(raw, child.text if child.name in _WORDS else "")
             index = end
 
     def _container(self, element: Element) -> _Container:
@@ -222,14 +235,19 @@ class _Paragraph:
                     self._pieces.append(source)
                 else:
                     self._end_run()
-                    self._add_empty(source)
+                    self._add_kept(_Kept(source))
 
     def _add_text(self, text: str) -> None:
         self._text.append(text)
         self._builder.add_text(text)
 
-    def _add_empty(self, source: str) -> None:
-        self._builder.add_empty(self._close + source + self._open(self._formats[-1]))
+    def _add_kept(self, kept: _Kept) -> None:
+        self._text.append(TAG)
+        source = self._close + kept.source + self._open(self._formats[-1])
+        if kept.text.strip():
+            self._builder.add_protected(source, kept.text)
+        else:
+            self._builder.add_empty(source)
 
     def _start_run(self, properties: str) -> None:
         key = _UNIMPORTANT.sub("", properties)

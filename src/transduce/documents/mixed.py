@@ -20,7 +20,7 @@ class Role(NamedTuple):
 
 
 _PROTECTION = Protection()
-_TAG = "<>"
+TAG = "<>"
 """Stands for an element without text, or with text to keep: white space next to it is not around the text."""
 
 
@@ -76,7 +76,7 @@ class MixedText:
                 self._builder.close(role.value, raw)
             elif role.kind == "protected":
                 self._builder.add_protected(raw, role.value or child.text)
-                self._text.append(_TAG)
+                self._text.append(TAG)
             elif role.kind == "text":
                 self._add_text(role.value)
             elif role.kind == "break" and outermost:
@@ -91,7 +91,7 @@ class MixedText:
         self._builder.add_text(text)
 
     def _add_empty(self, raw: str) -> None:
-        self._text.append(_TAG)
+        self._text.append(TAG)
         self._builder.add_empty(raw)
 
     def _start(self) -> None:
