@@ -10,8 +10,14 @@ from transduce.text.protect import Span, merge
 
 _KNOWN_FROM = 20
 """Number of tokens with several letters of a script in the vocabularies of models that can read it."""
-UNUSUAL_FORM = re.compile("[\u0300-\u036f\ufb00-\ufb06]")
-"""Finds an accent as a character of its own, or a ligature such as "ﬁ", as text that is copied from a PDF may have."""
+_STAND_INS = {
+    "\u2010": "-", "\u2011": "-", "\u2012": "–", "\u2015": "—", "\u02bc": "'", "\u2032": "'", "\u2033": '"',
+    "\xad": "", "\u200b": "", "\u2060": "", "\ufeff": "",
+}  # fmt: skip
+"""Hyphens, dashes and primes with others that look alike, and characters that are not seen."""
+UNUSUAL_FORM = re.compile(f"[\u0300-\u036f\ufb00-\ufb06{''.join(_STAND_INS)}]")
+"""Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, or one
+of these marks, such as the non-breaking hyphen of Word."""
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
 _OTHER_SYMBOLS = "§¶†‡"
 _TRADEMARKS = "®™℠"
@@ -79,11 +85,12 @@ class ReadableText:
         return merge(words, symbols)
 
     def usual_form(self, text: str) -> str:
-        """The text with accents on their letters and ligatures as letters, if the vocabulary lacks the former."""
+        """The text with usual letters and marks in place of forms that the vocabulary lacks."""
         unusual = {char for char in UNUSUAL_FORM.findall(text) if char not in self._characters}
         if any(map(unicodedata.combining, unusual)):
             text = unicodedata.normalize("NFC", text)
-        return text.translate({ord(char): _plain_letters(char) for char in unusual})
+        usual = {char: _STAND_INS.get(char, _plain_letters(char)) for char in unusual}
+        return text.translate({ord(char): form for char, form in usual.items() if self._characters.issuperset(form)})
 
     def _is_foreign_letter(self, char: str) -> bool:
         """Whether this is a letter, or a digit such as ², that occurs in words and that the vocabulary lacks.
