@@ -41,6 +41,18 @@ def test_a_term_is_not_the_beginning_of_another_word(transduce: Any, tmp_path: P
         assert len(line) < 60
 
 
+def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("red house\tRothaus\nsettings\tOptionen\nhouse\tGebäude\n", encoding="utf-8")
+    texts = "The red house is big.\nUsers can change the settings.\nhouse\n"
+    outcome = transduce("translate", "--to", "de", "--glossary", "terms.tsv", stdin=texts, cwd=tmp_path)
+    red_house, settings, house = outcome.out.splitlines()
+    assert "Rothaus" in red_house
+    assert "rote" not in red_house
+    assert "Optionen" in settings
+    assert "Einstellungen" not in settings
+    assert house == "Gebäude"
+
+
 @pytest.mark.parametrize("kind", SPANS)
 def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path: Path) -> None:
     chosen = [(template, span) for template in TEMPLATES for span in SPANS[kind]]

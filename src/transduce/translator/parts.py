@@ -34,6 +34,8 @@ class Required:
     """The text as the model generates it: a slot, or the text itself."""
     before: str
     """The marked source before the text that corresponds to it."""
+    through: str = ""
+    """The marked source up to the end of that text."""
     is_term: bool = False
     """Whether it is the translation of a term, which may be capitalised differently and have an ending."""
 
@@ -249,7 +251,8 @@ class Splitter:
             Required(
                 needed,
                 SLOTS[index] if index < len(in_slots) else escape(needed),
-                tag + mask(text[: span.start].rstrip(), [slot for slot in in_slots if slot.end <= span.start]),
+                (tag + mask(text[: span.start], [slot for slot in in_slots if slot.end <= span.start])).rstrip(),
+                tag + mask(text[: span.end], [slot for slot in in_slots if slot.end <= span.end]),
                 is_term,
             )
             for index, (span, needed, is_term) in enumerate(wanted)

@@ -3,13 +3,15 @@
 The best output of a part is searched for again if something is missing, with a prefix up to the place where the missing
 text belongs and the text itself. If the new output is much less probable, still incomplete, or makes a longer word of a
 term, the text is inserted into the original output at that place, and the score of the search decides between the two.
-The place is where cross-attention is highest for the corresponding source token.
+The place is where cross-attention is highest for the corresponding source token. A term takes the place of the words
+that translate it there; a new output that has both is not used.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,8 @@ _ROUNDS = 2
 _MARGIN = 1.5
 """Log-probability per token that an output may lose by a new search, before an insertion is tried as well. This
 includes the missing text itself, which the model did not choose."""
+_MOST = 0.6
+"""Share of the attention of a word that a term must have to take its place."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
@@ -67,14 +71,30 @@ def missing(part: Part, marked: str) -> list[Required]:
     return result
 
 
+class _Gap(NamedTuple):
+    """A range of an output's tokens in whose place a missing text belongs; it is empty if nothing is to be replaced."""
+
+    start: int
+    end: int
+    required: Required
+
+
 @dataclass(frozen=True)
 class _Gaps:
     """An output without repeated slots, and where the text that it lacks belongs."""
 
     part: Part
     tokens: list[int]
-    places: list[tuple[int, Required]]
-    """Each missing text with the index of the output token that is to follow it."""
+    places: list[_Gap]
+
+    def remain_in(self, tokens: Sequence[int]) -> bool:
+        """Whether another output still has words that are to be replaced."""
+        replaced = (self.tokens[gap.start : gap.end] for gap in self.places if gap.start < gap.end)
+        return any(
+            list(tokens[start : start + len(words)]) == words
+            for words in replaced
+            for start in range(len(tokens) - len(words) + 1)
+        )
 
 
 class Repairer:
@@ -83,6 +103,8 @@ class Repairer:
     def __init__(self, model: AnyModel, tokenizer: AnyTokenizer) -> None:
         self._model, self._source, self._target = model, tokenizer, tokenizer.target
         self._slots = _slots(self._target)
+        self._tags = {*tokenizer.symbol_ids.values()} - _slots(tokenizer)
+        """Symbols such as the tag of a language, which have no translation."""
 
     def repair(
         self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
@@ -124,8 +146,7 @@ class Repairer:
 
     def _copy(self, part: Part) -> list[int]:
         """The source as an output: without the tag of a language."""
-        tags = {*self._source.symbol_ids.values()} - _slots(self._source)
-        tagged = {index for index, token in enumerate(part.tokens) if token in tags}
+        tagged = {index for index, token in enumerate(part.tokens) if token in self._tags}
         tokens = _without(self._source, part.tokens, tagged)
         if not isinstance(self._source, TokenizerPair):
             return tokens
@@ -153,7 +174,7 @@ class Repairer:
             outputs = [(gaps[n].part, new.tokens) for n, new in searched.items()]
             lacking = {n: bool(lacks) for n, lacks in zip(searched, self._missing(outputs), strict=True)}
             found = [
-                searched[n] if lacking.get(n) is False and self._has_whole_terms(gaps[n].part, searched[n]) else one
+                searched[n] if lacking.get(n) is False and self._is_sound(gaps[n], searched[n]) else one
                 for n, one in enumerate(found)
             ]
             again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
@@ -162,35 +183,46 @@ class Repairer:
             current = dict(zip((n for n, _ in again), self._gaps([one for _, one in again], engine), strict=True))
         return found
 
-    def _has_whole_terms(self, part: Part, output: Hypothesis) -> bool:
-        """Whether no term is the beginning of a longer word, as which the search may continue a forced one."""
+    def _is_sound(self, gaps: "_Gaps", output: Hypothesis) -> bool:
+        """Whether no term is the beginning of a longer word, or beside the words that it replaces.
+
+        The search may continue a forced term in these ways.
+        """
         (marked,) = self._target.decode_all([output.tokens], marked=True)
-        return not any(one.longer_word.search(marked) for one in part.required if one.is_term)
+        is_longer = any(one.longer_word.search(marked) for one in gaps.part.required if one.is_term)
+        return not is_longer and not gaps.remain_in(output.tokens)
 
     def _retry(self, gaps: "_Gaps") -> Part | None:
         """A job whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
-        place, one = min(gaps.places, key=lambda item: item[0], default=(0, None))
-        return replace(gaps.part, prefix=[*gaps.tokens[:place], *self._encoded(one)]) if one else None
+        if not gaps.places:
+            return None
+        first = min(gaps.places, key=lambda gap: gap.start)
+        return replace(gaps.part, prefix=[*gaps.tokens[: first.start], *self._encoded(first.required)])
 
     def _filled(self, gaps: Sequence["_Gaps"], engine: Engine) -> list[list[int]]:
-        """The outputs with the missing text inserted."""
+        """The outputs with the missing text inserted, or in place of the words that translate a term."""
         results: list[list[int]] = [[] for _ in gaps]
         current = dict(enumerate(gaps))
         for passes_left in reversed(range(_PASSES)):
             for n, own in current.items():
-                tokens = own.tokens
-                for place, one in sorted(own.places, key=lambda item: item[0], reverse=True):
-                    tokens = [*tokens[:place], *self._encoded(one), *tokens[place:]]
+                tokens, end = own.tokens, len(own.tokens)
+                for gap in sorted(own.places, key=lambda gap: gap.start, reverse=True):
+                    tokens = [*tokens[: gap.start], *self._encoded(gap.required), *tokens[min(gap.end, end) :]]
+                    end = gap.start
                 results[n] = tokens
             outputs = [(gaps[n].part, results[n]) for n in current]
             still = [n for n, lacks in zip(current, self._missing(outputs), strict=True) if lacks]
             if not (passes_left and still):
                 break
-            current = dict(zip(still, self._gaps([(gaps[n].part, results[n]) for n in still], engine), strict=True))
+            filled = [(gaps[n].part, results[n]) for n in still]
+            current = dict(zip(still, self._gaps(filled, engine, replace_words=False), strict=True))
         return results
 
-    def _gaps(self, outputs: _Outputs, engine: Engine) -> list["_Gaps"]:
-        """The outputs without repeated slots, and the text that each lacks then with the places where it belongs."""
+    def _gaps(self, outputs: _Outputs, engine: Engine, *, replace_words: bool = True) -> list["_Gaps"]:
+        """The outputs without repeated slots, and the text that each lacks then with the places where it belongs.
+
+        With `replace_words`, these are those of the words that translate a term.
+        """
         lacking = self._missing(outputs)
         weights = self._weights(outputs, engine)
         stripped = []
@@ -199,7 +231,7 @@ class Repairer:
         if stripped != list(outputs):
             lacking, weights = self._missing(stripped), self._weights(stripped, engine)
         return [
-            _Gaps(part, tokens, [(self._place(part, one, tokens, weights_TS), one) for one in lacks])
+            _Gaps(part, tokens, [self._gap(part, one, tokens, weights_TS, replace_words) for one in lacks])
             for (part, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
         ]
 
@@ -218,6 +250,55 @@ class Repairer:
 
     def _encoded(self, one: Required) -> list[int]:
         return self._target.encode_all([one.marked], marked=True)[0]
+
+    def _gap(
+        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None, replace_words: bool
+    ) -> _Gap:
+        if replace_words and one.is_term and weights_TS is not None:
+            words = self._translating_words(part, one, tokens, weights_TS)
+            if words:
+                return _Gap(words.start, words.stop, one)
+        place = self._place(part, one, tokens, weights_TS)
+        return _Gap(place, place, one)
+
+    def _translating_words(
+        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights
+    ) -> range | None:
+        """The indices of adjacent output words that attend to a term most of all; None if there are none.
+
+        Words that are required stay, and an output is not replaced as a whole unless the term is the whole text.
+        """
+        source = range(self._source_index(one), len(self._source.encode_all([one.through], marked=True)[0]))
+        others = [n for n, token in enumerate(part.tokens) if n not in source and token not in self._tags]
+        in_term_T = weights_TS[:, source.start : source.stop].sum(axis=1)
+        share_T = in_term_T / (in_term_T + weights_TS[:, others].sum(axis=1))
+        needed = tuple(word.lower() for other in part.required for word in other.marked.split())
+        runs: list[tuple[float, range]] = []
+        words = self._words(tokens)
+        for word, text in words:
+            share = float(share_T[word.start : word.stop].mean())
+            if share <= _MOST or text.lower().startswith(needed):
+                continue
+            if runs and runs[-1][1].stop == word.start:
+                runs[-1] = (max(runs[-1][0], share), range(runs[-1][1].start, word.stop))
+            else:
+                runs.append((share, word))
+        best = max(runs, key=lambda run: run[0])[1] if runs else range(0)
+        rest = [word for word, _ in words if word.start not in best]
+        is_whole = not any(text for _, text in self._words([part.tokens[n] for n in others], self._source))
+        begins_after_prefix = best.start >= len(part.prefix)
+        return best if best and begins_after_prefix and (rest or is_whole) else None
+
+    def _words(self, tokens: Sequence[int], tokenizer: AnyTokenizer | None = None) -> list[tuple[range, str]]:
+        """The indices of each word with letters or digits, and its text."""
+        pieces, words = (tokenizer or self._target).pieces(tokens), list[range]()
+        for index in range(len(tokens)):
+            if index and _inside_word(pieces[index - 1], pieces[index]):
+                words[-1] = range(words[-1].start, index + 1)
+            else:
+                words.append(range(index, index + 1))
+        texts = ["".join(pieces[word.start : word.stop]).replace(SPACE_MARK, "") for word in words]
+        return [(word, text) for word, text in zip(words, texts, strict=True) if any(map(str.isalnum, text))]
 
     def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
