@@ -33,7 +33,7 @@ _ROUNDS = 2
 _MARGIN = 1.5
 """Log-probability per token that an output may lose by a new search, before an insertion is tried as well. This
 includes the missing text itself, which the model did not choose."""
-_MOST = 0.6
+_MOST = 0.5
 """Share of the attention of a word that a term must have to take its place."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
@@ -272,7 +272,7 @@ class Repairer:
         others = [n for n, token in enumerate(part.tokens) if n not in source and token not in self._tags]
         in_term_T = weights_TS[:, source.start : source.stop].sum(axis=1)
         share_T = in_term_T / (in_term_T + weights_TS[:, others].sum(axis=1))
-        needed = tuple(word.lower() for other in part.required for word in other.marked.split())
+        needed = tuple(word.lower() for other in part.required if other != one for word in other.marked.split())
         runs: list[tuple[float, range]] = []
         words = self._words(tokens)
         for word, text in words:
