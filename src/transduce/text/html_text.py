@@ -8,16 +8,19 @@ from typing import Literal, NamedTuple, cast
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _BLOCK_NAMES = """
-address article aside blockquote body br caption center col colgroup dd details dialog dir div dl dt fieldset figcaption
-figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe legend li link main menu meta nav
-noscript object ol optgroup option p pre section select summary table tbody td template textarea tfoot th thead title tr
-ul video
+address article aside blockquote body br button caption center col colgroup dd details dialog dir div dl dt fieldset
+figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe label legend li link
+main menu meta nav noscript object ol optgroup option p pre section select summary table tbody td template textarea
+tfoot th thead title tr ul video
 """
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 """Elements that end a text; all others are part of a sentence."""
 _EMPTY = frozenset({"area", "base", "embed", "img", "input", "param", "source", "track", "wbr"})
 _PROTECTED = frozenset({"code", "kbd", "pre", "samp", "tt", "var"})
 """Elements whose content is not translated; also those with translate="no" or class="notranslate"."""
+
+_LONGEST_MARK = 300
+"""Characters of a raised mark without letters, such as that of a footnote, which is no word of the sentence."""
 
 _TEXT_ATTRIBUTES = frozenset({
     "alt", "aria-description", "aria-label", "aria-placeholder", "aria-roledescription", "aria-valuetext", "label",
@@ -62,8 +65,11 @@ class HtmlText:
         """Start and end of each text in the source."""
         self._length = 0
         run: list[_Part] = []
+        in_navigation = False
         for part in _scan(source):
-            if part.kind == "block":
+            if part.name == "nav":
+                in_navigation = not part.source.startswith("</")
+            if part.kind == "block" or (in_navigation and part.name == "a"):
                 self._add_run(run)
                 run = []
                 self._append(part.source)
@@ -187,6 +193,10 @@ def _read_tag(source: str, start: int) -> _Part:
         return rest if element_end is None else _Part(kind, name, source[start:element_end])
     if is_block:
         return _Part("block", name, tag[0])
+    if name == "sup" and not closes:
+        mark_end = _element_end(source, tag.end(), name, tag.end() + _LONGEST_MARK)
+        if mark_end and not any(map(str.isalpha, html.unescape(_SIMPLE_TAG.sub("", source[start:mark_end])))):
+            return _Part("empty", "", source[start:mark_end])
     if closes:
         return _Part("close", name, tag[0])
     return _Part("empty" if name in _EMPTY or tag[0].endswith("/>") else "open", name, tag[0])
@@ -199,10 +209,11 @@ def _is_protected(name: str, tag: str) -> bool:
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
 
 
-def _element_end(source: str, start: int, name: str) -> int | None:
-    """The end of the element whose content starts at `start`; None if it is not closed."""
+def _element_end(source: str, start: int, name: str, end: int | None = None) -> int | None:
+    """The end of the element whose content starts at `start`; None if it is not closed before `end`."""
     depth = 1
-    for tag in re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE).finditer(source, start):
+    pattern = re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE)
+    for tag in pattern.finditer(source, start, len(source) if end is None else end):
         depth += -1 if tag[1] else 1
         if not depth:
             return tag.end()

@@ -76,6 +76,23 @@ def test_protected_elements_keep_their_text_and_html() -> None:
     assert tagged("See<code> a  b </code>or <kbd>`</kbd><kbd> </kbd>").text == "See `a b` or `"
 
 
+def test_raised_marks_without_letters_are_no_words() -> None:
+    text = tagged('The house<sup><a href="#1">[1]</a></sup> is x<sup>2</sup>, the 1<sup>st</sup>.')
+    assert text.text == "The house is x, the 1st."
+    assert [tag.opening for tag in text.tags] == ['<sup><a href="#1">[1]</a></sup>', "<sup>2</sup>", "<sup>"]
+
+
+def test_buttons_and_labels_are_texts_of_their_own() -> None:
+    texts = HtmlText("<button>Save</button> <label>Name: <input name=n></label> <b>and</b> more").texts
+    assert [text.text for text in texts] == ["Save", "Name:", "and more"]
+
+
+def test_links_of_a_navigation_are_texts_of_their_own() -> None:
+    page = HtmlText("<nav><a href=x>Home</a> <a>About <b>us</b></a></nav> See <a>this</a> page")
+    assert [text.text for text in page.texts] == ["Home", "About us", "See this page"]
+    assert page.fill(["1", "2", "3"]) == "<nav><a href=x>1</a> <a>2</a></nav> 3"
+
+
 # Projection
 
 
