@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator
 from transduce.text.sentences import Sentence
 
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
-_TAB = re.compile(r"\t\s*")
+_SEPARATOR = re.compile(r"\t\s*|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
 _ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
 
 
 def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-    """Split sentences at tabs, and separate the marks that lines begin with, such as "-" and "#", from their text."""
+    """Split sentences at tabs and at marks between texts, such as " | " in a list of links.
+
+    The marks that lines begin with, such as "-" and "#", are separated from their text.
+    """
     at_start = True
     for sentence in sentences:
         for column in _columns(sentence):
@@ -25,9 +28,27 @@ def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
 
 
 def _columns(sentence: Sentence) -> Iterator[Sentence]:
-    text, start = sentence.text, 0
-    for tab in _TAB.finditer(text):
-        column = text[start : tab.start()].rstrip()
-        yield Sentence(column, text[start + len(column) : tab.end()])
-        start = tab.end()
+    text, start, open_brackets, counted = sentence.text, 0, 0, 0
+    for found in _SEPARATOR.finditer(text):
+        open_brackets += _opened(text[counted : found.start()])
+        counted = found.end()
+        if found[1] and open_brackets > 0:  # as in P(A | B)
+            continue
+        column = text[start : found.start()].rstrip()
+        space = text[start + len(column) : found.start()]
+        start = found.end()
+        if not found[1]:
+            yield Sentence(column, space + found[0])
+            continue
+        if column:
+            yield Sentence(column, space)
+        if start == len(text):
+            yield Sentence(found[1], sentence.separator)
+            return
+        yield Sentence(found[1], found[2])
     yield Sentence(text[start:], sentence.separator)
+
+
+def _opened(text: str) -> int:
+    """The number of brackets that are opened in a text, less those that are closed."""
+    return sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))

@@ -21,6 +21,9 @@ from transduce.text.sentences import Sentence, split_sentences
         ("-", ["-"]),
         ("- -", ["-", "-"]),
         ("1. One", ["1. One"]),
+        ("Home | About us · It rains. | 5 |", ["Home", "|", "About us", "·", "It rains.", "|", "5", "|"]),
+        ("| P(A | B) |x| a|b", ["|", "P(A | B) |x| a|b"]),
+        ("|", ["|"]),
     ],
 )
 def test_lines_are_split(text: str, expected: list[str]) -> None:
@@ -30,7 +33,14 @@ def test_lines_are_split(text: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["- " * 100_000 + "x", "x" + "\t" * 200_000 + "y", "word " * 50_000 + "x", "a" + " " * 200_000 + "b"]
+    "text",
+    [
+        "- " * 100_000 + "x",
+        "x" + "\t" * 200_000 + "y",
+        "word " * 50_000 + "x",
+        "a" + " " * 200_000 + "b",
+        "( | " * 60_000,
+    ],
 )
 def test_hostile_text_takes_linear_time(text: str) -> None:
     """Quadratic time would take minutes."""
