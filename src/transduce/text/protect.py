@@ -49,6 +49,7 @@ _EMOJI_CHARACTER = (
 )
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
 _SHORTCODE = r"(?<!\S):[\w+-]{2,40}+:(?![^\s.,!?])"  # of an emoji: ":smile:"
+_BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
 _EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
 # A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
@@ -63,7 +64,9 @@ _NUMBER = (
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
-_NAMES = re.compile("|".join([_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON]))
+_NAMES = re.compile(
+    "|".join([_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK])
+)
 _ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
 _WORTH_SEARCHING = re.compile(
