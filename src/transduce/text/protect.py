@@ -50,6 +50,7 @@ _EMOJI_CHARACTER = (
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
 _SHORTCODE = r"(?<!\S):[\w+-]{2,40}+:(?![^\s.,!?])"  # of an emoji: ":smile:"
 _BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
+_COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "5 > 3", and "File > Save"
 _EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
 # A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
@@ -65,12 +66,14 @@ _NUMBER = (
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
 _NAMES = re.compile(
-    "|".join([_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK])
+    "|".join(
+        [_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK, _COMPARISON]
+    )
 )
 _ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
 _WORTH_SEARCHING = re.compile(
-    r"[\d@/\\{}$%<`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
+    r"[\d@/\\{}$%<>`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
 )
 _CLOSING = ".,;:!?'\"»”’"
 _OPENING_OF = {")": "(", "]": "[", "}": "{"}

@@ -36,6 +36,7 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Thanks 😀🎉 and ❤️!", ["😀🎉", "❤️"]),
         ("A family 👨‍👩‍👧 and a thumb 👍🏽", ["👨‍👩‍👧", "👍🏽"]),
         (":wave: Thanks :+1: :thumbs_up: for all :heart:.", [":wave:", ":+1:", ":thumbs_up:", ":heart:"]),
+        ("> If 5 > 3 or x >= y, go to File > Save", [">", ">=", ">"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
         ("Two (one :p) a=(b), x :( y", [":("]),
