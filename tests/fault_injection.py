@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import PATIENCE, TINY, as_sets, make_toy_pairs, write_lines
+from command_line import PATIENCE
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.runs.checkpoint import find_damage, list_checkpoints
 

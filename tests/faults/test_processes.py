@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE, free_port
+from command_line import PATIENCE, free_port
 from fault_injection import FULL, SmallRun, assert_intact, slow_first_call, train_reference_run, wait_for
 from safetensors.torch import load_file
 

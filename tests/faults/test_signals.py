@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE
+from command_line import PATIENCE
 from fault_injection import (
     FULL,
     SmallRun,

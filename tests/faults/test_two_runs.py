@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY
 from fault_injection import slow_first_call, train_reference_run, wait_for
+from toy_run import TINY
 
 from transduce.errors import RunError
 from transduce.training.api import train

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from commands import complaint, metrics
-from conftest import TINY, Pairs, as_sets, write_lines
+from toy_run import TINY, Pairs, as_sets, write_lines
 
 SETTINGS: dict[str, Any] = TINY | {
     "tokenizer.vocab_size": 520,

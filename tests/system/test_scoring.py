@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sacrebleu
 from commands import complaint, copied, metrics, sets
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 JAPANESE = {
     "refs": ["猫が水を飲んでいる。", "私は昨日東京へ行きました。", "この本はとても面白いです。"],

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from commands import complaint
-from conftest import TINY, as_sets, write_lines
 from safetensors.torch import load_file
+from toy_run import TINY, as_sets, write_lines
 
 from transduce.models.card import find_model
 
