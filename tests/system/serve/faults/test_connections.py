@@ -45,12 +45,17 @@ def test_too_many_connections_are_one_line_and_later_ones_are_accepted(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
     descriptors = 100
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
+    before = f"""
+import resource
+from transduce.serve import server
+resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))
+server._RETRY_SECONDS = 0.05
+"""
     arguments = ["-m", f"toy={trained.run}"]
-    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background, before=limit) as server:
+    with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background, before=before) as server:
         connections = [socket.create_connection(host_and_port(server.address)) for _ in range(2 * descriptors)]
         wait_until(lambda: "no connections are accepted" in server.stderr)
-        time.sleep(2)
+        time.sleep(0.4)  # it tries again several times
         for connection in connections:
             connection.close()
         response = httpx.post(f"{server.address}/v1/translate", json={"text": "babo"}, timeout=TIMEOUT)
