@@ -49,13 +49,13 @@ def test_too_many_connections_are_one_line_and_later_ones_are_accepted(
 import resource
 from transduce.serve import server
 resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))
-server._RETRY_SECONDS = 0.05
+server._RETRY_SECONDS = 0.2
 """
     arguments = ["-m", f"toy={trained.run}"]
     with ServerProcess(*arguments, log=tmp_path / "log", start=transduce.background, before=before) as server:
         connections = [socket.create_connection(host_and_port(server.address)) for _ in range(2 * descriptors)]
         wait_until(lambda: "no connections are accepted" in server.stderr)
-        time.sleep(0.4)  # it tries again several times
+        time.sleep(0.6)  # it tries again several times
         for connection in connections:
             connection.close()
         response = httpx.post(f"{server.address}/v1/translate", json={"text": "babo"}, timeout=TIMEOUT)
