@@ -10,7 +10,7 @@ demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
 
 test: $(READY)          ## the complete test suite; lists the tests that are skipped, with the reason
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -rs
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -rs
 
 check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
@@ -24,7 +24,7 @@ docs: $(READY)          ## build the site into build/docs; warnings, such as bro
 
 faults: $(READY)        ## every fault as often as the docs promise: several hours
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults
-	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/test_serve_faults.py
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/serve/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/system/test_ray.py tests/system/test_slurm.py
 
 format: $(READY)        ## format the code

@@ -137,23 +137,26 @@ typedef struct { Linear layer; int8_t *x; int rows, repeats; } Peak;
 
 static void run_peak(Worker worker, void *arguments) {
     const Peak *call = arguments;
-    int32_t sums[SUM_ROWS][MOST_PANELS * PANEL];
+    float y[BLOCK_ROWS][MOST_PANELS * PANEL], x_scale[BLOCK_ROWS] = {0};
+    Outputs outputs = {x_scale, call->layer.scale, call->layer.bias, -INFINITY, y[0], MOST_PANELS * PANEL};
     int K = call->layer.padded_in;
     Panels panels = {call->layer.weight, call->layer.start, K, call->layer.weight, 0};
     (void)worker;
 #ifdef TILES
     if (call->rows > BLOCK_ROWS) {
+        int32_t sums[2 * TILE_ROWS][MOST_PANELS * PANEL];
         configure_tiles();
         for (int i = 0; i < call->repeats; i++) dot_tiles(2, 2, call->x, panels, sums);
         _tile_release();
+        __asm__ volatile("" ::"r"(sums) : "memory");
     } else
 #endif
-    for (int i = 0; i < call->repeats; i++) dot_block(BLOCK_ROWS, BLOCK_PANELS, call->x, panels, sums);
-    __asm__ volatile("" ::"r"(sums) : "memory");
+    for (int i = 0; i < call->repeats; i++) dot_block(BLOCK_ROWS, BLOCK_PANELS, call->x, panels, &outputs);
+    __asm__ volatile("" ::"r"(y) : "memory");
 }
 
 static double measure_peak(int threads, int tiles) {
-    Peak call = {make_layer(256, 32), NULL, tiles ? 2 * TILE_ROWS : BLOCK_ROWS, 0};
+    Peak call = {make_layer(tiles ? 256 : 1024, 32), NULL, tiles ? 2 * TILE_ROWS : BLOCK_ROWS, 0};
     call.x = make_rows(&call.layer, 2 * TILE_ROWS, 0);
     double work = 2.0 * call.rows * (tiles ? 2 : BLOCK_PANELS) * PANEL * call.layer.padded_in;
     call.repeats = (int)((tiles ? 2e11 : 2e10) / work);

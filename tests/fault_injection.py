@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import PATIENCE, TINY, as_sets, make_toy_pairs, write_lines
+from command_line import PATIENCE
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.runs.checkpoint import find_damage, list_checkpoints
 
@@ -71,23 +72,29 @@ threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGKILL)).start()
 """
 
 
-def slow_first_call(owner: str, name: str, seconds: float, ready: Path) -> str:
-    """Python code that delays the first call of a function by `seconds`, after writing its process id to `ready`."""
+def pause_first_call(owner: str, name: str, ready: Path) -> str:
+    """Python code that pauses in the first call of a function, until the test deletes the file `ready`.
+
+    The file has the id of the process.
+    """
     module, _, inner = owner.partition(":")
     return f"""
 import os, time
 import {module} as owner
 for part in {inner.split(".") if inner else []!r}:
     owner = getattr(owner, part)
-real = getattr(owner, {name!r})
-def slow(*arguments, **options):
-    if not os.path.exists({str(ready)!r}):
+real, calls = getattr(owner, {name!r}), 0
+def paused(*arguments, **options):
+    global calls
+    calls += 1
+    if calls == 1:
         with open({str(ready) + ".tmp"!r}, "w") as file:
             file.write(str(os.getpid()))
         os.rename({str(ready) + ".tmp"!r}, {str(ready)!r})
-        time.sleep({seconds})
+        while os.path.exists({str(ready)!r}):
+            time.sleep(0.01)
     return real(*arguments, **options)
-setattr(owner, {name!r}, slow)
+setattr(owner, {name!r}, paused)
 """
 
 

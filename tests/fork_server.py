@@ -1,4 +1,4 @@
-"""A process that imports torch and all commands once, and forks for each command that `conftest.CommandLine` requests.
+"""A process that imports torch and all commands once, and forks for each command that `command_line.py` requests.
 
 It reads requests from stdin, one line of JSON each, and answers each with a number on stdout. Its argument is the file
 descriptor of a socket, over which the streams of a command that runs in the background are received.

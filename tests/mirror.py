@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from conftest import make_toy_pairs
+from toy_run import make_toy_pairs
 
 PACKAGED = Path(__file__).parents[1] / "src/transduce/corpora/wmt14-en-de.toml"
 

@@ -66,10 +66,15 @@ def serve_in_thread(
             assert not thread.is_alive()
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """The host and the port of the address of a server."""
+    host, port = address.removeprefix("http://").split(":")
+    return host, int(port)
+
+
 def send_raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
     """Send raw bytes part by part; returns the response until the server closes the connection."""
-    host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
+    with socket.create_connection(host_and_port(address), timeout=TIMEOUT) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
@@ -83,6 +88,11 @@ def send_raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
         except ConnectionResetError:
             pass
         return received
+
+
+def raw_status(response: bytes) -> int:
+    """The status of a response as `send_raw` returns it."""
+    return int(response.split(b" ", 2)[1])
 
 
 def request_head(path: str, length: int | None, kind: str = "application/json") -> bytes:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conftest import TINY
+from toy_run import TINY
 
 # A word of one language is a sentence of each of the others, which a tiny model learns by heart in seconds.
 WORDS = ["ba", "do", "gi", "ku"]

@@ -35,11 +35,12 @@ def byte_level(special: Sequence[str]) -> Any:
 
 
 def randomized(model: Any, scale: float = 0.3) -> Any:
+    """The model with random weights everywhere, so that a norm or a bias that is left out shows."""
     generator = torch.Generator().manual_seed(0)
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
+        if parameter.requires_grad:  # sinusoids do not
             noise = torch.randn(parameter.shape, generator=generator) * scale
-            parameter.data = 1 + noise if parameter.dim() == 1 and "norm" in name else noise
+            parameter.data = 1 + noise if parameter.dim() == 1 and "norm" in name.lower() else noise
     for name, buffer in model.named_buffers():
         if name == "final_logits_bias":
             buffer.copy_(torch.randn(buffer.shape, generator=generator))

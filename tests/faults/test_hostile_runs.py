@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CommandLine, TrainedRun
+from command_line import CommandLine
 from fault_injection import FULL
+from toy_run import TrainedRun
 
 
 def endless(path: Path) -> None:

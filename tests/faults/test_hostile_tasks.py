@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Pairs
 from fault_injection import repetitions
 from hostile import STRANGE, change_one_file, problems, try_all
 from hostile_originals import edit_json
 from safetensors.numpy import load_file, save_file
+from toy_run import Pairs
 
 from transduce.models.registry import build_config, create_model
 from transduce.models.saved import save_model

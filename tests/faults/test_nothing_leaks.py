@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, as_sets, make_toy_pairs
+from toy_run import TINY, as_sets, make_toy_pairs
 
 WORD, SECRET = "Zwiebelfisch", "hunter2-in-the-environment"
 BROKEN = {

@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
-from conftest import PATIENCE, free_port
-from fault_injection import FULL, SmallRun, assert_intact, slow_first_call, train_reference_run, wait_for
+from command_line import PATIENCE, free_port
+from fault_injection import FULL, SmallRun, assert_intact, pause_first_call, train_reference_run, wait_for
 from safetensors.torch import load_file
 
 from transduce.runs.checkpoint import list_checkpoints, newest_step
@@ -138,22 +139,22 @@ def test_if_one_process_is_out_of_memory_all_split_batches(transduce: Any, small
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "seconds"),
+    ("owner", "name", "interrupted"),
     [
-        ("transduce.tasks.translate:Validation", "_sums", 3600),
-        ("transduce.runs.checkpoint", "save_model", 1),
-        ("transduce.training.compute:Compute", "__call__", 1),
+        ("transduce.tasks.translate:Validation", "_sums", True),
+        ("transduce.runs.checkpoint", "save_model", False),
+        ("transduce.training.compute:Compute", "__call__", False),
     ],
 )
 def test_a_signal_to_one_process_stops_all(
-    transduce: Any, small: SmallRun, tmp_path: Path, owner: str, name: str, seconds: float
+    transduce: Any, small: SmallRun, tmp_path: Path, owner: str, name: str, interrupted: bool
 ) -> None:
     ready, command = tmp_path / "ready", (*small.arguments, "--out", tmp_path / "run")
-    before = "if rank == 0:\n" + "".join(
-        f"    {line}\n" for line in slow_first_call(owner, name, seconds, ready).splitlines()
-    )
+    before = "if rank == 0:\n" + indent(pause_first_call(owner, name, ready), "    ")
     transduce.begin(*command, cwd=small.folder, processes=2, before=before)
     os.kill(int(wait_for(ready)), signal.SIGTERM)
+    if not interrupted:
+        ready.unlink()
     outcome = transduce.end()
     assert outcome.code == 128 + signal.SIGTERM, outcome.err
     assert "stopped at step" in outcome.err
@@ -173,8 +174,12 @@ def checked(*arguments, **options):
 dist.init_process_group = checked
 """
     ready = tmp_path / "ready"
-    before += slow_first_call("transduce.runs.checkpoint", "save_model", 1, ready)
-    outcome = transduce(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
+    before += pause_first_call("transduce.runs.checkpoint", "save_model", ready)  # only the main process writes
+    transduce.begin(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
+    wait_for(ready)
+    time.sleep(0.2)
+    ready.unlink()
+    outcome = transduce.end()
     assert outcome.code == 0, outcome.err
 
 
@@ -182,7 +187,7 @@ def test_when_a_process_is_killed_the_others_end_and_the_run_can_be_resumed(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
     ready, command = tmp_path / "ready", (*small.arguments, "--out", tmp_path / "run")
-    code = slow_first_call("transduce.training.milestones", "prune", 3600, ready)  # only the main process writes
+    code = pause_first_call("transduce.training.milestones", "prune", ready)  # only the main process writes
     transduce.begin(*command, cwd=small.folder, processes=2, before=code)
     os.kill(int(wait_for(ready)), signal.SIGKILL)
     outcome = transduce.end()

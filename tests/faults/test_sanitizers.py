@@ -36,8 +36,10 @@ library._TIMEOUT = 3600
 library.FLAGS += {() if FULL else ("-O0",)}
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
+sys.stdout.flush()
+os._exit(0)
 """
-"""Python code that runs a script.
+"""Python code that runs a script, and leaves out the orderly shutdown of torch, which takes a second.
 
 The compiler runs without the sanitizer's runtime, and may take as long as a busy machine needs. For a few cases it
 does not optimize, as compiling would be most of the work.

@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE
+from command_line import PATIENCE
 from fault_injection import (
     FULL,
     SmallRun,
     assert_intact,
     assert_same_result,
-    slow_first_call,
+    pause_first_call,
     train_reference_run,
     wait_for,
 )
 
-HOURS, STEP = 3600.0, 1.0
-"""Seconds of work that a signal must interrupt, and of work that is completed first."""
+INTERRUPTED, COMPLETED = True, False
+"""Whether a signal ends the work of a phase at once, or after it is completed."""
 PHASES = {
-    "start-up": ("transduce.training.loop", "prepare", HOURS),
-    "loading": ("transduce.training.loop", "resume", HOURS),
-    "training": ("transduce.training.compute:Compute", "__call__", STEP),
-    "validation": ("transduce.tasks.translate:Validation", "_sums", HOURS),
-    "translating": ("transduce.translator:Translator", "translate", HOURS),
-    "saving": ("transduce.runs.checkpoint", "save_model", STEP),
-    "pruning": ("transduce.training.milestones", "prune", STEP),
-    "ending": ("transduce.runs.run_folder", "save_model", STEP),
+    "start-up": ("transduce.training.loop", "prepare", INTERRUPTED),
+    "loading": ("transduce.training.loop", "resume", INTERRUPTED),
+    "training": ("transduce.training.compute:Compute", "__call__", COMPLETED),
+    "validation": ("transduce.tasks.translate:Validation", "_sums", INTERRUPTED),
+    "translating": ("transduce.translator:Translator", "translate", INTERRUPTED),
+    "saving": ("transduce.runs.checkpoint", "save_model", COMPLETED),
+    "pruning": ("transduce.training.milestones", "prune", COMPLETED),
+    "ending": ("transduce.runs.run_folder", "save_model", COMPLETED),
 }
 
 
@@ -47,16 +47,18 @@ CASES = [(phase, number) for turn, phase in enumerate(PHASES) for number in (SIG
 def test_a_signal_saves_and_ends_the_run(
     transduce: Any, small: SmallRun, tmp_path: Path, phase: str, number: signal.Signals
 ) -> None:
-    owner, name, seconds = PHASES[phase]
+    owner, name, interrupted = PHASES[phase]
     ready = tmp_path / "ready"
     command = (*small.arguments, "--out", tmp_path / "run")
-    transduce.begin(*command, cwd=small.folder, before=slow_first_call(owner, name, seconds, ready))
+    transduce.begin(*command, cwd=small.folder, before=pause_first_call(owner, name, ready))
     process = int(wait_for(ready))
     sent = time.monotonic()
     os.kill(process, number)
+    if not interrupted:
+        ready.unlink()
     outcome = transduce.end()
     if FULL:  # on an idle machine
-        assert time.monotonic() - sent < STEP + 10
+        assert time.monotonic() - sent < 10
     # A run that is about to finish may finish.
     assert outcome.code in ((0, 128 + number) if phase == "ending" else (128 + number,)), outcome.err
     assert "Traceback" not in outcome.err

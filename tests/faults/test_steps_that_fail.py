@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, make_toy_pairs, write_lines
 from fault_injection import FULL, repetitions
 from safetensors.torch import load_file
 from torch import Tensor
+from toy_run import TINY, make_toy_pairs, write_lines
 
 from transduce.data.batch import Batch
 from transduce.errors import RunError

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import as_sets, make_toy_pairs, write_lines
 from fault_injection import SmallRun, assert_intact, assert_same_result
+from toy_run import as_sets, make_toy_pairs, write_lines
 
 COMMON: dict[str, Any] = {
     "tokenizer.vocab_size": 450, "data.max_length": 24, "model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2,

@@ -75,6 +75,24 @@ def test_scores_have_the_gradients_of_their_formula() -> None:
     assert torch.autograd.gradcheck(lambda *args: scores(args[0], args[1], "additive", args[2]), (q, k, v_HK))
 
 
+def test_attention_with_pair_bias_and_gate() -> None:
+    """AlphaFold's row attention: each pair of positions adds a bias to its score, a gate scales the output."""
+    generator = torch.Generator().manual_seed(0)
+    B, T, H, K = 2, 5, 3, 4
+    q, k, v, gate = (torch.randn(B * T, H, K, generator=generator) for _ in range(4))
+    bias_BHTT = torch.randn(B, H, T, T, generator=generator)
+    segments = Segments.of_lengths([T] * B)
+    found = torch.sigmoid(gate) * attend(q, k, v, segments, segments, False, score_bias_BHTS=bias_BHTT)
+    for b in range(B):
+        rows = slice(b * T, (b + 1) * T)
+        for h in range(H):
+            scores = torch.tensor(
+                [[q[rows][i, h] @ k[rows][j, h] / K**0.5 + bias_BHTT[b, h, i, j] for j in range(T)] for i in range(T)]
+            )
+            expected = torch.sigmoid(gate[rows, h]) * (scores.softmax(dim=-1) @ v[rows, h])
+            torch.testing.assert_close(found[rows, h], expected)
+
+
 def small_model(**settings: object) -> EncoderDecoder:
     torch.manual_seed(3)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2, "dropout": 0.0}

@@ -11,8 +11,8 @@ import pytest
 import sentencepiece
 import torch
 from commands import complaint, content
-from conftest import as_sets, make_toy_pairs, write_lines
 from engines import FAST, assert_same, plain
+from toy_run import as_sets, make_toy_pairs, write_lines
 
 from transduce.engines.engine import Job, search_all
 from transduce.errors import ModelError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sentencepiece
 from commands import complaint
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.data.prepare import DataConfig, prepare
 from transduce.data.shards import TokenShards

@@ -11,6 +11,7 @@ SETTING = {
     "bundled_model": ["sentences", "rounds", "threads"],
     "data_check": ["pairs"],
     "decode cpu": ["vocabulary", "tokens in and out", "rounds"],
+    "exported": ["model", "lines", "beams", "threads"],
     "generate": ["vocabulary", "prompt", "new_tokens"],
     "generate_cpu": ["vocabulary", "prompt", "new_tokens", "threads", "rounds", "bandwidth"],
     "glossary": ["model", "engine", "lines", "terms", "rounds"],
@@ -27,6 +28,7 @@ SETTING = {
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; decode on a GPU is a part of
 gpu_suite."""
 NEEDS = {
+    "exported": "onnxruntime",
     "generate": "triton",
     "gpu_suite": "triton",
     "imported": "transformers",

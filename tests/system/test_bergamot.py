@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.errors import ModelError
 from transduce.interop.marian_binary import read_binary, write_binary

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import in_cache
-from conftest import TINY, as_sets, write_lines
+from toy_run import TINY, as_sets, write_lines
 
 
 def test_the_cache_is_measured_and_emptied_of_our_files_only(transduce: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from commands import complaint, copied_until, metrics
-from conftest import as_sets, write_lines
+from toy_run import as_sets, write_lines
 
 from transduce import Classifier, DataError
 from transduce.models.saved import load_model

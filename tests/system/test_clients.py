@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import TIMEOUT, serve_in_thread
+from serving import TIMEOUT, host_and_port, serve_in_thread
 
 from transduce.translator import Translator
 
@@ -64,8 +64,7 @@ def open_address(translator: Translator) -> Iterator[str]:
 
 def converse(address: str, *parts: bytes) -> list[bytes]:
     """Send parts, the last of which asks the server to close the connection; returns the bodies of the responses."""
-    host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
+    with socket.create_connection(host_and_port(address), timeout=TIMEOUT) as connection:
         for part in parts:
             connection.sendall(part)
         received = b"".join(iter(lambda: connection.recv(65_536), b""))

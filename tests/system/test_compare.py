@@ -3,7 +3,7 @@
 from typing import Any
 
 from commands import complaint
-from conftest import TINY, as_sets
+from toy_run import TINY, as_sets
 
 
 def test_runs_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from commands import complaint, content, copied
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
 from serving import TIMEOUT, serve_in_thread
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.translator import Translator
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_lines
+from toy_run import write_lines
 
 from transduce.corpora.demo import demo_corpus
 from transduce.text.pairs import Pair

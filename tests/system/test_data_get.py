@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, as_sets, make_toy_pairs
 from mirror import BAD_PAIRS, TEST_PAIRS, VALID_PAIRS, Fault, Mirror, catalogue_of, tgz, wmt14_files
 from terminals import read_all
+from toy_run import TINY, as_sets, make_toy_pairs
 
 from transduce.corpora.get.catalogue import corpus_names
 from transduce.text.pairs import ReadReport, read_pairs

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import complaint, metrics
-from conftest import TINY, Pairs, as_sets, write_lines
+from commands import complaint, copied_until, metrics
+from toy_run import TINY, Pairs, as_sets, write_lines
 
 SETTINGS: dict[str, Any] = TINY | {
     "tokenizer.vocab_size": 520,
@@ -40,10 +40,11 @@ def test_a_translation_model_starts_from_a_denoised_one(transduce: Any, folder: 
     refused = transduce("translate", "-m", kind, "ba bo", cwd=folder)
     assert "was trained for the task denoise; train a translation model from it" in complaint(refused)
 
-    for steps in (10, 20):  # resumed
-        transduce(*words, "--set", f"train.steps={steps}", "--out", f"{kind}-resumed", cwd=folder)
+    resumed = copied_until(folder / kind, folder / f"{kind}-resumed", 10)
+    outcome = transduce(*words, "--out", resumed, cwd=folder)
+    assert f"resuming from {resumed}/checkpoints/step-10" in outcome.err
     for name in ("model", "optimizer"):
-        runs = (folder / kind, folder / f"{kind}-resumed")
+        runs = (folder / kind, resumed)
         first, second = ((run / f"checkpoints/step-20/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 

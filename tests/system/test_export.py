@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import torch
 from commands import complaint
-from conftest import make_toy_pairs, write_lines
+from toy_run import make_toy_pairs, write_lines
 
 from transduce.interop.export.verify import forced_logits
 from transduce.models.saved import load_model

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import free_port
 from commands import metrics
-from conftest import free_port
 from fault_injection import SmallRun, train_reference_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from commands import complaint, copied_until, inspected_header, metrics
-from conftest import as_sets
+from toy_run import as_sets
 
 from transduce import Generator, train
 from transduce.data.batch import Batch

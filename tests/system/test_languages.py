@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from commands import complaint
-from conftest import TrainedRun, as_sets
 from toy_languages import ENOUGH, evaluate, sentence, write_pairs
+from toy_run import TrainedRun, as_sets
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from commands import complaint, content, copied, copied_until, metrics, sets
-from conftest import TINY, as_sets
+from toy_run import TINY, as_sets
 
 # Every look at the clock of training takes half a second: the speed is the same on every machine.
 SLOW_CLOCK = """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import complaint, copied_until, inspected_header, metrics, sets
-from conftest import as_sets, write_lines
+from toy_run import as_sets, write_lines
 
 from transduce import ConfigError, DataError, TextEncoder
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from commands import complaint, content, copied_until, metrics
-from conftest import TrainedRun, as_sets
 from serving import ServerProcess, serve_in_thread
 from toy_languages import ENOUGH, WORDS, evaluate, sentence, write_pairs
+from toy_run import TrainedRun, as_sets
 
 from transduce.translator import Translator
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import write_lines
 from torch import Tensor, nn
+from toy_run import write_lines
 
 from transduce import ModelError, Translator, train
 from transduce.data.batch import Batch, to_device

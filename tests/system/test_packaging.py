@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import complaint, without_compiling
-from conftest import TINY, as_sets
+from toy_run import TINY, as_sets
 from typer.main import get_command
 
 from transduce.cli.main import app

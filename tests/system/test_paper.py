@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import CommandLine
 from commands import complaint
-from conftest import CommandLine, as_sets, make_toy_pairs, write_lines
+from toy_run import as_sets, make_toy_pairs, write_lines
 
 TINY = as_sets(
     {

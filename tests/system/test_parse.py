@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import CommandLine
 from commands import complaint, metrics
-from conftest import TINY, CommandLine, as_sets, write_lines
+from toy_run import TINY, as_sets, write_lines
 
 from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
 from transduce.engines.engine import search_limits

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import CommandLine
 from commands import complaint, copied_until, metrics
-from conftest import CommandLine, as_sets, make_toy_pairs, write_lines
+from toy_run import as_sets, make_toy_pairs, write_lines
 
 COMMON: dict[str, Any] = {
     "model.d_model": 48, "model.encoder_layers": 1, "tokenizer.vocab_size": 450, "train.steps": 180,

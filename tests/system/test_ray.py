@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import complaint
-from conftest import make_toy_pairs, write_lines
 from fault_injection import FULL, repetitions
+from toy_run import make_toy_pairs, write_lines
 
 from transduce.ray import TranslateBatch
 from transduce.text.tables import read_table, table_writer

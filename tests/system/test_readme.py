@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from commands import in_cache
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
 from document_samples import written_by_library_docx
 from serving import ServerProcess
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 ROOT = Path(__file__).parents[2]
 ANY_MODEL = ("model.d_model", "model.d_ff", "model.num_heads", "train.warmup")

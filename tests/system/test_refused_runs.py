@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from commands import complaint, content, metrics, sets
-from conftest import TINY, as_sets, write_lines
+from toy_run import TINY, as_sets, write_lines
 
 NO_MEMORY = """
 import transduce.training.{module} as module

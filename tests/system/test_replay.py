@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from commands import complaint
-from conftest import make_toy_pairs, write_lines
+from toy_run import make_toy_pairs, write_lines
 
 TUNE = ["--set", "train.steps=4", "--set", "train.learning_rate=1e-4", "--set", "train.batch_tokens=300"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sacrebleu
 from commands import complaint, copied, metrics, sets
-from conftest import TINY, as_sets, make_toy_pairs, write_lines
+from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 JAPANESE = {
     "refs": ["猫が水を飲んでいる。", "私は昨日東京へ行きました。", "この本はとても面白いです。"],
@@ -234,7 +234,7 @@ def best_step(run: Path) -> int:
 def test_the_criterion_selects_the_best_checkpoint(
     transduce: Any, trained: Any, tmp_path: Path, criterion: str
 ) -> None:
-    words = (*trained.words, *sets(criterion=criterion, save_every=6, keep=10, average=1))
+    words = (*trained.words, *sets(criterion=criterion, steps=30, save_every=3, keep=10, average=1))
     assert transduce(*words, "--out", "run", cwd=tmp_path).code == 0
     records = valid_records(tmp_path / "run")
     assert {record["criterion"] for record in records} == {criterion}
@@ -267,7 +267,7 @@ def test_each_validation_file_is_scored_and_all_together(transduce: Any, trained
     write_pairs(tmp_path / "unlike.tsv", unlike)
     words = [*trained.words[: trained.words.index("--valid-src")]]
     words += ["--valid", tmp_path / "easy.tsv", "--valid", tmp_path / "unlike.tsv"]
-    words += [*trained.words[trained.words.index("--preset") :], *sets(samples=99)]
+    words += [*trained.words[trained.words.index("--preset") :], *sets(samples=99, steps=20, save_every=10)]
     outcome = transduce(*words, "--out", "run", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     for record in valid_records(tmp_path / "run"):

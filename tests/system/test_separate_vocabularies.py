@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from commands import complaint, inspected_header
-from conftest import as_sets, write_lines
 from safetensors.torch import load_file
 from serving import serve_in_thread
+from toy_run import as_sets, write_lines
 
 from transduce.data.shards import TokenShards
 from transduce.models.saved import load_model

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from commands import complaint
-from conftest import make_toy_pairs, write_lines
+from toy_run import make_toy_pairs, write_lines
 
 LONG = " ".join(["babo dego."] * 200)  # translated in parts
 KILL = """

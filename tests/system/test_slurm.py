@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import PATIENCE, free_port
 from commands import metrics
-from conftest import PATIENCE, free_port
 from fault_injection import FULL, train_reference_run
 from torch.distributed.run import get_args_parser
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from commands import complaint
-from conftest import TINY, as_sets, make_toy_pairs
+from toy_run import TINY, as_sets, make_toy_pairs
 
 pytest.importorskip("pyarrow")
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 from commands import complaint, content, copied, metrics, sets
-from conftest import TINY, as_sets
 from safetensors.numpy import load_file
+from toy_run import TINY, as_sets
 
 from transduce import train
 from transduce.tasks.translate import Validation

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import complaint, copied_until, metrics
-from conftest import as_sets, write_lines
+from toy_run import as_sets, write_lines
 
 from transduce import DataError, Transcriber
 from transduce.media.sound import read_sound, to_samples

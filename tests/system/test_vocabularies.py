@@ -10,8 +10,8 @@ import pytest
 import sentencepiece
 import torch
 from commands import complaint
-from conftest import TINY, Pairs, as_sets, write_lines
 from safetensors.torch import load_file
+from toy_run import TINY, Pairs, as_sets, write_lines
 
 from transduce.errors import ConfigError, ModelError
 from transduce.text.tokenizer import Tokenizer

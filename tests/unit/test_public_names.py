@@ -75,8 +75,9 @@ def test_a_type_checker_knows_the_options(tmp_path: Path) -> None:
     script.write_text(RIGHT + "\n".join(wrong))
     # Reading all types would take a minute, and nothing here depends on these.
     parts = ["data", "distributed", "documents", "engines", "evaluation", "models", "nn", "runs", "tasks", "text"]
-    names = ["torch", "numpy", *(f"transduce.{part}" for part in parts)]
-    skipped = "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in names)
+    names = ["torch", "numpy", "rich", "PIL", *(f"transduce.{part}" for part in parts)]
+    skip = "follow_imports = skip\nfollow_imports_for_stubs = True\n"
+    skipped = "".join(f"[mypy-{name}.*]\n{skip}" for name in names)
     config.write_text(f"[mypy]\nfollow_imports = silent\n{skipped}")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", config, "--cache-dir", tmp_path, script]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}

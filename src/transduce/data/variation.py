@@ -25,10 +25,10 @@ from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.linearized_trees import bracket_labels, respell
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.tokenizer_pair import TokenizerPair
-from transduce.text.trees import bracket_labels, respell
 
 T = TypeVar("T")
 U = TypeVar("U")

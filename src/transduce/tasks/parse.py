@@ -10,8 +10,9 @@ from transduce.search.options import SearchConfig
 from transduce.tasks.task import Scoring, ValidationScore
 from transduce.tasks.translate import Translate
 from transduce.tasks.validation import Validation
+from transduce.text.linearized_trees import delinearize, linearize
 from transduce.text.pairs import ReadReport
-from transduce.text.trees import MalformedTreeError, Tree, delinearize, linearize, read_corpus
+from transduce.text.trees import MalformedTreeError, Tree, read_corpus
 from transduce.translator.parser import PARSING_SEARCH, Parser
 
 

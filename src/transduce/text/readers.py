@@ -7,10 +7,11 @@ from typing import Any
 
 from transduce.text.documents import Piece, read_documents, read_pieces
 from transduce.text.labelled import read_images, read_labelled
+from transduce.text.linearized_trees import bracket_symbols, read_linearized
 from transduce.text.lines import read_texts
 from transduce.text.pairs import Corpus, ReadReport, read_pairs
 from transduce.text.speech import read_speech, sound_files
-from transduce.text.trees import bracket_symbols, read_corpus, read_linearized
+from transduce.text.trees import read_corpus
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,23 @@
-"""Constituency trees in the notation of the Penn Treebank, and their linearization as text.
-
-In a linearized tree, every bracket is a word of its own, with its label: `(S (NP The cat )NP (VP sat )VP . )S`. The
-words of the sentence stay, and their part-of-speech tags are left out. Words never contain brackets: the treebank
-writes `-LRB-` and `-RRB-` for those of a text.
-"""
+"""Constituency trees in the notation of the Penn Treebank."""
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
-from transduce.errors import ConfigError, DataError
+from transduce.errors import DataError
 from transduce.text.files import MAX_LINE_BYTES, raw_lines
 from transduce.text.pairs import Corpus, ReadReport
-from transduce.text.symbols import SPACE_MARK
 
 ROOT = "TOP"
 """Label of the node around a written tree."""
 UNKNOWN_TAG = "XX"
 """Tag of a word whose part of speech is not known."""
+UNCLOSED = "with an unclosed bracket"
+"""What is wrong with a tree that has no end."""
 
 _ROOTS = {"", "ROOT", "S1", ROOT}
 _TRACE = "-NONE-"
-_UNCLOSED = "with an unclosed bracket"
 _TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|[()]|[^\s()]+")
 """A tag with its word in brackets, a bracket, or a label or word by itself."""
 _OpenNode = tuple[str | None, list["Tree | Leaf | str"]]
@@ -109,7 +103,7 @@ def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
             yield number, "not UTF-8"
             continue
         if depth > 0 and line.startswith("("):
-            yield start, _UNCLOSED
+            yield start, UNCLOSED
             pending, depth = [], 0
         if not pending:
             start = number
@@ -123,15 +117,7 @@ def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
                 yield start, str(problem)
             pending, depth = [], 0
     if pending:
-        yield start, _UNCLOSED
-
-
-def read_linearized(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the sentence and the linearized tree of every usable tree of a corpus; see `read_pairs`."""
-    if reverse:
-        raise ConfigError("data.reverse exchanges the sides of pairs; a file of trees has no sides, so leave it out")
-    for tree in read_corpus(corpus, report):
-        yield " ".join(tree.words), " ".join(linearize(tree))
+        yield start, UNCLOSED
 
 
 def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
@@ -151,83 +137,9 @@ def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
         raise DataError("; ".join([f"{names}: no usable tree", *report.lines()]))
 
 
-def linearize(tree: Tree) -> list[str]:
-    """The brackets and the words of a tree in order."""
-    tokens: list[str] = []
-
-    def visit(node: Tree) -> None:
-        tokens.append(f"({node.label}")
-        for child in node.children:
-            if isinstance(child, Leaf):
-                tokens.append(child.word)
-            else:
-                visit(child)
-        tokens.append(f"){node.label}")
-
-    visit(tree)
-    return tokens
-
-
-def delinearize(tokens: Iterable[str]) -> Tree:
-    """The tree of linearized brackets and words; raises a MalformedTreeError if they do not form one tree."""
-    open_nodes: list[tuple[str, list[Tree | Leaf]]] = [("", [])]
-    for token in tokens:
-        if token.startswith("("):
-            open_nodes.append((token[1:], []))
-        elif token.startswith(")"):
-            label, children = open_nodes.pop()
-            if not open_nodes or label != token[1:]:
-                raise MalformedTreeError(f"with {token}, which closes no bracket of its label")
-            if not children:
-                raise MalformedTreeError(f"with ({label} {token}, which has no words")
-            open_nodes[-1][1].append(Tree(label, tuple(children)))
-        else:
-            open_nodes[-1][1].append(leaf(token))
-    (_, roots), *unclosed = open_nodes
-    if unclosed:
-        raise MalformedTreeError(_UNCLOSED)
-    if len(roots) != 1 or not isinstance(roots[0], Tree):
-        raise MalformedTreeError("that is not exactly one tree")
-    return roots[0]
-
-
 def leaf(word: str) -> Leaf:
     """A word with the tag that its form tells: that of a punctuation mark, or the unknown tag."""
     return Leaf(word, _PUNCTUATION_TAGS.get(word, UNKNOWN_TAG))
-
-
-def bracket_symbols(trees: Iterable[Tree]) -> list[str]:
-    """The brackets of all labels as symbols of a vocabulary, with the space before them; sorted."""
-    labels = sorted(set[str]().union(*(tree.labels() for tree in trees)))
-    return [f"{SPACE_MARK}{bracket}{label}" for label in labels for bracket in "()"]
-
-
-def bracket_labels(pieces: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """The labels whose brackets are pieces of a vocabulary, each with the ids of its opening and closing bracket."""
-    ids = {piece: number for number, piece in enumerate(pieces)}
-    opening = SPACE_MARK + "("
-    pairs = {
-        piece.removeprefix(opening): (number, ids.get(f"{SPACE_MARK}){piece.removeprefix(opening)}"))
-        for piece, number in ids.items()
-        if piece.startswith(opening)
-    }
-    return {label: (number, closing) for label, (number, closing) in pairs.items() if label and closing is not None}
-
-
-def respell(
-    source: Iterable[int], linearized: Iterable[int], brackets: Container[int], starts: Container[int]
-) -> list[int]:
-    """The tokens of a linearized tree, with the pieces that its words have in the source; `starts` begin words."""
-    pieces = list(source)
-    begins = [index for index, piece in enumerate(pieces) if piece in starts]
-    words = (pieces[begin:end] for begin, end in pairwise([*begins, len(pieces)]))
-    result: list[int] = []
-    for token in linearized:
-        if token in brackets:
-            result.append(token)
-        elif token in starts:
-            result += next(words)
-    return result
 
 
 def _parse(text: str) -> list[Tree]:
@@ -265,7 +177,7 @@ def _parse(text: str) -> list[Tree]:
         else:
             open_nodes[-1][1].append(token)
     if len(open_nodes) > 1:
-        raise MalformedTreeError(_UNCLOSED)
+        raise MalformedTreeError(UNCLOSED)
     trees = [_without_root(node) for node in top[1] if not isinstance(node, str)]
     if not trees:
         raise MalformedTreeError("without words")

@@ -19,9 +19,10 @@ from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.tree_grammar import TreeGrammar, most_brackets
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.given_texts import require_list, require_text, require_texts
+from transduce.text.linearized_trees import bracket_labels
 from transduce.text.penn_words import split_words, without_brackets
 from transduce.text.symbols import SPACE_MARK
-from transduce.text.trees import ROOT, Leaf, Tree, bracket_labels, leaf
+from transduce.text.trees import ROOT, Leaf, Tree, leaf
 
 Sentence = str | Sequence[str]
 """A text, which is split into words, or the words themselves."""

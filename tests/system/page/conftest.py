@@ -46,7 +46,7 @@ def address(translator: Translator) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")  # not the session: while Playwright runs, asyncio.run fails in every other test
+@pytest.fixture(scope="package")  # not the session: while Playwright runs, asyncio.run fails in every other test
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
@@ -84,7 +84,7 @@ class Window:
         self.errors.clear()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def idle_windows(browser: Any) -> list[Window]:
     """Windows that no test uses. To load the page in a new one takes three times the processor time."""
     return []

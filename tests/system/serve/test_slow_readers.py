@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from helpers import small_language_model
-from serving import TIMEOUT, ServerProcess, request_head, send_raw, serve_in_thread, wait_until
+from serving import TIMEOUT, ServerProcess, host_and_port, request_head, send_raw, serve_in_thread, wait_until
 from starlette.responses import Response
 
 from transduce import Generator
@@ -50,11 +50,10 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def connect(address: str, buffer: int = 4096) -> socket.socket:
     """A connection of a client whose kernel receives little before it reads."""
-    host, port = address.removeprefix("http://").split(":")
     connection = socket.socket()
     connection.settimeout(TIMEOUT)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    connection.connect((host, int(port)))
+    connection.connect(host_and_port(address))
     return connection
 
 

@@ -13,8 +13,9 @@ from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
 from transduce.search.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
+from transduce.text.linearized_trees import delinearize
 from transduce.text.tokenizer import EOS
-from transduce.text.trees import MalformedTreeError, Tree, delinearize
+from transduce.text.trees import MalformedTreeError, Tree
 
 V = 16
 GRAMMAR = TreeGrammar({4: 5, 6: 7, 8: 9}, frozenset({4, 5, 6, 7, 8, 9, 10, 11, 12}))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce import ConfigError, DataError
+from transduce.text.linearized_trees import bracket_labels, bracket_symbols, delinearize, linearize, respell
 from transduce.text.pairs import ReadReport
 from transduce.text.readers import READERS
 from transduce.text.tree_drawing import draw_svg, draw_text
@@ -14,13 +15,8 @@ from transduce.text.trees import (
     Leaf,
     MalformedTreeError,
     Tree,
-    bracket_labels,
-    bracket_symbols,
-    delinearize,
-    linearize,
     read_tree,
     read_trees,
-    respell,
     write_tree,
 )
 

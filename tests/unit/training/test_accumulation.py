@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from conftest import TINY, write_lines
 from safetensors.torch import load_file
+from toy_run import TINY, write_lines
 
 from transduce.data.batch import to_device
 from transduce.data.plan import BatchPlan

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 from commands import metrics
-from conftest import make_toy_pairs, write_lines
 from safetensors.torch import load_file
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+from toy_run import make_toy_pairs, write_lines
 
 from transduce.config import read_toml
 from transduce.data.batch import Batch, to_device

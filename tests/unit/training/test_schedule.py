@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, write_lines
+from toy_run import TINY, write_lines
 
 from transduce.training.api import train
 from transduce.training.schedule import cooldown_factor, learning_rate

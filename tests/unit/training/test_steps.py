@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, make_toy_pairs, write_lines
 from safetensors.torch import load_file
+from toy_run import TINY, make_toy_pairs, write_lines
 
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan

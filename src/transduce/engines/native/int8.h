@@ -23,13 +23,36 @@
 #define UNROLL _Pragma("GCC unroll 16")
 enum { LINE = 64 }; /* bytes of a cache line */
 
+/* A vector of the processor, at any address. */
+enum { LANES = CHANNELS > 1 ? CHANNELS : 4 };
+typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* How the sums of a block become its outputs `y`: scales of the rows, scales and biases of the channels, and the number, 0
+ * or -INFINITY, below which outputs are replaced by 0.
+ */
+typedef struct { const float *x_scale, *scale, *bias; float lowest, *y; int y_stride; } Outputs;
+
+/* Write the outputs of R rows and P panels. */
+INLINE void write_outputs(const int R, const int P, int32_t sums[][MOST_PANELS * PANEL], const Outputs *outputs) {
+    UNROLL for (int c = 0; c < P * PANEL; c += LANES) {
+        Floats scale = *(const Floats *)(outputs->scale + c), bias = *(const Floats *)(outputs->bias + c);
+        UNROLL for (int r = 0; r < R; r++) {
+            Floats value = __builtin_convertvector(*(const Ints *)(sums[r] + c), Floats);
+            value = value * (outputs->x_scale[r] * scale) + bias;
+            value = (Floats)((Ints)value & ~(Ints)(value < outputs->lowest));
+            *(Floats *)(outputs->y + (size_t)r * outputs->y_stride + c) = value;
+        }
+    }
+}
+
 /* The weights of adjacent panels, and what to prefetch while they are used: `ahead` and, after every 16 inputs (with
  * tiles, 64), the next `step` bytes.
  */
 typedef struct { const int8_t *weight; const int32_t *start; int padded_in; const int8_t *ahead; int step; } Panels;
 
-/* Dot products of R rows with P panels; both are constants, and the compiler unrolls the loops over them. */
-INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
+/* Outputs of R rows and P panels; both are constants, and the compiler unrolls the loops over them. */
+INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, const Outputs *outputs) {
     const int K = panels.padded_in, V = P * VECTORS;
     Vector sum[BLOCK_ROWS][MOST_PANELS * VECTORS];
     UNROLL for (int r = 0; r < R; r++)
@@ -52,14 +75,15 @@ INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, 
         FOUR_INPUTS(3)
 #undef FOUR_INPUTS
     }
+    int32_t sums[BLOCK_ROWS][MOST_PANELS * PANEL]; /* the compiler keeps them in registers */
     UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++) STORE(&out[r][v * CHANNELS], sum[r][v]);
+        UNROLL for (int v = 0; v < V; v++) STORE(&sums[r][v * CHANNELS], sum[r][v]);
+    write_outputs(R, P, sums, outputs);
 }
 
 /* The same for a number of rows that is not a constant, from 1 to `most`, which is one. */
-INLINE void dot_rows(int rows, const int most, const int P, const int8_t *x, Panels panels,
-                     int32_t out[][MOST_PANELS * PANEL]) {
-#define CASE(R) case R: if (R <= most) dot_block(R < most ? R : most, P, x, panels, out); break;
+INLINE void dot_rows(int rows, const int most, const int P, const int8_t *x, Panels panels, const Outputs *outputs) {
+#define CASE(R) case R: if (R <= most) dot_block(R < most ? R : most, P, x, panels, outputs); break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) }
 #undef CASE
 }
@@ -92,11 +116,13 @@ INLINE void dot_tiles(const int R, const int P, const int8_t *x, Panels panels, 
 }
 
 /* The same for a number of rows, up to two tiles, and of panels, 1 or 2, that are not constants. */
-static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
-    if (rows > TILE_ROWS && P == 2) dot_tiles(2, 2, x, panels, out);
-    else if (rows > TILE_ROWS) dot_tiles(2, 1, x, panels, out);
-    else if (P == 2) dot_tiles(1, 2, x, panels, out);
-    else dot_tiles(1, 1, x, panels, out);
+static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, const Outputs *outputs) {
+    int32_t sums[2 * TILE_ROWS][MOST_PANELS * PANEL];
+    if (rows > TILE_ROWS && P == 2) dot_tiles(2, 2, x, panels, sums);
+    else if (rows > TILE_ROWS) dot_tiles(2, 1, x, panels, sums);
+    else if (P == 2) dot_tiles(1, 2, x, panels, sums);
+    else dot_tiles(1, 1, x, panels, sums);
+    write_outputs(rows, P, sums, outputs);
 }
 
 /* Set all eight tiles to 16 rows of 64 bytes. */
@@ -116,26 +142,20 @@ enum { TILES_FROM = INT32_MAX };
 static int tiles_allowed(void) { return 0; }
 static void configure_tiles(void) {}
 static void release_tiles(void) {}
-static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
-    (void)rows, (void)P, (void)x, (void)panels, (void)out;
+static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, const Outputs *outputs) {
+    (void)rows, (void)P, (void)x, (void)panels, (void)outputs;
 }
 #endif
 
-/* A vector of the processor, at any address. */
-enum { LANES = CHANNELS > 1 ? CHANNELS : 4 };
-typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-/* Scale the sums of one row and panel, add the bias and replace numbers below `lowest`, 0 or -INFINITY, by 0. */
-INLINE void scale_sums(const int32_t *sum, float x_scale, const float *scale, const float *bias, float lowest, int width,
-                       float *y) {
-    float partial[PANEL], *to = width < PANEL ? partial : y;
-    UNROLL for (int c = 0; c < PANEL; c += LANES) {
-        Floats value = __builtin_convertvector(*(const Ints *)(sum + c), Floats);
-        value = value * (x_scale * *(const Floats *)(scale + c)) + *(const Floats *)(bias + c);
-        *(Floats *)(to + c) = (Floats)((Ints)value & ~(Ints)(value < lowest));
-    }
-    if (width < PANEL) memcpy(y, partial, width * sizeof(float));
+/* Complete the output y of row i, of which `sums` are scaled. If `two`, they are those of one part: the first part of an
+ * output has the bias, and numbers below `lowest` are replaced by 0 after the second.
+ */
+INLINE void finish_row(const int two, int i, const float *sums, const float *bias, float lowest, int width, float *y) {
+    if (!two) memcpy(y, sums, width * sizeof(float));
+    else if (i % 2 == 0)
+        for (int c = 0; c < width; c++) y[c] = sums[c] + bias[c];
+    else
+        for (int c = 0; c < width; c++) y[c] = y[c] + sums[c] < lowest ? 0 : y[c] + sums[c];
 }
 
 /* x W^T + b of all rows for the panels `first` up to `last` (excluded); `y` points to the first panel's output in row 0. If
@@ -146,38 +166,36 @@ INLINE void multiply_rows(const int two, const Linear *linear, int first, int la
     const int K = linear->padded_in, tiles = rows >= TILES_FROM && tiles_allowed();
     const int block_panels = tiles ? 2 : rows <= NARROW_ROWS ? WIDE_PANELS : BLOCK_PANELS;
     const int block_rows = tiles ? 2 * TILE_ROWS : BLOCK_ROWS, blocks = (rows + block_rows - 1) / block_rows;
-    const float lowest = relu ? 0 : -INFINITY;
+    const float lowest = relu ? 0 : -INFINITY, zeros[MOST_PANELS * PANEL] = {0};
     if (tiles) configure_tiles();
     for (int p = first, P; p < last; p += P, y += P * PANEL) {
         P = last - p < block_panels ? 1 : block_panels;
         const size_t size = (size_t)P * PANEL * K;
+        const int rest = linear->width_out - p * PANEL, width = rest < P * PANEL ? rest : P * PANEL;
+        const int complete = !two && width == P * PANEL;
+        const float *scale = linear->scale + p * PANEL, *bias = linear->bias + p * PANEL;
         Panels panels = {linear->weight + (size_t)p * PANEL * K, linear->start + p * PANEL, K, NULL, 0};
         const int step = tiles ? (16 * P + blocks - 1) / blocks * LINE : (blocks < 4 ? 4 * P : P) * LINE;
         size_t prefetched = 0; /* of the next panels */
         for (int b = 0, r = 0, end; b < blocks; b++, r = end) {
-            int32_t sums[SUM_ROWS][MOST_PANELS * PANEL];
             panels.step = prefetched < size ? step : 0;
             panels.ahead = panels.weight + (panels.step ? size + prefetched : 0);
             prefetched += (size_t)K / (tiles ? PADDING : 16) * step;
+            Outputs outputs = {x_scale + r, scale, bias, lowest, y + (size_t)r * y_stride, y_stride};
+            if (two) outputs.bias = zeros, outputs.lowest = -INFINITY;
+            float scaled[SUM_ROWS][MOST_PANELS * PANEL]; /* outputs that are not complete */
+            if (!complete) outputs.y = scaled[0], outputs.y_stride = MOST_PANELS * PANEL;
             if (tiles) {
                 end = r + block_rows < rows ? r + block_rows : rows;
-                dot_tile_rows(end - r, P, x + (size_t)r * K, panels, sums);
+                dot_tile_rows(end - r, P, x + (size_t)r * K, panels, &outputs);
             } else {
                 end = (int)((int64_t)rows * (b + 1) / blocks); /* blocks of about the same size */
-                if (P == 1) dot_rows(end - r, BLOCK_ROWS, 1, x + (size_t)r * K, panels, sums);
-                else if (rows <= NARROW_ROWS) dot_rows(end - r, NARROW_ROWS, WIDE_PANELS, x + (size_t)r * K, panels, sums);
-                else dot_rows(end - r, BLOCK_ROWS, BLOCK_PANELS, x + (size_t)r * K, panels, sums);
+                if (P == 1) dot_rows(end - r, BLOCK_ROWS, 1, x + (size_t)r * K, panels, &outputs);
+                else if (rows <= NARROW_ROWS) dot_rows(end - r, NARROW_ROWS, WIDE_PANELS, x + (size_t)r * K, panels, &outputs);
+                else dot_rows(end - r, BLOCK_ROWS, BLOCK_PANELS, x + (size_t)r * K, panels, &outputs);
             }
-            for (int i = r; i < end; i++)
-                for (int c = 0; c < P; c++) {
-                    int channel = (p + c) * PANEL, width = linear->width_out - channel;
-                    float *output = y + (size_t)(two ? i / 2 : i) * y_stride + c * PANEL;
-                    const float *bias = linear->bias + channel;
-                    float first_part[PANEL] = {0};
-                    if (two && i % 2) bias = memcpy(first_part, output, (width < PANEL ? width : PANEL) * sizeof(float));
-                    scale_sums(&sums[i - r][c * PANEL], x_scale[i], linear->scale + channel, bias,
-                               two && i % 2 == 0 ? -INFINITY : lowest, width, output);
-                }
+            for (int i = r; i < end && !complete; i++)
+                finish_row(two, i, scaled[i - r], bias, lowest, width, y + (size_t)(two ? i / 2 : i) * y_stride);
         }
     }
     if (tiles) release_tiles();

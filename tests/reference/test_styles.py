@@ -1,0 +1,30 @@
+"""Each style against the model that transformers' is converted to."""
+
+import pytest
+from transformers_family import bart, gpt2, llama, marian, t5_untied
+from transformers_models import randomized
+
+from transduce.config import build, to_table
+from transduce.interop.huggingface import convert
+from transduce.models.registry import config_class
+from transduce.runs.recipe import read_style
+
+FAMILY_SETTINGS = (
+    "architecture", "norm", "norm_type", "activation", "positions", "bias", "embedding", "tie_output",
+    "share_positions", "source",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["gpt2", "llama", "t5", "bart", "marian"])
+def test_a_style_is_what_its_converter_gives(style: str) -> None:
+    """All settings but the sizes are equal."""
+    tied = {"tie_word_embeddings": True}
+    makers = {"gpt2": gpt2, "llama": lambda: llama(**tied), "t5": t5_untied, "bart": bart, "marian": marian}
+    theirs = randomized(makers[style]())
+    config, _ = convert(theirs.config.to_dict(), theirs.state_dict())
+    wanted = read_style(style)["model"]
+    given = to_table(config)
+    if style == "marian":  # its sinusoids, whose halves lie side by side, are imported as a table
+        given["positions"] = "sinusoidal"
+    complete = to_table(build(config_class(wanted), wanted, style))
+    assert {name: given.get(name) for name in FAMILY_SETTINGS} == {name: complete.get(name) for name in FAMILY_SETTINGS}

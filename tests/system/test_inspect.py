@@ -1,0 +1,35 @@
+"""`transduce inspect`: one page, or one line that says why not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import complaint, inspected_header
+
+
+def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    words = ["--beam", "2", "--prefix", "gigo", "--off", "cross.1.2", "-o", tmp_path / "look.html"]
+    outcome = transduce("inspect", "-m", "run", "babo dedu", *words, cwd=trained.folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    source, output, _ = outcome.out.splitlines()
+    assert source == "babo dedu"
+    assert output.startswith("→ gigo")
+    header = inspected_header(tmp_path / "look.html")
+    assert (header["text"], header["beam"], header["off"]) == ("babo dedu", 2, ["cross.1.2"])
+    assert output == f"→ {header['translation']}"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([" "], "the text is empty"),
+        (["babo", "--off", "cross.1.9"], "head cross.1.9 does not exist: cross has layers 1 to 1 with heads 1 to 2"),
+        (["babo", "--beam", "99"], "beam must be at most 16"),
+        (["babo " * 300], "the text has 301 tokens; the model takes 256: shorten it"),
+        (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
+    ],
+)
+def test_inspect_refuses_what_it_cannot_show_in_one_line(
+    transduce: Any, trained: Any, words: list[str], reason: str
+) -> None:
+    assert reason in complaint(transduce("inspect", "-m", "run", *words, cwd=trained.folder))

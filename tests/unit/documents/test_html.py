@@ -1,0 +1,44 @@
+"""HTML: attributes, the language of a page, and its encoding."""
+
+import pytest
+from translated_documents import read, translated
+
+from transduce.documents.document import Output
+from transduce.documents.options import ReadOptions
+from transduce.documents.read import read_document
+
+
+def test_attributes_for_people_are_translated() -> None:
+    texts = {text.text for text in read("attributes.html").texts}
+    assert texts >= {
+        'About "us"', "The whole page", "a hint", "a small cat", "strong", "Your name", "Send", "Some fruit",
+        "open the menu", "See and this.",
+    }  # fmt: skip
+    assert not [text for text in texts if "kept" in text or text == "Brand"]
+    written = translated(read("attributes.html"), lambda text: f'{text}"<')
+    assert b"value=Send&quot;&lt;>" in written
+    assert b'value="Send it"' in translated(read("attributes.html"), lambda text: f"{text} it")
+    assert b"title='The whole page&quot;&lt;'" in written
+    assert b'alt="a small cat&quot;&lt;"' in written
+
+
+@pytest.mark.parametrize(
+    ("tag", "translated_tag"),
+    [
+        ('<html lang="en">', '<html lang="de">'),
+        ("<HTML class=a Lang=en-US>", "<HTML class=a Lang=de>"),
+        ("<html xml:lang='en' lang='en'>", "<html xml:lang='de' lang='de'>"),
+        ("<html data-lang=en>", "<html data-lang=en>"),
+        ('<p lang="fr">', '<p lang="fr">'),
+    ],
+)
+def test_a_translated_page_tells_its_language(tag: str, translated_tag: str) -> None:
+    page = read_document("html", f"<!DOCTYPE html>{tag}<p>text</p>".encode(), "a.html", ReadOptions("en", "de"))
+    assert translated(page, str.upper) == f"<!DOCTYPE html>{translated_tag}<p>TEXT</p>".encode()
+    unknown = read_document("html", f"{tag}<p>text</p>".encode(), "a.html", ReadOptions())
+    assert translated(unknown, str.upper) == f"{tag}<p>TEXT</p>".encode()
+
+
+def test_a_character_that_the_encoding_lacks_becomes_a_reference() -> None:
+    written = read("latin1.html").write([Output("кофе")])
+    assert written.endswith("<p>&#1082;&#1086;&#1092;&#1077;</p>".encode("latin-1"))

@@ -1,0 +1,161 @@
+"""Files of translators (PO, XLIFF, TMX), which keep the source text beside the translation."""
+
+import re
+
+import pytest
+from document_samples import SAMPLES
+from document_samples.localization import X1, X1_END
+from translated_documents import BILINGUAL, read, translated
+
+from transduce.errors import DataError
+
+NAMES = sorted(name for name in SAMPLES if name.endswith(BILINGUAL))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_existing_translations_are_kept_and_missing_ones_are_added(name: str) -> None:
+    document = read(name)
+    assert document.texts
+    written = translated(document, str.upper)
+    assert not read(name, written).texts  # nothing is left to translate
+    assert translated(read(name, written), str.upper) == written
+    again = read(name, written, retranslate=True)
+    assert len(again.texts) >= len(document.texts)
+    assert {text.text for text in document.texts} <= {text.text for text in again.texts}
+
+
+def test_existing_translations_are_replaced_if_requested() -> None:
+    written = translated(read("contexts.po", retranslate=True), str.upper).decode()
+    assert written.count('msgstr "OPEN"') == 2
+    assert '#~ msgstr ""' in written
+    assert b'<target state="final">DONE</target>' in translated(read("kept.xliff", retranslate=True), str.upper)
+    assert b'<tuv xml:lang="de"><seg>DONE</seg></tuv>' in translated(read("memory.tmx", retranslate=True), str.upper)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".po")])
+def test_another_library_reads_the_translated_catalogue(name: str) -> None:
+    from translate.storage.po import pofile
+
+    before, after = pofile.parsestring(SAMPLES[name]()), pofile.parsestring(translated(read(name), str.upper))
+    assert len(before.units) == len(after.units)
+    for old, new in zip(before.units, after.units, strict=True):
+        assert (str(new.source), new.getlocations(), new.getnotes(), new.getcontext()) == (
+            str(old.source), old.getlocations(), old.getnotes(), old.getcontext(),
+        )  # fmt: skip
+        if old.isheader() or old.isobsolete() or str(old.target) or not re.search("[a-z]", str(old.source)):
+            assert str(new.target) == str(old.target)
+        else:
+            assert new.target.strings if new.hasplural() else str(new.target)
+            sources = [str(one) for one in old.source.strings] if old.hasplural() else [str(old.source)]
+            targets = [str(one) for one in new.target.strings] if old.hasplural() else [str(new.target)]
+            assert [re.sub("</?B>", lambda tag: tag[0].lower(), one.upper()) for one in sources] == targets
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".xliff", ".tmx"))])
+def test_the_rest_of_a_bilingual_file_is_the_same_xml(name: str) -> None:
+    from lxml import etree
+
+    def without_targets(data: bytes) -> str:
+        root = etree.fromstring(data)
+        for element in root.iter("{*}target", "{*}tuv"):
+            if element.tag.endswith("target") or element.get("{http://www.w3.org/XML/1998/namespace}lang")[:2] == "de":
+                if element.tail and element.getprevious() is not None:
+                    element.getprevious().tail = element.tail
+                element.getparent().remove(element)
+        return re.sub(r">\s+<", "><", etree.tostring(root, method="c14n").decode())
+
+    data, written = SAMPLES[name](), translated(read(name), str.upper)
+    assert without_targets(written.replace(b' target-language="de"', b"")) == without_targets(data)
+
+
+def test_inline_codes_are_in_the_translation() -> None:
+    written = translated(read("codes.xliff"), str.upper).decode()
+    assert '\n  <target>PRESS <g id="1">THE <x id="2"/>BUTTON</g> NOW</target>' in written
+    assert '<target><bpt id="1">&lt;b&gt;</bpt>BOLD<ept id="1">&lt;/b&gt;</ept> TEXT</target>' in written
+    assert '<tuv xml:lang="de"><seg>WITH <bpt i="1">{b}</bpt>BOLD<ept i="1">{/b}</ept> WORDS</seg></tuv>' in (
+        translated(read("memory.tmx"), str.upper).decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "side"),
+    [
+        ("segments.xliff", b'trgLang="de"', b'trgLang="fr"', "target"),
+        ("segments.xliff", b'srcLang="en"', b'srcLang="fr-CA"', "source"),
+        ("codes.xliff", b'source-language="en"', b'source-language="en-GB" target-language="fr"', "target"),
+        ("plurals.po", b'msgid ""\nmsgstr ""\n', b'msgid ""\nmsgstr ""\n"Language: fr\\n"\n', "target"),
+    ],
+)
+def test_a_file_of_other_languages_is_refused(name: str, before: bytes, after: bytes, side: str) -> None:
+    source = SAMPLES[name]().replace(before, after, 1)
+    assert after in source
+    with pytest.raises(DataError, match=f"the {side} language of the file is fr"):
+        read(name, source)
+
+
+def test_a_po_file_without_any_message_is_refused() -> None:
+    with pytest.raises(DataError, match=r"plurals\.po, line 1: not a line of a PO file"):
+        read("plurals.po", b'msgid "House\n')
+
+
+def test_a_translation_that_the_encoding_of_a_po_file_lacks_is_refused() -> None:
+    header = b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n'
+    document = read("plurals.po", header + b'msgid "caf\xe9"\nmsgstr ""\n')
+    assert b'msgstr "CAF\xc9"' in translated(document, str.upper)
+    with pytest.raises(DataError, match="ISO-8859-1 lacks 'œ'"):
+        translated(document, lambda _: "cœur")
+
+
+@pytest.mark.parametrize(
+    "content", ["<ph id='1'/> files", " <ph id='1'/> files <x id='2'/> ", "\t<g id='1'>files</g> ", "files <!-- b -->"]
+)
+def test_white_space_around_elements_of_xliff_stays(content: str) -> None:
+    unit = f"<trans-unit id='1'><source>{content}</source></trans-unit>"
+    document = read("a.xliff", f"{X1}{unit}{X1_END}".encode())
+    assert f"<target>{content.replace('files', 'FILES')}</target>" in translated(document, str.upper).decode()
+
+
+def test_xliff_gets_the_target_language() -> None:
+    source = SAMPLES["segments.xliff"]().replace(b' trgLang="de"', b"")
+    assert b'srcLang="en" trgLang="de">' in translated(read("segments.xliff", source), str.upper)
+    file = b"<file><body><trans-unit id='1'><source>a text</source></trans-unit></body></file>"
+    done = b"<file target-language='de'><body><trans-unit id='1'><source>a</source></trans-unit></body></file>"
+    written = translated(read("a.xliff", b"<xliff version='1.2'>" + file + done + file + b"<file/></xliff>"), str.upper)
+    assert re.findall(rb"<file(.*?)>", written) == [
+        b' target-language="de"', b" target-language='de'", b' target-language="de"', b"/",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("<x id='1' equiv-text='{{name}}'/>", "`{{name}}` "),
+        ("<ph id='1' disp='{name}'/>", "`{name}` "),
+        ("<ph id='1'>%s</ph>", "`%s` "),
+        ("<x id='1' equiv-text='&lt;br/>'/>", ""),
+        ("<x id='1'/>", ""),
+    ],
+)
+def test_placeholders_of_xliff_are_read_as_words(code: str, text: str) -> None:
+    unit = f"<trans-unit id='1'><source>Hello {code} again</source></trans-unit>"
+    document = read("a.xliff", f"{X1}{unit}{X1_END}".encode())
+    assert [one.text for one in document.texts] == [f"Hello {text}again"]
+    assert f"<target>HELLO {code} AGAIN</target>" in translated(document, str.upper).decode()
+
+
+@pytest.mark.parametrize("state", ["new", "needs-translation", "final", ""])
+def test_a_copy_that_is_marked_as_untranslated_is_translated(state: str) -> None:
+    unit = f"<trans-unit id='1'><source>The end</source><target state='{state}'>The end</target></trans-unit>"
+    other = f"<trans-unit id='2'><source>The end</source><target state='{state}'>Ende</target></trans-unit>"
+    written = translated(read("a.xliff", f"{X1}{unit}{other}{X1_END}".encode()), str.upper).decode()
+    expected = "THE END" if state in ("new", "needs-translation") else "The end"
+    assert re.findall("<target.*?>(.*?)</target>", written) == [expected, "Ende"]
+
+
+def test_the_header_of_a_template_gets_encoding_and_language() -> None:
+    header = b'msgid ""\nmsgstr ""\n"Language: \\n"\n"Content-Type: text/plain; charset=CHARSET\\n"\n\n'
+    document = read("a.po", header + b'msgid "cold"\nmsgstr ""\n')
+    assert translated(document, lambda _: "kühl").decode() == (
+        'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        'msgid "cold"\nmsgstr "kühl"\n'
+    )

@@ -1,0 +1,66 @@
+"""Markdown: what is markup stays, and what is text is translated and escaped."""
+
+import pytest
+from translated_documents import read, translated
+
+from transduce.documents.document import Output
+
+
+def test_markup_moves_with_the_words_that_it_belongs_to() -> None:
+    document = read("many.md", b"the **red** house\n")
+    swapped = Output("la maison rouge", [((0, 3), (0, 2)), ((4, 7), (10, 15)), ((8, 13), (3, 9))])
+    assert document.write([swapped]) == b"la maison **rouge**\n"
+
+
+def test_markdown_escapes_what_would_be_markup() -> None:
+    document = read("a.md", b"some words\n\n| a | b |\n|---|---|\n| cell | x |\n")
+    outputs = ["# a *b* [c] `d` snake_case", "a", "b", "c|d", "x"]
+    written = document.write([Output(text) for text in outputs]).decode()
+    assert written.startswith("\\# a \\*b\\* \\[c\\] \\`d\\` snake_case\n")
+    assert "| c\\|d | x |" in written
+
+
+def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
+    source = (
+        "See ![a *b* \\[c](x.png) or ![d] or [![e][]](l) or ![1](y).\n\n> ![f  \n> g](z)\n\n[d]: d.png\n[e]: e.png\n"
+    )
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == ["See or or or .", "a b [c", "d", "e", "f g"]
+    written = translated(document, str.upper).decode()
+    assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
+
+
+def test_formulas_in_markdown_stay() -> None:
+    source = "Let $a_1 < b_1$ be true for $5 or $6 of it.\n\n$$ E = mc^2 $$\n\n> where $$x\n> = y$$ holds\n"
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == [
+        "Let `$a_1 < b_1$` be true for $5 or $6 of it.", "where `$$x = y$$` holds",
+    ]  # fmt: skip
+    outputs = [Output("for `$a_1 < b_1$` true"), Output("holds `$$x = y$$` where")]
+    written = document.write(outputs).decode()
+    assert written == "for $a_1 < b_1$ true\n\n$$ E = mc^2 $$\n\n> holds\n> $$x\n> = y$$\n> where\n"
+
+
+def test_code_in_markdown_is_not_divided_by_a_line_break() -> None:
+    document = read("a.md", b"Run the `git commit -a` command\nnow please.\n")
+    written = document.write([Output("Please now call the `git commit -a` once")])
+    assert written == b"Please now call the\n`git commit -a` once\n"
+
+
+def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
+    document = read("a.md", b"> [!NOTE]\n> some words\n")
+    assert translated(document, str.upper) == b"> [!NOTE]\n> SOME WORDS\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ":::note\nsome words\n:::\n",
+        "> ::: tip Title\n> some words\n> :::\n",
+        ":::{note}\n:class: tip\nsome *words*\n:::\n",
+        ":::note\n\nsome words\n\n:::\n",
+    ],
+)
+def test_the_text_of_a_directive_in_markdown_is_translated(source: str) -> None:
+    words = source.replace("some", "SOME").replace("words", "WORDS")
+    assert translated(read("a.md", source.encode()), str.upper) == words.encode()
