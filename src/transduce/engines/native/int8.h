@@ -23,6 +23,17 @@
 #define UNROLL _Pragma("GCC unroll 16")
 enum { LINE = 64 }; /* bytes of a cache line */
 
+/* A product whose factors stay together. Compilers may choose another order in each copy of inlined code, and rounding would
+ * then depend on the number of rows.
+ */
+#define IN_ORDER(product) product
+#ifdef __has_builtin
+#if __has_builtin(__builtin_assoc_barrier)
+#undef IN_ORDER
+#define IN_ORDER(product) __builtin_assoc_barrier(product)
+#endif
+#endif
+
 /* A vector of the processor, at any address. */
 enum { LANES = CHANNELS > 1 ? CHANNELS : 4 };
 typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -39,7 +50,7 @@ INLINE void write_outputs(const int R, const int P, int32_t sums[][MOST_PANELS *
         Floats scale = *(const Floats *)(outputs->scale + c), bias = *(const Floats *)(outputs->bias + c);
         UNROLL for (int r = 0; r < R; r++) {
             Floats value = __builtin_convertvector(*(const Ints *)(sums[r] + c), Floats);
-            value = value * (outputs->x_scale[r] * scale) + bias;
+            value = IN_ORDER(value * scale) * outputs->x_scale[r] + bias;
             value = (Floats)((Ints)value & ~(Ints)(value < outputs->lowest));
             *(Floats *)(outputs->y + (size_t)r * outputs->y_stride + c) = value;
         }
