@@ -16,6 +16,7 @@ from transduce.text.protect import Protection
 from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
+from transduce.translator.gaps import GapFinder
 from transduce.translator.parts import Part
 from transduce.translator.repair import Repairer, output_text
 
@@ -180,7 +181,7 @@ def test_a_term_replaces_the_words_that_translate_it(case: Case, monkeypatch: py
     part = case.part("babo dedu", glossary={"babo": "gigo"})
     term, tokenizer = len(case.tokenizer.encode("babo")), case.tokenizer
 
-    def weights(self: Repairer, outputs: Any, engine: Any) -> list[Any]:
+    def weights(self: GapFinder, outputs: Any, engine: Any) -> list[Any]:
         """The first word of an output attends to the term, the others to the rest of the text."""
         tables = []
         for own, tokens in outputs:
@@ -190,7 +191,7 @@ def test_a_term_replaces_the_words_that_translate_it(case: Case, monkeypatch: py
             tables.append(table_TS)
         return tables
 
-    monkeypatch.setattr(Repairer, "_weights", weights)
+    monkeypatch.setattr(GapFinder, "_weights", weights)
     # An output with both is not used; otherwise, that of the search is.
     expected = "gigo dude" if "bo" in answer else answer
     assert case.repaired(part, "bo dude", answer=lambda prefix: answer) == [expected]
