@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text
+from transduce.documents.docx_runs import CONTAINERS, children_of_runs, field, field_marks, runs
 from transduce.documents.mixed import TAG
 from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
@@ -28,8 +29,6 @@ _NAMESPACES = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
-_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "sdtContent", "bdo", "dir"})
-"""Elements of a paragraph that contain runs."""
 _WORDS = frozenset({"fldSimple", "oMath"})
 """Fields and formulas, whose text is read as a word and kept."""
 _OUTDATED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
@@ -100,7 +99,7 @@ class _Paragraph:
 
     def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | Text]) -> None:
         self._source, self._splicer, self._content = source, splicer, content
-        run = next(_runs(content), None)
+        run = next(runs(content), None)
         self._prefix = source[run.start + 1 : run.inner_start].partition("r")[0] if run else ""
         self._close = f"</{self._prefix}t></{self._prefix}r>"
         self._properties = {""}
@@ -115,7 +114,7 @@ class _Paragraph:
 
     def unit(self) -> Unit | None:
         """The unit; None if there is no text to translate."""
-        if not any(child.name == "t" for run in _runs(self._content) for child in run.elements):
+        if not any(child.name == "t" for run in runs(self._content) for child in run.elements):
             return None
         self._add_all(self._content)
         self._end_text()
@@ -178,21 +177,21 @@ class _Paragraph:
             if isinstance(child, Text):
                 if child.text is None:
                     yield _Kept(self._source[child.start : child.end])
-            elif child.name == "r" and _field_marks(child):
-                separator, field_end = _field(content, index)
+            elif child.name == "r" and field_marks(child):
+                separator, field_end = field(content, index)
                 end = field_end + 1
                 last = content[field_end]
-                instruction = "".join(one.text for one in _within(content[index:separator], "instrText"))
+                instruction = "".join(one.text for one in children_of_runs(content[index:separator], "instrText"))
                 if separator < field_end and instruction.split()[:1] == ["HYPERLINK"]:
                     opening = self._splicer.raw(child.start, content[separator].end)
                     closing = self._splicer.raw(last.start, last.end)
                     yield _Container("field", opening, content[separator + 1 : field_end], closing)
                 else:
-                    result = "".join(one.text for one in _within(content[separator:field_end], "t"))
+                    result = "".join(one.text for one in children_of_runs(content[separator:field_end], "t"))
                     yield _Kept(self._splicer.raw(child.start, last.end), result)
             elif child.name == "r":
                 yield child
-            elif child.name in _CONTAINERS and any(_runs(child.children)):
+            elif child.name in CONTAINERS and any(runs(child.children)):
                 yield self._container(child)
             elif child.name not in _OUTDATED:
                 raw = self._splicer.raw(child.start, child.end)
@@ -277,40 +276,3 @@ class _Paragraph:
         elif text or tagged.tags:
             self._pieces.append(self._in_run(piece, project(tagged, tagged.text, (), escape_xml)))
         self._start_text()
-
-
-def _runs(content: Sequence[Element | Text]) -> Iterator[Element]:
-    """The runs of a paragraph, including those in containers."""
-    for child in content:
-        if isinstance(child, Element):
-            if child.name == "r":
-                yield child
-            elif child.name in _CONTAINERS:
-                yield from _runs(child.children)
-
-
-def _within(content: Sequence[Element | Text], name: str) -> list[Element]:
-    """The children of runs with this name."""
-    return [child for run in content if isinstance(run, Element) for child in run.elements if child.name == name]
-
-
-def _field_marks(run: Element) -> list[str]:
-    """The begin, separate and end marks of fields in a run."""
-    marks = [child.attributes for child in run.elements if child.name == "fldChar"]
-    return [value for mark in marks for key, value in mark.items() if key.endswith("fldCharType")]
-
-
-def _field(content: Sequence[Element | Text], start: int) -> tuple[int, int]:
-    """The indices of the runs with the separator and the end of the field that starts here.
-
-    Both are the start itself if the field has no separator or does not end among its siblings.
-    """
-    depth, separator = 0, start
-    for index, run in enumerate(content[start:], start):
-        for mark in _field_marks(run) if isinstance(run, Element) and run.name == "r" else ():
-            depth += {"begin": 1, "end": -1}.get(mark, 0)
-            if mark == "separate" and depth == 1:
-                separator = index
-            if depth <= 0:
-                return separator, index
-    return start, start
