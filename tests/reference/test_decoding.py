@@ -158,15 +158,15 @@ def test_a_forced_prefix_starts_the_output_and_the_rest_is_the_best_after_it(alp
 
 @pytest.mark.parametrize("beam", [2, 4])
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_sentences_searched_together_come_out_as_alone(alpha: float, beam: int) -> None:
+def test_sentences_searched_together_come_out_as_one_by_one(alpha: float, beam: int) -> None:
     decoder = TableDecoder(7, end_bonus=0.5)
     names, limits = list("abcdefgh"), [8, 0, 5, 8, 2, 6, 1, 7]
     together = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=2)
-    alone = [
+    one_by_one = [
         beam_search(decoder, [name], [limit], beam=beam, alpha=alpha, nbest=2)[0]
         for name, limit in zip(names, limits, strict=True)
     ]
-    assert_same_outputs(together, alone)
+    assert_same_outputs(together, one_by_one)
     greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha)
     for name, limit, group in zip(names, limits, greedy, strict=True):
         assert_same_outputs([group], roll_out(decoder, [name], [limit], greedy_choice, alpha=alpha))

@@ -53,8 +53,8 @@ def test_results_do_not_depend_on_batch_neighbours(
 ) -> None:
     plain = PlainEngine(make_translator().model, batch_tokens)
     many = make_translator(engine=plain).hypotheses(texts, beam=beam)
-    alone = [make_translator().hypotheses([text], beam=beam)[0] for text in texts]
-    for a, b in zip(many, alone, strict=True):
+    one_by_one = [make_translator().hypotheses([text], beam=beam)[0] for text in texts]
+    for a, b in zip(many, one_by_one, strict=True):
         assert a[0].tokens == b[0].tokens
         assert a[0].score == pytest.approx(b[0].score, abs=1e-4)
         assert a[0].log_prob == pytest.approx(b[0].log_prob, abs=1e-4)
