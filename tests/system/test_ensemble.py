@@ -111,3 +111,16 @@ def test_the_shortest_limits_hold_and_no_model_is_refused(tmp_path: Path, toy_to
     assert (translator.model.longest, translator.max_source_length, translator.splitter.by_sentence) == (19, 19, True)
     with pytest.raises(ModelError, match="there is no model to load"):
         Translator.load([])
+
+
+def test_an_ensemble_is_evaluated_as_one_system(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    members = [word for step in (20, 60) for word in ("-m", trained.run / "checkpoints" / f"step-{step}")]
+    source, reference = trained.folder / "valid.src", trained.folder / "valid.tgt"
+    translated = transduce("translate", *members, source, "--out", "hyp.txt", cwd=tmp_path)
+    assert translated.code == 0, translated.err
+    pair = ("--src", source, "--ref", reference, "--json")
+    as_one = json.loads(transduce("evaluate", *members, "--ensemble", *pair, cwd=tmp_path).out)
+    given = json.loads(transduce("evaluate", "--hyp", "hyp.txt", *pair[2:], cwd=tmp_path).out)
+    assert [one["value"] for one in as_one] == [one["value"] for one in given]
+    refused = transduce("evaluate", *members[:2], "--ensemble", *pair, cwd=tmp_path)
+    assert complaint(refused) == "--ensemble is for several models; give --model more than once"

@@ -110,6 +110,21 @@ def test_a_parser_is_evaluated_by_f1(folder: Path, transduce: CommandLine) -> No
     assert shown[0] == f"F1    {result['f1']:6.2f}"
 
 
+def test_several_parsers_are_an_ensemble(folder: Path, transduce: CommandLine) -> None:
+    members = [word for step in (60, 120) for word in ("-m", f"run/checkpoints/step-{step}")]
+    references = [tree for _, tree in read_trees(folder / "test.txt") if isinstance(tree, Tree)]
+    write_lines(folder / "words.txt", [" ".join(tree.words) for tree in references])
+    parsed = transduce("parse", *members, "--words", "words.txt", cwd=folder).out.splitlines()
+    parser = Parser.load([folder / "run/checkpoints" / f"step-{step}" for step in (60, 120)], device="cpu")
+    trees = parser.parse([tree.words for tree in references])
+    assert parsed == list(map(str, trees))
+    assert parser.model.config.architecture == "ensemble"
+    outcome = transduce("evaluate", *members, "--ensemble", "--test", "test.txt", "--json", cwd=folder)
+    (result,) = json.loads(outcome.out)
+    assert result["f1"] == pytest.approx(score_trees(trees, references).f1)
+    assert result["model"] == "run/checkpoints/step-60 + run/checkpoints/step-120"
+
+
 def test_parsed_text_is_training_text(folder: Path, transduce: CommandLine) -> None:
     """The semi-supervised recipe: parse text, then train on gold and parsed trees."""
     write_lines(folder / "plain.txt", ["the cat chased the bird near the tree."] * 3)

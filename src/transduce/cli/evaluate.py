@@ -38,6 +38,9 @@ def evaluate(
             show_default="without --hyp: the bundled model",
         ),
     ] = None,
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Score the models as one ensemble instead of comparing them.")
+    ] = False,
     src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,
     ref: Annotated[
         list[Path] | None,
@@ -96,7 +99,10 @@ def evaluate(
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
+    if ensemble and len(models) < 2:
+        raise ConfigError("--ensemble is for several models; give --model more than once")
     folders = [find_model(path) for path in models]
+    members = [folders] if ensemble else [[folder] for folder in folders]
     if models and not (src or test):
         raise ConfigError(
             "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
@@ -110,9 +116,9 @@ def evaluate(
     if "parse" in tasks:
         if not test or src or ref or hyp:
             raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
-        if out and len(folders) != 1:
-            raise ConfigError(f"--out is for the trees of one model, not of {len(folders)}")
-        return evaluate_trees(folders, test, out, device, threads, as_json, **options)
+        if out and len(members) != 1:
+            raise ConfigError(f"--out is for the trees of one model, not of {len(members)}")
+        return evaluate_trees(members, test, out, device, threads, as_json, **options)
     if "transcribe" in tasks:
         if len(folders) != 1 or not test or src or ref or hyp or out:
             raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")
@@ -136,8 +142,8 @@ def evaluate(
     for one_side in (*([src] if src else []), *(ref or []), *hyp):
         require_one_side(one_side)
     sources, references = _test_set(src, ref or [], test, is_reversed)
-    if out and len(models) != 1:
-        raise ConfigError(f"--out is for the translations of one model, not of {len(models)}")
+    if out and len(members) != 1:
+        raise ConfigError(f"--out is for the translations of one model, not of {len(members)}")
     languages = (direction.target for direction in directions)
     tokenizer = choose_tokenizer(tokenize, next(filter(None, languages), to), chain.from_iterable(references))
     load_tokenizer(tokenizer, "--tokenize ")  # before the text is translated, which may take long
@@ -145,11 +151,12 @@ def evaluate(
         log(f"BLEU with sacreBLEU's tokenizer {tokenizer}")
     chosen: dict[str, Any] = {"tokenize": tokenizer.name, "language": tokenizer.language}
     systems, engines = {}, {}
-    for path, folder, direction in zip(models, folders, directions, strict=True):
-        translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
-        engines[str(path)] = describe_engine(translator)
-        log(f"{folder}: {direction.describe(test)}engine {engines[str(path)]}")
-        systems[str(path)] = _translate(translator, sources or [], direction.target if translator.tagged else None, out)
+    names = [" + ".join(map(str, models))] if ensemble else [str(path) for path in models]
+    for name, group, direction in zip(names, members, directions[: len(members)], strict=True):
+        translator = Translator.load(group, device=device, engine=engine, threads=threads, **options)
+        engines[name] = describe_engine(translator)
+        log(f"{' + '.join(map(str, group))}: {direction.describe(test)}engine {engines[name]}")
+        systems[name] = _translate(translator, sources or [], direction.target if translator.tagged else None, out)
     systems |= {str(path): list(read_lines(path)) for path in hyp}
     if len(systems) == 1:
         ((name, lines),) = systems.items()

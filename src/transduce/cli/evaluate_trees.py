@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_trees(
-    models: Sequence[Path],
+    models: Sequence[Sequence[Path]],
     test: Path,
     out: Path | None,
     device: str,
@@ -22,18 +22,19 @@ def evaluate_trees(
     as_json: bool,
     **options: Unpack[SearchOptions],
 ) -> None:
-    """Parse the words of the trees of a file with each model, and print the scores."""
+    """Parse the words of the trees of a file with each model, or ensemble of several, and print the scores."""
     from transduce.translator.parser import Parser
 
     references = read_test_trees(test)
     results = []
-    for path in models:
-        parser = Parser.load(path, device=device, threads=threads, **options)
-        log(f"{path}: {len(references):,} trees, engine {parser.engine.description}")
+    for group in models:
+        parser = Parser.load(group, device=device, threads=threads, **options)
+        name = " + ".join(map(str, group))
+        log(f"{name}: {len(references):,} trees, engine {parser.engine.description}")
         trees = parser.parse([tree.words for tree in references])
         if out:
             out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
-        results.append({"model": str(path), **tree_scores(trees, references)})
+        results.append({"model": name, **tree_scores(trees, references)})
     if as_json:
         print(json.dumps(results, indent=1))
         return

@@ -24,8 +24,13 @@ def parse(
         typer.Argument(help="Files to parse, or text in quotes.", metavar="FILE|TEXT", show_default="standard input"),
     ] = None,
     model: Annotated[
-        Path | None,
-        typer.Option("--model", "-m", help="A run or a model folder of the task parse.", show_default=False),
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run or a model folder of the task parse; several with the same vocabulary are an ensemble.",
+            show_default=False,
+        ),
     ] = None,
     format: Annotated[
         Format,
@@ -57,7 +62,7 @@ def parse(
     from transduce.errors import ConfigError
     from transduce.translator.parser import Parser
 
-    if model is None:
+    if not model:
         raise ConfigError(
             "there is no bundled parser; name a model with -m, or train one with: transduce train --task parse"
         )

@@ -88,12 +88,14 @@ class Ensemble(Model):
 
 
 def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -> SavedModel:
-    """Load model folders as an ensemble, which has the tokenizer and the facts of the first model.
+    """Load model folders as an ensemble, which has the tokenizer and the facts of the first model; one as it is.
 
     Inputs are as long as every model accepts, and single sentences if one of the models needs them.
     """
     if not folders:
         raise ModelError("there is no model to load; name at least one")
+    if len(folders) == 1:
+        return load_model(folders[0], device)
     saved = [load_model(folder, device) for folder in folders]
     first = saved[0]
     for folder, one in zip(folders, saved, strict=True):

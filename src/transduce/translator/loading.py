@@ -45,11 +45,10 @@ def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyToke
     """Load a model, or several as an ensemble, with torch."""
     with needs_torch():
         from transduce.models.ensemble import load_ensemble
-        from transduce.models.saved import load_model
         from transduce.nn.device import pick_device
 
     at = pick_device(device)
     if at.type == "meta":
         raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
-    saved = load_model(folders[0], at) if len(folders) == 1 else load_ensemble(folders, at)
+    saved = load_ensemble(folders, at)
     return saved.model, saved.tokenizer, saved.facts

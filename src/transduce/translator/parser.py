@@ -12,8 +12,8 @@ from transduce.engines.engine import Job
 from transduce.engines.plain import PlainEngine
 from transduce.errors import DataError, ModelError
 from transduce.models.card import find_model
+from transduce.models.ensemble import load_ensemble
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.tree_grammar import TreeGrammar, most_brackets
@@ -72,7 +72,7 @@ class Parser:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         *,
         device: str = "auto",
         threads: int | None = None,
@@ -81,17 +81,22 @@ class Parser:
     ) -> "Parser":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
 
+        Several paths are an ensemble, as in `Translator.load`.
+
         `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch) are chosen automatically by
         default. `options` are the fields of SearchConfig; the limits of an output's length have no effect, as the
         grammar bounds it.
         """
-        folder = find_model(Path(path))
+        paths = [path] if isinstance(path, str | Path) else path
+        folders = [find_model(Path(one)) for one in paths]
         if threads:
             torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
+        saved = load_ensemble(folders, pick_device(device))
         if (task := saved.facts.get("task", "translate")) != "parse":
-            raise ModelError(f"{folder}: trained for the task {task}, not to parse; train a parser with --task parse")
-        stored = build(SearchConfig, saved.facts.get("search", {}), str(folder))
+            raise ModelError(
+                f"{folders[0]}: trained for the task {task}, not to parse; train a parser with --task parse"
+            )
+        stored = build(SearchConfig, saved.facts.get("search", {}), str(folders[0]))
         return cls(saved.model, saved.tokenizer, config=stored.with_options(options), batch_tokens=batch_tokens)
 
     @overload
