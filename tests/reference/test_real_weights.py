@@ -20,6 +20,7 @@ from transduce.interop.import_model import import_model
 from transduce.media.sound import RATE, SILENCE, read_sound
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
+from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.text.imported_tokenizer import ImportedTokenizer
 from transduce.text.token_order import TokenOrder
@@ -100,7 +101,9 @@ def test_smollm2(tmp_path: Path) -> None:
         expected.append(theirs(input_ids=torch.tensor([ids])).logits[0])
     assert difference(torch.cat(ours), torch.cat(expected), "SmolLM2, logits") <= 1e-4
 
-    # The loss on text, in windows, of which TRANSDUCE_WINDOWS limits the number.
+    # The loss on text, in windows, of which TRANSDUCE_WINDOWS limits the number; on a GPU if there is one.
+    device = pick_device("auto")
+    saved.model.to(device), theirs.to(device)
     text = (WEIGHTS / "wikitext2.test.txt").read_text(encoding="utf-8")
     # transformers' reader of GGUF does not separate digits, as SmolLM2's own tokenizer does: ½ differs, once.
     ids = [order.originals[token] for token in saved.tokenizer.encode(text)]
@@ -109,11 +112,11 @@ def test_smollm2(tmp_path: Path) -> None:
     for start in starts:
         window, labels = ids[start : start + CONTEXT], ids[start + 1 : start + CONTEXT + 1]
         window = window[: len(labels)]
-        original = theirs(input_ids=torch.tensor([window])).logits[0]
-        own = saved.model.logits(saved.model(Batch.of(text=[[order.ids[token] for token in window]])))
-        own_labels = torch.tensor([order.ids[token] for token in labels])
+        original = theirs(input_ids=torch.tensor([window], device=device)).logits[0]
+        own = saved.model.logits(saved.model(Batch.of(device, text=[[order.ids[token] for token in window]])))
+        own_labels = torch.tensor([order.ids[token] for token in labels], device=device)
         sums[0] += float(F.cross_entropy(own, own_labels, reduction="sum"))
-        sums[1] += float(F.cross_entropy(original, torch.tensor(labels), reduction="sum"))
+        sums[1] += float(F.cross_entropy(original, torch.tensor(labels, device=device), reduction="sum"))
         count += len(labels)
     losses = [one / count for one in sums]
     print(f"SmolLM2, loss on {count:,} tokens of wikitext2.test: {losses[0]:.6f}; transformers: {losses[1]:.6f}")
