@@ -125,6 +125,20 @@ def test_several_parsers_are_an_ensemble(folder: Path, transduce: CommandLine) -
     assert result["model"] == "run/checkpoints/step-60 + run/checkpoints/step-120"
 
 
+def test_trees_have_minimum_bayes_risk(folder: Path, transduce: CommandLine) -> None:
+    references = [tree for _, tree in read_trees(folder / "test.txt") if isinstance(tree, Tree)]
+    parser = Parser.load(folder / "run/checkpoints/step-60", device="cpu", mbr=True)
+    trees = parser.parse([tree.words for tree in references])
+    words = ("-m", "run/checkpoints/step-60", "--mbr", "--test", "test.txt")
+    outcome = transduce("evaluate", *words, "--json", "-o", "mbr.txt", cwd=folder)
+    assert json.loads(outcome.out)[0]["f1"] == pytest.approx(score_trees(trees, references).f1)
+    assert (folder / "mbr.txt").read_text().splitlines() == list(map(str, trees))
+    text = " ".join(references[0].words)
+    assert transduce("parse", *words[:3], "--words", text, cwd=folder).out == f"{trees[0]}\n"
+    refused = transduce("parse", *words[:3], "--beam", "1", text, cwd=folder)
+    assert complaint(refused) == "minimum Bayes risk needs several trees; use a beam above 1"
+
+
 def test_parsed_text_is_training_text(folder: Path, transduce: CommandLine) -> None:
     """The semi-supervised recipe: parse text, then train on gold and parsed trees."""
     write_lines(folder / "plain.txt", ["the cat chased the bird near the tree."] * 3)

@@ -153,9 +153,9 @@ def test_parsers_are_made_by_one_command(transduce: Any, tmp_path: Path, toy_pai
     plain.write_bytes(lzma.compress("".join(f"{source}\t{target}\n" for source, target in toy_pairs).encode()))
 
     script = tmp_path / "recipes" / "parsing" / "make.sh"
-    assert run_script(script, transduce, "data/trees", "runs", "cpu", "small", "semi") == 0
+    assert run_script(script, transduce, "data/trees", "runs", "cpu", "small", "ensemble", "semi") == 0
     assert len((tmp_path / "runs" / "plain.txt").read_text().splitlines()) > 5
     assert all(line.startswith("(TOP ") for line in (tmp_path / "runs" / "silver.txt").read_text().splitlines())
-    for model in ("small", "semi"):
+    for model in ("small", "ensemble", "semi"):
         for corpus in ("craft", "gum"):
             assert len((tmp_path / "runs" / f"{model}.{corpus}.parsed.txt").read_text().splitlines()) == 5

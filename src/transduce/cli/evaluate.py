@@ -14,6 +14,7 @@ from transduce.cli.options import (
     EngineOption,
     FromOption,
     JsonOption,
+    MbrOption,
     ReverseOption,
     ThreadsOption,
     ToOption,
@@ -66,6 +67,7 @@ def evaluate(
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
+    mbr: MbrOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
@@ -118,7 +120,9 @@ def evaluate(
             raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
         if out and len(members) != 1:
             raise ConfigError(f"--out is for the trees of one model, not of {len(members)}")
-        return evaluate_trees(members, test, out, device, threads, as_json, **options)
+        return evaluate_trees(members, test, out, device, threads, as_json, mbr, **options)
+    if mbr:
+        raise ConfigError("--mbr is for parsers")
     if "transcribe" in tasks:
         if len(folders) != 1 or not test or src or ref or hyp or out:
             raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")

@@ -20,6 +20,7 @@ def evaluate_trees(
     device: str,
     threads: int | None,
     as_json: bool,
+    mbr: bool,
     **options: Unpack[SearchOptions],
 ) -> None:
     """Parse the words of the trees of a file with each model, or ensemble of several, and print the scores."""
@@ -28,7 +29,7 @@ def evaluate_trees(
     references = read_test_trees(test)
     results = []
     for group in models:
-        parser = Parser.load(group, device=device, threads=threads, **options)
+        parser = Parser.load(group, device=device, threads=threads, mbr=mbr, **options)
         name = " + ".join(map(str, group))
         log(f"{name}: {len(references):,} trees, engine {parser.engine.description}")
         trees = parser.parse([tree.words for tree in references])

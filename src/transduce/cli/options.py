@@ -49,6 +49,13 @@ EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastes
 ThreadsOption = Annotated[
     int | None, typer.Option(help="Number of CPU threads.", min=1, max=MAX_THREADS, show_default="the number of cores")
 ]
+MbrOption = Annotated[
+    bool,
+    typer.Option(
+        "--mbr",
+        help="Parse with minimum Bayes risk: take the constituents with more than half of the beam's probability.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOption = Annotated[
     list[str] | None,

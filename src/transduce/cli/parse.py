@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, MbrOption, ThreadsOption, search_options
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def parse(
     words: Annotated[
         bool, typer.Option("--words", help="The text consists of words separated by spaces; do not split it further.")
     ] = False,
+    mbr: MbrOption = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
@@ -72,7 +73,7 @@ def parse(
     if out:
         refuse_overwriting(out, inputs)
         require_line_output(out)
-    parser = Parser.load(model, device=device, threads=threads, batch_tokens=batch_tokens, **options)
+    parser = Parser.load(model, device=device, threads=threads, batch_tokens=batch_tokens, mbr=mbr, **options)
     if sys.stderr.isatty():
         log(f"engine {parser.engine.description}")
     lines = lines_of(inputs)

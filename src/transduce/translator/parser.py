@@ -1,6 +1,7 @@
 """The parser: English text in, constituency trees out."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Unpack, overload
@@ -10,7 +11,7 @@ import torch
 from transduce.config import build
 from transduce.engines.engine import Job
 from transduce.engines.plain import PlainEngine
-from transduce.errors import DataError, ModelError
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.card import find_model
 from transduce.models.ensemble import load_ensemble
 from transduce.models.model import Model
@@ -20,6 +21,7 @@ from transduce.search.tree_grammar import TreeGrammar, most_brackets
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.given_texts import require_list, require_text, require_texts
 from transduce.text.linearized_trees import bracket_labels
+from transduce.text.minimum_risk_tree import minimum_risk_tree
 from transduce.text.penn_words import split_words, without_brackets
 from transduce.text.symbols import SPACE_MARK
 from transduce.text.trees import ROOT, Leaf, Tree, leaf
@@ -49,6 +51,7 @@ class Parser:
         *,
         config: SearchConfig = PARSING_SEARCH,
         batch_tokens: int | None = None,
+        mbr: bool = False,
     ) -> None:
         if reason := PlainEngine.supports(model, config, constrained=True):
             raise ModelError(reason)
@@ -56,7 +59,11 @@ class Parser:
         brackets = bracket_labels(pieces)
         if not brackets:
             raise ModelError("the vocabulary of this model has no brackets; train a parser with --task parse")
-        self.model, self.tokenizer, self.config = model, tokenizer, config
+        if mbr and config.beam == 1:
+            raise ConfigError("minimum Bayes risk needs several trees; use a beam above 1")
+        self.model, self.tokenizer = model, tokenizer
+        self.config = replace(config, nbest=config.beam) if mbr else config
+        self.mbr = mbr
         on_gpu = model.device.type == "cuda"
         default_tokens, self._window = (_TOKENS_ON_GPU, _WINDOW_ON_GPU) if on_gpu else (_TOKENS_ON_CPU, _WINDOW_ON_CPU)
         # The fast engines do not support constraints.
@@ -77,6 +84,7 @@ class Parser:
         device: str = "auto",
         threads: int | None = None,
         batch_tokens: int | None = None,
+        mbr: bool = False,
         **options: Unpack[SearchOptions],
     ) -> "Parser":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
@@ -84,8 +92,9 @@ class Parser:
         Several paths are an ensemble, as in `Translator.load`.
 
         `threads` (of the CPU) and `batch_tokens` (source tokens times beam in one batch) are chosen automatically by
-        default. `options` are the fields of SearchConfig; the limits of an output's length have no effect, as the
-        grammar bounds it.
+        default. With `mbr` (minimum Bayes risk), a tree consists of the constituents that have more than half of the
+        probability of the beam's trees; otherwise it is the most probable one. `options` are the fields of
+        SearchConfig; the limits of an output's length have no effect, as the grammar bounds it.
         """
         paths = [path] if isinstance(path, str | Path) else path
         folders = [find_model(Path(one)) for one in paths]
@@ -97,7 +106,9 @@ class Parser:
                 f"{folders[0]}: trained for the task {task}, not to parse; train a parser with --task parse"
             )
         stored = build(SearchConfig, saved.facts.get("search", {}), str(folders[0]))
-        return cls(saved.model, saved.tokenizer, config=stored.with_options(options), batch_tokens=batch_tokens)
+        return cls(
+            saved.model, saved.tokenizer, config=stored.with_options(options), batch_tokens=batch_tokens, mbr=mbr
+        )
 
     @overload
     def parse(self, texts: str) -> Tree: ...  # type: ignore[overload-overlap]
@@ -143,7 +154,9 @@ class Parser:
             for number, hypotheses in session.step():
                 if not hypotheses:
                     raise ModelError("the model's scores are not finite numbers")
-                trees[number] = self._tree(hypotheses[0].tokens, sentences[number])
+                candidates = [self._tree(one.tokens, sentences[number]) for one in hypotheses]
+                log_probs = [one.log_prob for one in hypotheses]
+                trees[number] = minimum_risk_tree(candidates, log_probs) if self.mbr else candidates[0]
         return trees
 
     def _check(self, words: Sequence[str], tokens: Sequence[int], number: int) -> None:
