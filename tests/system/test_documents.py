@@ -64,6 +64,20 @@ def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_pa
     assert translate(transduce, trained, page, "--format", "text").out == plain
 
 
+def test_a_dash_as_the_output_is_standard_output(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    page, text = tmp_path / "a.html", tmp_path / "a.txt"
+    page.write_text("<p>babo gigo</p>\n")
+    text.write_text("babo gigo\n")
+    words = translate(transduce, trained, "babo gigo").out
+    assert translate(transduce, trained, page, "--out", "-").out == f"<p>{words.strip()}</p>\n"
+    assert translate(transduce, trained, text, "--out", "-").out == words
+    assert complaint(translate(transduce, trained, text, "--out", "-", "--resume")).startswith("--resume needs --out")
+    refused = transduce("inspect", "-m", trained.run, "babo", "--out", "-", cwd=trained.folder)
+    assert complaint(refused) == "--out -: this command does not write to standard output; name a file"
+    assert not (trained.folder / "-").exists()
+    assert sorted(tmp_path.iterdir()) == [page, text]
+
+
 def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: Any) -> None:
     separate, inside = "![babo gigo](a.png) [![1.0](b.svg)](c)\n", "\ndedu ![babo *gigo*](a.png) dedu\n"
     words = translate(transduce, trained, stdin="babo gigo\ndedu dedu\n").out.splitlines()

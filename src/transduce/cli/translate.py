@@ -130,7 +130,7 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, require_utf8, shard_of
+    from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
@@ -146,13 +146,14 @@ def translate(
         raise ConfigError("--confidence needs --jsonl; plain output is text only, which --min-confidence selects")
     if protect_pattern and not protect:
         raise ConfigError("--protect-pattern protects text, but --no-protect is given")
-    if resume and not (out and arguments):
-        raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     require_utf8(prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
+    documents = find_documents(inputs, format_)
+    out = None if out == STANDARD_OUTPUT and not documents else out
+    if resume and not (out and arguments):
+        raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     if out:
         refuse_overwriting(out, inputs)
-    documents = find_documents(inputs, format_)
     if documents and (ray or shard or column):
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
     if documents and (jsonl or resume or prefix or min_confidence is not None or long == "refuse"):
