@@ -53,6 +53,12 @@ def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, t
     assert "kept" not in out.read_text()
 
 
+def test_the_mark_of_a_mnemonic_is_not_read_as_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (source := tmp_path / "a.po").write_text('msgid "_babo gigo"\nmsgstr ""\n')
+    plain = translate(transduce, trained, "babo gigo").out.strip()
+    assert translate(transduce, trained, source, "-o", "-").out.splitlines()[1] == f'msgstr "_{plain}"'
+
+
 def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
     outcome = translate(transduce, trained, "--format", "html", stdin="<p>babo <b>gigo</b></p>\n")
     assert outcome.out.startswith("<p>")

@@ -7,6 +7,7 @@ from document_samples import SAMPLES
 from document_samples.localization import X1, X1_END
 from translated_documents import BILINGUAL, read, translated
 
+from transduce.documents.document import Output
 from transduce.errors import DataError
 
 NAMES = sorted(name for name in SAMPLES if name.endswith(BILINGUAL))
@@ -159,3 +160,27 @@ def test_the_header_of_a_template_gets_encoding_and_language() -> None:
         'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
         'msgid "cold"\nmsgstr "kühl"\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "output", "written"),
+    [
+        ("&Save", "Save", "Speichern", "&Speichern"),
+        ("Save &as ...", "Save as ...", "Speichern als ...", "Speichern &als ..."),
+        ("E_xit", "Exit", "Beenden", "_Beenden"),
+        ("Find ~Next", "Find Next", "Weitersuchen", "~Weitersuchen"),
+        ("Open %(name)s _now", "Open %(name)s now", "%(name)s jetzt öffnen", "%(name)s _jetzt öffnen"),
+        ("&Save ...", "Save ...", "保存 ...", "保存(&S) ..."),
+        ("Cut && &paste", "Cut & paste", "Cut & Paste", "Cut && &Paste"),
+        ("R&D and AT&T", "R&D and AT&T", "R&D und AT&T", "R&D und AT&T"),
+        ("the file_name", "the file_name", "der file_name", "der file_name"),
+        ("_very_ good & cheap &amp; so", "_very_ good & cheap &amp; so", "_x_ & &amp;", "_x_ & &amp;"),
+        ("see x.org/?&a=1", "see x.org/?&a=1", "siehe x.org/?&a=1", "siehe x.org/?&a=1"),
+    ],
+)
+def test_a_mnemonic_is_not_read_and_marks_a_word_of_the_translation(
+    message: str, text: str, output: str, written: str
+) -> None:
+    document = read("a.po", f'msgid "{message}"\nmsgstr ""\n'.encode())
+    assert [one.text for one in document.texts] == [text]
+    assert document.write([Output(output)]).decode().splitlines()[1] == f'msgstr "{written}"'
