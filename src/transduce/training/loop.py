@@ -34,6 +34,7 @@ from transduce.training.start import (
     check_scoring,
     facts_of,
     infer_languages,
+    inherit_languages,
     require_text,
     resolve_batch_tokens,
     resolve_precision,
@@ -107,6 +108,8 @@ def _train(
             torch.set_num_threads(recipe.train.threads)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
+        if not run.config.exists():
+            recipe = inherit_languages(recipe, display.log)
         warn_of_file_names(recipe.data, display.log)
         task = recipe.make_task()
         with processes.main_process_first():
