@@ -17,9 +17,13 @@ from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_LABEL = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)")
-"""What is not text at the start of a paragraph: a checkbox, a footnote's label, the kind of an alert, a directive with
-its options."""
+_LABEL = re.compile(
+    r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
+)
+"""What is not text at the start of a paragraph: the mark of a definition, a checkbox, a footnote's label, the kind of
+an alert, a directive with its options."""
+_DEFINITION = re.compile(r"[:~][ \t]+")
+"""What a line begins with that defines the term above it, as Pandoc has it."""
 _DIRECTIVE_END = re.compile(r"\n:::+[ \t]*\Z")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
@@ -108,7 +112,7 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     begin = label.end() if label else 0
     closing = _DIRECTIVE_END.search(content, begin)
     end = closing.start() if closing else len(content)
-    ranges = [one for one in find(content) if begin <= one.start < end]
+    ranges = [_separated(one, content) for one in find(content) if begin <= one.start < end]
     texts: list[TaggedText] = []
     pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
     builder, at, first = TaggedTextBuilder(), begin, begin
@@ -126,7 +130,8 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         builder, first = TaggedTextBuilder(), one.end
     if not texts and not alternatives:
         return None
-    width = max(map(len, source.split("\n"))) if "\n" in source else None
+    has_line_breaks = any("\n" in content[one.start : one.end] for one in ranges if one.kind != "hardbreak")
+    width = max(map(len, source.split("\n"))) if has_line_breaks else None
 
     def write(outputs: list[str]) -> str:
         waiting = iter(outputs)
@@ -139,6 +144,12 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         return text.replace("|", "\\|") if in_table else text
 
     return Unit([*texts, *alternatives], write, escape, layout=lambda text: _wrap(text, width))
+
+
+def _separated(one: InlineRange, content: str) -> InlineRange:
+    """The range; a line break before a definition separates texts, as hard line breaks do."""
+    mark = _DEFINITION.match(content, one.end) if one.kind == "softbreak" else None
+    return InlineRange("hardbreak", one.start, mark.end()) if mark else one
 
 
 def _continue(source: str, place: _Place) -> str:

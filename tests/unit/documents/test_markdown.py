@@ -64,3 +64,18 @@ def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
 def test_the_text_of_a_directive_in_markdown_is_translated(source: str) -> None:
     words = source.replace("some", "SOME").replace("words", "WORDS")
     assert translated(read("a.md", source.encode()), str.upper) == words.encode()
+
+
+def test_a_term_and_its_definitions_are_texts_of_their_own() -> None:
+    source = "Apple\n:   A *red* fruit\n:   A company\n\nSalt\n\n  ~ White: and\n    not sweet\n"
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == [
+        "Apple",
+        "A red fruit",
+        "A company",
+        "Salt",
+        "White: and not sweet",
+    ]
+    assert translated(document, str.upper).decode() == (
+        "APPLE\n:   A *RED* FRUIT\n:   A COMPANY\n\nSALT\n\n  ~ WHITE: AND\nNOT SWEET\n"
+    )
