@@ -1,9 +1,13 @@
 """Text of XML elements with inline elements in it, as XLIFF, TMX and ODT have it."""
 
+import html
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from transduce.documents.document import Splicer, escape_xml, has_words
+from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
+from transduce.documents.mnemonics import Label, read_label
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 from transduce.text.project_tags import project
 from transduce.text.protect import Protection
@@ -30,19 +34,36 @@ def code_role(text: str) -> Role:
     return Role("protected", text) if is_placeholder else Role("empty")
 
 
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)(?:\s[^<>]*)?(?<!/)>")
+
+
 class _Piece(NamedTuple):
     before: str
     tagged: TaggedText
     after: str
+    label: Label | None = None
+    """If the text has a mnemonic: the text with it."""
+
+    def write(self, output: str) -> str:
+        """The markup of the translation with the white space around it."""
+        if self.label:
+            output = escape_xml(self.label.write(html.unescape(output)))
+        return self.before + output + self.after
 
 
 class MixedText:
-    """The texts in the content of an element."""
+    """The texts in the content of an element; `labels` are texts of a program, which may have mnemonics."""
 
     def __init__(
-        self, source: str, splicer: Splicer, content: Sequence[Element | Text], role: Callable[[Element], Role]
+        self,
+        source: str,
+        splicer: Splicer,
+        content: Sequence[Element | Text],
+        role: Callable[[Element], Role],
+        *,
+        labels: bool = False,
     ) -> None:
-        self._source, self._splicer, self._role = source, splicer, role
+        self._source, self._splicer, self._role, self._labels = source, splicer, role, labels
         self._pieces: list[_Piece | str] = []
         self._start()
         self._add_all(content, outermost=True)
@@ -53,9 +74,7 @@ class MixedText:
     def write(self, outputs: list[str]) -> str:
         """The content with the markup of the translations."""
         waiting = iter(outputs)
-        return "".join(
-            piece if isinstance(piece, str) else piece.before + next(waiting) + piece.after for piece in self._pieces
-        )
+        return "".join(piece if isinstance(piece, str) else piece.write(next(waiting)) for piece in self._pieces)
 
     def _add_all(self, content: Sequence[Element | Text], outermost: bool) -> None:
         for child in content:
@@ -87,6 +106,16 @@ class MixedText:
                 self._add_empty(raw)
 
     def _add_text(self, text: str) -> None:
+        """Add text; the pairs of HTML tags in it are elements too, as in the messages of a web page."""
+        at = 0
+        for tag in _paired_tags(text):
+            self._add_words(text[at : tag.start()])
+            add = self._builder.close if tag[1] else self._builder.open
+            add(f"html {tag[2]}", escape_xml(tag[0]))
+            at = tag.end()
+        self._add_words(text[at:])
+
+    def _add_words(self, text: str) -> None:
         self._text.append(text)
         self._builder.add_text(text)
 
@@ -100,7 +129,26 @@ class MixedText:
     def _end(self) -> None:
         tagged, text = self._builder.finish(), "".join(self._text)
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
-        if has_words(tagged):
+        label = read_label(tagged.text) if self._labels and not tagged.tags else None
+        if label and label.text != tagged.text:
+            self._pieces.append(_Piece(before, tagged_text(label.text), after, label))
+        elif has_words(tagged):
             self._pieces.append(_Piece(before, tagged, after))
         elif text or tagged.tags:
             self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)
+
+
+def _paired_tags(text: str) -> list[re.Match[str]]:
+    """The HTML tags of a text that are pairs; of others, such as "<name>", it is not known what they stand for."""
+    waiting, paired = list[re.Match[str]](), list[re.Match[str]]()
+    names: Counter[str] = Counter()
+    for tag in _HTML_TAG.finditer(text):
+        if not tag[1]:
+            waiting.append(tag)
+            names[tag[2]] += 1
+        elif names[tag[2]]:
+            while (opening := waiting.pop())[2] != tag[2]:
+                names[opening[2]] -= 1
+            names[tag[2]] -= 1
+            paired += [opening, tag]
+    return sorted(paired, key=re.Match.start)

@@ -59,7 +59,7 @@ def _add(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> Non
     original, target = unit.child("source"), unit.child("target")
     if original is None or (target is not None and not retranslate and _is_translated(unit, original, target)):
         return
-    mixed = MixedText(source, splicer, original.children, _role)
+    mixed = MixedText(source, splicer, original.children, _role, labels=True)
     if not mixed.texts:
         return
     if target is not None and target.inner_start < target.end and source[target.inner_start - 2] != "/":

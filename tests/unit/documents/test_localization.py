@@ -184,3 +184,21 @@ def test_a_mnemonic_is_not_read_and_marks_a_word_of_the_translation(
     document = read("a.po", f'msgid "{message}"\nmsgstr ""\n'.encode())
     assert [one.text for one in document.texts] == [text]
     assert document.write([Output(output)]).decode().splitlines()[1] == f'msgstr "{written}"'
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "written"),
+    [
+        ("A &lt;b&gt;red&lt;/b&gt; car", "A red car", "A &lt;b&gt;RED&lt;/b&gt; CAR"),
+        ("<![CDATA[See <a href='x'>this <i>one</i></a>]]>", "See this one",
+         "SEE &lt;a href='x'&gt;THIS &lt;i&gt;ONE&lt;/i&gt;&lt;/a&gt;"),
+        ("Hello &lt;name&gt; &lt;b&gt;there", "Hello <name> <b>there", "HELLO &lt;NAME&gt; &lt;B&gt;THERE"),
+        ("Save &amp;as ...", "Save as ...", "SAVE &amp;AS ..."),
+        ("_Tea &amp; milk", "Tea & milk", "_TEA &amp; MILK"),
+    ],
+)  # fmt: skip
+def test_html_and_mnemonics_in_the_text_of_xliff_are_no_words(source: str, text: str, written: str) -> None:
+    data = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
+    document = read("a.xliff", data.encode())
+    assert [one.text for one in document.texts] == [text]
+    assert f"<target>{written}</target>" in translated(document, str.upper).decode()
