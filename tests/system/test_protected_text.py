@@ -53,6 +53,14 @@ def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_pat
     assert house == "Gebäude"
 
 
+def test_the_sign_of_a_number_is_kept(transduce: Any, tmp_path: Path) -> None:
+    texts = "The temperature is -5 degrees.\nHe lost -$40.\n"
+    outcome = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path)
+    temperature, loss = outcome.out.splitlines()
+    assert "-5" in temperature
+    assert "-$40" in loss
+
+
 @pytest.mark.parametrize("kind", SPANS)
 def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path: Path) -> None:
     chosen = [(template, span) for template in TEMPLATES for span in SPANS[kind]]

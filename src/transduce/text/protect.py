@@ -53,15 +53,15 @@ _BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
 _COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "5 > 3", and "File > Save"
 _EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
-# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
-# word such as million it is left to the model, which knows how the target language writes "$1.5 million".
+# A number that is more than a plain integer: with a sign, separators, a unit, a currency, or five digits and more.
+# Before a word such as million it is left to the model, which knows how the target language writes "$1.5 million".
 _SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
 _NUMBER = (
     r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
-    r"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:"
+    r"(?<![\w.,$€£¥+−-])[+−-]?+(?:[$€£¥]\s?)?+(?:"
     rf"{_DIGITS}(?:\s?(?:{_UNITS})|\ss)(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w){_SCALED}|\d{{5,}}+(?!\w)|"
     rf"(?<=[$€£¥])\d++(?!\w){_SCALED})|"
-    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}"
+    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 
