@@ -60,3 +60,21 @@ def test_links_side_by_side_are_texts_of_their_own(page: str, texts: list[str]) 
     assert [text.text for text in document.texts] == texts
     upper = re.sub(r"(?<=>)[^<]+|^[^<]+", lambda text: text[0].upper(), page)
     assert translated(document, str.upper).decode() == upper
+
+
+@pytest.mark.parametrize(
+    ("page", "output", "written"),
+    [
+        ("H<sub>2</sub>O is wet.", "Nass ist H2O.", "Nass ist H<sub>2</sub>O."),
+        (
+            "C<sub>6</sub>H<sub>12</sub> and x<sub>1</sub>",
+            "X1 und C6H12",
+            "X<sub>1</sub> und C<sub>6</sub>H<sub>12</sub>",
+        ),
+        ("<i>un</i>usual", "ungewöhnlich", "<i>ungewöhnlich</i>"),
+    ],
+)
+def test_a_tag_inside_a_copied_word_stays_inside(page: str, output: str, written: str) -> None:
+    document = read("a.html", f"<p>{page}</p>".encode())
+    length = len(document.texts[0].text)
+    assert document.write([Output(output, [((0, length), (0, len(output)))])]).decode() == f"<p>{written}</p>"
