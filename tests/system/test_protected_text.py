@@ -53,6 +53,14 @@ def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_pat
     assert house == "Gebäude"
 
 
+def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
+    texts = "The source is the house.\n"
+    outcome = transduce("translate", "--to", "de", "--glossary", "terms.tsv", stdin=texts, cwd=tmp_path)
+    assert "Bude" in outcome.out
+    assert "target" not in outcome.out
+
+
 def test_the_sign_of_a_number_is_kept(transduce: Any, tmp_path: Path) -> None:
     texts = "The temperature is -5 degrees.\nHe lost -$40.\n"
     outcome = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path)

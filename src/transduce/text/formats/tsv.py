@@ -9,7 +9,7 @@ from transduce.text.languages import LANGUAGES, direction_of_entry
 
 NO_TAB = "without a tab"
 HEADER = "with names of columns in place of texts"
-_SIDES = frozenset({"source", "src", "input", "original", "target", "tgt", "trg", "output", "translation"})
+_SIDES = frozenset({"source", "src", "input", "original", "term", "target", "tgt", "trg", "output", "translation"})
 _LANGUAGE_NAMES = frozenset(name.lower() for name in LANGUAGES.values())
 _NOT_IN_A_COLUMN = re.compile(r"[\t\r\n]+")
 
@@ -26,10 +26,10 @@ def parse_row(line: bytes | None) -> Pair:
 
 def _read(path: Path) -> Iterator[tuple[int, Pair | str]]:
     for number, pair in line_reader(parse_row)(path):
-        yield number, HEADER if number == 1 and not isinstance(pair, str) and _is_header(pair, path) else pair
+        yield number, HEADER if number == 1 and not isinstance(pair, str) and is_header(pair, path) else pair
 
 
-def _is_header(pair: Pair, path: Path) -> bool:
+def is_header(pair: Pair, path: Path) -> bool:
     """Whether a pair names the columns: two sides, or two languages, and is no translation of a short word.
 
     Language codes may be words: "it" is "es" in German. They count if one is "en", or if the file's name has them too.
