@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,9 +17,6 @@ from transduce.cli.options import (
     search_options,
 )
 from transduce.search.options import SearchOptions
-
-if TYPE_CHECKING:
-    from transduce.translator import Translator
 
 
 @search_options()
@@ -132,6 +129,7 @@ def translate(
     """
     from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
+    from transduce.cli.translate_direction import target_language
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
@@ -199,8 +197,7 @@ def translate(
             protect=(protect_pattern or []) if protect else False,
             **options,
         )
-    to = to or _default_target(translator, from_)
-    to = translator.target(to, from_)
+    to = target_language(translator, inputs, from_, to)
     confidence = confidence or min_confidence is not None
     if confidence:
         translator.calibration(to)
@@ -225,15 +222,3 @@ def translate(
         long=long,
         confidence=confidence,
     )
-
-
-def _default_target(translator: "Translator", source: str | None) -> str | None:
-    """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [one for one in translator.directions if source in (None, one[0])]
-    targets = list(dict.fromkeys(target for _, target in possible))
-    default = translator.default_to
-    if default not in targets or len(targets) == 1:
-        return None
-    sources = " or ".join(one for one, target in possible if target == default)
-    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
-    return default
