@@ -125,6 +125,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
     (paper := tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
     assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
+    (resources := tmp_path / "a.properties").write_text("babo.title = babo gigo\n")
+    assert mistake(resources).startswith(f"{resources}: .properties files are not translated; convert it")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
     assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
