@@ -53,6 +53,13 @@ def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_pat
     assert house == "Gebäude"
 
 
+def test_a_tag_opens_before_it_closes(transduce: Any, tmp_path: Path) -> None:
+    texts = 'Click <a href="x">here</a> now.\nThe <b>red <i>car</i></b> is <u>fast</u>.\n'
+    link, car = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()
+    assert re.fullmatch(r'[^<>]+<a href="x">[^<>]+</a>[^<>]+', link)
+    assert car.index("<b>") < car.index("<i>") < car.index("</i>") < car.index("</b>")
+
+
 def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
     texts = "The source is the house.\n"

@@ -1,14 +1,13 @@
 """Text of XML elements with inline elements in it, as XLIFF, TMX and ODT have it."""
 
 import html
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.text.paired_tags import paired_tags
 from transduce.text.project_tags import project
 from transduce.text.protect import Protection
 from transduce.text.xml_source import Element, Text
@@ -32,9 +31,6 @@ def code_role(text: str) -> Role:
     """The role of an inline code: a placeholder such as %s is read as a word, any other code has no text."""
     is_placeholder = _PROTECTION.spans(text) == [(0, len(text))] and not text.startswith("<")
     return Role("protected", text) if is_placeholder else Role("empty")
-
-
-_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)(?:\s[^<>]*)?(?<!/)>")
 
 
 class _Piece(NamedTuple):
@@ -108,10 +104,10 @@ class MixedText:
     def _add_text(self, text: str) -> None:
         """Add text; the pairs of HTML tags in it are elements too, as in the messages of a web page."""
         at = 0
-        for tag in _paired_tags(text):
+        for tag in paired_tags(text):
             self._add_words(text[at : tag.start()])
-            add = self._builder.close if tag[1] else self._builder.open
-            add(f"html {tag[2]}", escape_xml(tag[0]))
+            add = self._builder.close if tag["closes"] else self._builder.open
+            add(f"html {tag['name']}", escape_xml(tag[0]))
             at = tag.end()
         self._add_words(text[at:])
 
@@ -136,19 +132,3 @@ class MixedText:
             self._pieces.append(_Piece(before, tagged, after))
         elif text or tagged.tags:
             self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)
-
-
-def _paired_tags(text: str) -> list[re.Match[str]]:
-    """The HTML tags of a text that are pairs; of others, such as "<name>", it is not known what they stand for."""
-    waiting, paired = list[re.Match[str]](), list[re.Match[str]]()
-    names: Counter[str] = Counter()
-    for tag in _HTML_TAG.finditer(text):
-        if not tag[1]:
-            waiting.append(tag)
-            names[tag[2]] += 1
-        elif names[tag[2]]:
-            while (opening := waiting.pop())[2] != tag[2]:
-                names[opening[2]] -= 1
-            names[tag[2]] -= 1
-            paired += [opening, tag]
-    return sorted(paired, key=re.Match.start)
