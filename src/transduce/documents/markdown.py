@@ -42,8 +42,8 @@ class _Place(NamedTuple):
 
     start: int
     end: int
-    prefix: str
-    """What the second line begins with, such as the mark of a quotation."""
+    line_break: str
+    """What is between two lines: a newline as in the file, and what the second one begins with, e.g. ">"."""
 
 
 def read_markdown(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -78,7 +78,7 @@ def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
             cell = token.content.replace("|", "\\|")
             at = lines[first].find(cell, cursor)
             cursor = at + len(cell)
-            place = _Place(starts[first] + at, starts[first] + cursor, "") if at >= 0 and cell else None
+            place = _Place(starts[first] + at, starts[first] + cursor, "\n") if at >= 0 and cell else None
         else:
             place = _locate(token.content, lines[first:last], starts[first:last])
         find = partial(ranges.ranges, environment=environment)
@@ -95,8 +95,9 @@ def _locate(content: str, lines: Sequence[str], starts: Sequence[int]) -> _Place
     if min(places) < 0 or not content:
         return None
     last = len(wanted) - 1
-    prefix = lines[1][: places[1]] if last else ""
-    return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), prefix)
+    newline = "\r\n" if lines[0].endswith("\r") else "\n"
+    line_break = newline + lines[1][: places[1]] if last else newline
+    return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), line_break)
 
 
 def _html_unit(source: str) -> Unit | None:
@@ -154,8 +155,8 @@ def _separated(one: InlineRange, content: str) -> InlineRange:
 
 
 def _continue(source: str, place: _Place) -> str:
-    """Lines of a block, all of which but the first begin with its prefix."""
-    return source.replace("\n", f"\n{place.prefix}")
+    """Lines of a block, with the line breaks of its place."""
+    return source.replace("\n", place.line_break)
 
 
 def _take_alternatives(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:

@@ -94,3 +94,8 @@ def test_the_text_of_an_admonition_is_translated_where_it_is() -> None:
     words = "|".join(["One", "Be careful", "Inside|of|it", "item", "Deeper", "Less deep", "Two", "Three"])
     expected = re.sub(rf"\b(?:{words})\b", lambda word: word[0].upper(), source)
     assert translated(document, str.upper).decode() == expected
+
+
+def test_line_ends_stay_as_they_are() -> None:
+    source = "> One\n> two  \n> three\n\nFour\nfive\n".replace("\n", "\r\n").encode()
+    assert translated(read("a.md", source), str.upper) == source.upper()
