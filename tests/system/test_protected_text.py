@@ -68,6 +68,13 @@ def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) ->
     assert "target" not in outcome.out
 
 
+def test_an_escaped_percent_sign_is_not_divided(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "--to", "de", stdin="Progress: 100%%\nUsed %d%% of the disk.\n", cwd=tmp_path)
+    progress, used = outcome.out.splitlines()
+    assert progress.endswith(" 100%%")
+    assert "%d%%" in used
+
+
 def test_the_sign_of_a_number_is_kept(transduce: Any, tmp_path: Path) -> None:
     texts = "The temperature is -5 degrees.\nHe lost -$40.\n"
     outcome = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path)

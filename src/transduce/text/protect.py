@@ -20,7 +20,7 @@ _FILE_TYPES = (
 )
 _DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
 _UNITS = (
-    "%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
+    "%%|%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
     "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|h|W|V"
 )
 # Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
@@ -35,7 +35,7 @@ _MESSAGE = (
     r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}"
 )
 _PLACEHOLDER = (
-    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
+    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|%%(?!%)|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)(?:%%)?+|"
     r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
 )
 _PATH = (
