@@ -45,6 +45,7 @@ from transduce import ConfigError, Translator
         (["--src", "valid.src", "--tgt", "valid.tgt", "--set", "train.device=quantum"], ["device quantum"]),
         (["nothing.toml"], ["nothing.toml: no such file"]),
         (["valid.src"], ["valid.src: not valid TOML"]),
+        (["pairs.tsv.gz"], ["pairs.tsv.gz is not a recipe (.toml); give pairs with --train"]),
     ],
 )
 def test_a_mistake_in_training_is_one_line(
