@@ -48,7 +48,10 @@ class _Piece(NamedTuple):
 
 
 class MixedText:
-    """The texts in the content of an element; `labels` are texts of a program, which may have mnemonics."""
+    """The texts in the content of an element.
+
+    `labels` are texts of a program, which may have mnemonics; with `lines`, a newline ends a text.
+    """
 
     def __init__(
         self,
@@ -58,8 +61,9 @@ class MixedText:
         role: Callable[[Element], Role],
         *,
         labels: bool = False,
+        lines: bool = False,
     ) -> None:
-        self._source, self._splicer, self._role, self._labels = source, splicer, role, labels
+        self._source, self._splicer, self._role, self._labels, self._lines = source, splicer, role, labels, lines
         self._pieces: list[_Piece | str] = []
         self._start()
         self._add_all(content, outermost=True)
@@ -78,7 +82,7 @@ class MixedText:
                 if child.text is None:
                     self._add_empty(self._source[child.start : child.end])
                 else:
-                    self._add_text(child.text)
+                    self._add_lines(child.text, outermost)
                 continue
             role, raw = self._role(child), self._splicer.raw(child.start, child.end)
             if role.kind == "inline" and child.children:
@@ -95,11 +99,21 @@ class MixedText:
             elif role.kind == "text":
                 self._add_text(role.value)
             elif role.kind == "break" and outermost:
-                self._end()
-                self._pieces.append(raw)
-                self._start()
+                self._break(raw)
             elif role.kind != "ignored":
                 self._add_empty(raw)
+
+    def _break(self, raw: str) -> None:
+        self._end()
+        self._pieces.append(raw)
+        self._start()
+
+    def _add_lines(self, text: str, outermost: bool) -> None:
+        first, *others = text.split("\n") if self._lines and outermost else [text]
+        self._add_text(first)
+        for line in others:
+            self._break("\n")
+            self._add_text(line)
 
     def _add_text(self, text: str) -> None:
         """Add text; the pairs of HTML tags in it are elements too, as in the messages of a web page."""

@@ -202,3 +202,14 @@ def test_html_and_mnemonics_in_the_text_of_xliff_are_no_words(source: str, text:
     document = read("a.xliff", data.encode())
     assert [one.text for one in document.texts] == [text]
     assert f"<target>{written}</target>" in translated(document, str.upper).decode()
+
+
+def test_lines_of_xliff_stay_lines_if_white_space_is_to_be_preserved() -> None:
+    source = "One\n\n  two <g id='1'>three\nfour</g>\n"
+    for attribute, target in (
+        (' xml:space="preserve"', "ONE\n\n  TWO <g id='1'>THREE FOUR</g>\n"),
+        ("", "ONE TWO <g id='1'>THREE FOUR</g>\n"),
+    ):
+        unit = f'<trans-unit id="1"{attribute}><source>{source}</source></trans-unit>'
+        data = f'<xliff version="1.2"><file>{unit}</file></xliff>'
+        assert f"<target>{target}</target>" in translated(read("a.xliff", data.encode()), str.upper).decode()
