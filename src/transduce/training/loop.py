@@ -23,6 +23,7 @@ from transduce.runs.tracking import require_packages, tracking
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
+from transduce.training.exchanged_sides import warn_of_exchanged_sides
 from transduce.training.first_steps import FirstSteps
 from transduce.training.initial_weights import new_model
 from transduce.training.milestones import Milestones
@@ -121,6 +122,8 @@ def _train(
                 task.symbols,
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
             )
+        if task.reader == "pairs":
+            warn_of_exchanged_sides(recipe.data, prepared, display.log)
         task.set_tokenizer(prepared.tokenizer)
         recipe = with_measured_settings(recipe, task, prepared)
         model = new_model(recipe, task, run, prepared, device, processes, display.log)
