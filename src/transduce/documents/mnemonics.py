@@ -10,6 +10,8 @@ from transduce.text.scripts import has_spaces
 _MARKED = re.compile(r"(?<![\w&~$@/.?=-])([^\W\d_]*)([&_~])([^\W\d_])(?!\w*;)")
 _FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
 _ENDING = re.compile(r"[\s.…:：]*\Z")
+_LATEST = 3
+"""Number of letters of a word before the mark; more are taken for a word."""
 _PROTECTION = Protection()
 
 
@@ -58,6 +60,6 @@ def read_label(text: str) -> Label:
 
 
 def _is_mnemonic(match: re.Match[str]) -> bool:
-    """Whether the mark begins a word or is inside a capitalised one ("E_xit"), unlike "R&D" and "file_name"."""
+    """Whether the mark begins a word or is inside a label ("E_xit"), unlike "R&D", "file_name" and "Drag&drop"."""
     before, _, letter = match.groups()
-    return not before or (before[0].isupper() and letter.islower())
+    return not before or (len(before) <= _LATEST and before[0].isupper() and letter.islower())

@@ -173,6 +173,7 @@ def test_the_header_of_a_template_gets_encoding_and_language() -> None:
         ("&Save ...", "Save ...", "保存 ...", "保存(&S) ..."),
         ("Cut && &paste", "Cut & paste", "Cut & Paste", "Cut && &Paste"),
         ("R&D and AT&T", "R&D and AT&T", "R&D und AT&T", "R&D und AT&T"),
+        ("Drag&drop it", "Drag&drop it", "Drag&drop", "Drag&drop"),
         ("the file_name", "the file_name", "der file_name", "der file_name"),
         ("_very_ good & cheap &amp; so", "_very_ good & cheap &amp; so", "_x_ & &amp;", "_x_ & &amp;"),
         ("see x.org/?&a=1", "see x.org/?&a=1", "siehe x.org/?&a=1", "siehe x.org/?&a=1"),
