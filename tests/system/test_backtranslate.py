@@ -166,3 +166,11 @@ def test_a_vocabulary_without_the_symbol_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="has no symbol for back-translations"):
         prepare(data, Tokenizer((tmp_path / "old.model").read_bytes()), print)
+
+
+def test_files_of_several_languages_are_refused(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_text("Ein Haus.\n")
+    (tmp_path / "b.fr").write_text("Une maison.\n")
+    message = complaint(transduce("backtranslate", "a.de", "b.fr", "--out", "pairs.tsv", cwd=tmp_path))
+    assert message == "the names of the files tell several languages (de, fr); translate each by itself"
+    assert not (tmp_path / "pairs.tsv").exists()

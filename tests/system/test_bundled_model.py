@@ -163,3 +163,14 @@ def test_its_card_states_data_licence_and_scores(transduce: Any, tmp_path: Path)
     for test_set in ("Tatoeba", "newstest2014", "nrefs:1|"):
         assert test_set in notes.partition("## Scores")[2]
     assert notes.strip() in transduce("info", cwd=tmp_path).out
+
+
+def test_the_name_of_a_file_tells_the_source_language(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_text("Guten Morgen.\n")
+    (tmp_path / "b.en").write_text("Good morning.\n")
+    assert transduce("translate", "a.de", cwd=tmp_path).out == "Good morning.\n"
+    assert "the name of" not in transduce("translate", "b.en", cwd=tmp_path).err
+    for words in (["a.de", "--to", "fr"], ["a.de", "b.en"]):
+        outcome = transduce("translate", *words, cwd=tmp_path)
+        assert "warning: the name of a.de tells de, but the text is read as en" in outcome.err
+    assert "the name of" not in transduce("translate", "a.de", "--from", "en", "--to", "fr", cwd=tmp_path).err

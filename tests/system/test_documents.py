@@ -53,6 +53,12 @@ def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, t
     assert "kept" not in out.read_text()
 
 
+def test_the_mark_of_a_mnemonic_is_not_read_as_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (source := tmp_path / "a.po").write_text('msgid "_babo gigo"\nmsgstr ""\n')
+    plain = translate(transduce, trained, "babo gigo").out.strip()
+    assert translate(transduce, trained, source, "-o", "-").out.splitlines()[1] == f'msgstr "_{plain}"'
+
+
 def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
     outcome = translate(transduce, trained, "--format", "html", stdin="<p>babo <b>gigo</b></p>\n")
     assert outcome.out.startswith("<p>")
@@ -62,6 +68,20 @@ def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_pa
     page.write_text("babo gigo\n")
     plain = translate(transduce, trained, "babo gigo").out
     assert translate(transduce, trained, page, "--format", "text").out == plain
+
+
+def test_a_dash_as_the_output_is_standard_output(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    page, text = tmp_path / "a.html", tmp_path / "a.txt"
+    page.write_text("<p>babo gigo</p>\n")
+    text.write_text("babo gigo\n")
+    words = translate(transduce, trained, "babo gigo").out
+    assert translate(transduce, trained, page, "--out", "-").out == f"<p>{words.strip()}</p>\n"
+    assert translate(transduce, trained, text, "--out", "-").out == words
+    assert complaint(translate(transduce, trained, text, "--out", "-", "--resume")).startswith("--resume needs --out")
+    refused = transduce("inspect", "-m", trained.run, "babo", "--out", "-", cwd=trained.folder)
+    assert complaint(refused) == "--out -: this command does not write to standard output; name a file"
+    assert not (trained.folder / "-").exists()
+    assert sorted(tmp_path.iterdir()) == [page, text]
 
 
 def test_alternative_texts_of_markdown_are_translated(transduce: Any, trained: Any) -> None:
@@ -105,6 +125,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
     (paper := tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
     assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
+    (resources := tmp_path / "a.properties").write_text("babo.title = babo gigo\n")
+    assert mistake(resources).startswith(f"{resources}: .properties files are not translated; convert it")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
     assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")

@@ -92,6 +92,10 @@ def test_evaluate_takes_a_test_set_in_one_file(transduce: Any, trained: Any, tmp
     (tmp_path / "hyp.txt").write_text("".join(f"{tgt}\n" for tgt in sides[1]))
     outcome = transduce("evaluate", "--test", "test.tsv", "--hyp", "hyp.txt", cwd=tmp_path)
     assert outcome.out.startswith("BLEU  100.00")
+    (tmp_path / "named.tsv").write_text("source\ttarget\n" + (tmp_path / "test.tsv").read_text())
+    named = transduce("evaluate", "--test", "named.tsv", "--hyp", "hyp.txt", cwd=tmp_path)
+    assert named.out == outcome.out
+    assert "left out 1 pair with names of columns in place of texts (first: named.tsv, line 1)" in named.err
 
 
 def test_evaluate_never_overwrites_a_file_that_it_reads(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import complaint
+from commands import complaint, sets
 from serving import serve_in_thread
 
 from transduce import ConfigError, Translator
@@ -45,6 +45,7 @@ from transduce import ConfigError, Translator
         (["--src", "valid.src", "--tgt", "valid.tgt", "--set", "train.device=quantum"], ["device quantum"]),
         (["nothing.toml"], ["nothing.toml: no such file"]),
         (["valid.src"], ["valid.src: not valid TOML"]),
+        (["pairs.tsv.gz"], ["pairs.tsv.gz is not a recipe (.toml); give pairs with --train"]),
     ],
 )
 def test_a_mistake_in_training_is_one_line(
@@ -233,3 +234,16 @@ def test_text_in_another_compression_is_one_line(transduce: Any, trained: Any, t
 
 def test_a_file_of_api_keys_must_be_a_plain_file(transduce: Any, tmp_path: Path) -> None:
     assert complaint(transduce("serve", "--keys", "/dev/zero", cwd=tmp_path)) == "/dev/zero: not a plain file"
+
+
+def test_training_warns_of_validation_text_with_exchanged_sides(transduce: Any, tmp_path: Path) -> None:
+    pairs = [(f"the cat sees {n} dogs and a house", f"die Katze sieht {n} Hunde und ein Haus") for n in range(60)]
+    (tmp_path / "train.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
+    (tmp_path / "valid.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs[:9]))
+    (tmp_path / "wrong.tsv").write_text("".join(f"{other}\t{one}\n" for one, other in pairs[:9]))
+    words = ["train", "--train", "train.tsv", "--preset", "tiny", *sets(steps=1), "--set", "tokenizer.vocab_size=420"]
+    words += ["--set", 'data.valid=["valid.tsv", "wrong.tsv"]', "--out", "run"]
+    outcome = transduce(*words, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "warning: the sources of wrong.tsv look like the targets of the training text" in outcome.err
+    assert "the sources of valid.tsv" not in outcome.err

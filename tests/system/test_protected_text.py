@@ -53,6 +53,36 @@ def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_pat
     assert house == "Gebäude"
 
 
+def test_a_tag_opens_before_it_closes(transduce: Any, tmp_path: Path) -> None:
+    texts = 'Click <a href="x">here</a> now.\nThe <b>red <i>car</i></b> is <u>fast</u>.\n'
+    link, car = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()
+    assert re.fullmatch(r'[^<>]+<a href="x">[^<>]+</a>[^<>]+', link)
+    assert car.index("<b>") < car.index("<i>") < car.index("</i>") < car.index("</b>")
+
+
+def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
+    texts = "The source is the house.\n"
+    outcome = transduce("translate", "--to", "de", "--glossary", "terms.tsv", stdin=texts, cwd=tmp_path)
+    assert "Bude" in outcome.out
+    assert "target" not in outcome.out
+
+
+def test_an_escaped_percent_sign_is_not_divided(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "--to", "de", stdin="Progress: 100%%\nUsed %d%% of the disk.\n", cwd=tmp_path)
+    progress, used = outcome.out.splitlines()
+    assert progress.endswith(" 100%%")
+    assert "%d%%" in used
+
+
+def test_the_sign_of_a_number_is_kept(transduce: Any, tmp_path: Path) -> None:
+    texts = "The temperature is -5 degrees.\nHe lost -$40.\n"
+    outcome = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path)
+    temperature, loss = outcome.out.splitlines()
+    assert "-5" in temperature
+    assert "-$40" in loss
+
+
 @pytest.mark.parametrize("kind", SPANS)
 def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path: Path) -> None:
     chosen = [(template, span) for template in TEMPLATES for span in SPANS[kind]]

@@ -14,6 +14,7 @@ from helpers import small_model
 from transduce import DataError, Translator
 from transduce.data.batch import Batch
 from transduce.models import given_outputs, likelihood
+from transduce.models.saved import load_model, save_model
 from transduce.text.tokenizer import BOS, EOS, Tokenizer
 
 
@@ -230,3 +231,16 @@ def test_rerank_needs_a_model(transduce: Any, nbest: Path, tmp_path: Path) -> No
         (("--reverse-model", "x", "--to", "de"), "--to is the language that the models of -m translate to"),
     ):
         assert message in complaint(transduce("rerank", nbest, *words, cwd=tmp_path))
+
+
+def test_rerank_refuses_models_of_the_wrong_direction(
+    transduce: Any, trained: Any, nbest: Path, tmp_path: Path
+) -> None:
+    there, back = trained.run, tmp_path / "back"
+    saved = load_model(there / "model")
+    save_model(back, saved.model, saved.tokenizer, saved.facts | {"reverse": True})
+    message = complaint(transduce("rerank", nbest, "-m", there, "-m", back, cwd=tmp_path))
+    assert message.startswith(f"{there} and {back} translate in opposite directions, as only one of them was trained")
+    message = complaint(transduce("rerank", nbest, "-m", back, "--reverse-model", back, cwd=tmp_path))
+    assert message.startswith(f"{back} and {back} were both trained with data.reverse")
+    assert transduce("rerank", nbest, "-m", there, "--reverse-model", back, cwd=tmp_path).code == 0

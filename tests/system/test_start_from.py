@@ -11,7 +11,8 @@ from commands import complaint
 from safetensors.torch import load_file
 from toy_run import TINY, as_sets, write_lines
 
-from transduce.models.card import find_model
+from transduce.models.card import find_model, read_card
+from transduce.models.saved import load_model, save_model
 
 ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=1e-6"]
 
@@ -51,6 +52,23 @@ def test_a_run_resumes_without_the_model_it_started_from(transduce: Any, trained
     without = fine_tune(transduce, tmp_path, *ONE_SMALL_STEP)
     assert without.code == 2
     assert "train.start_from (there start, here not set)" in without.err.splitlines()[-1]
+
+
+def test_languages_are_those_of_the_model_unless_they_are_named(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    saved = load_model(trained.run / "model")
+    save_model(tmp_path / "start", saved.model, saved.tokenizer, saved.facts | {"directions": [["en", "ja"]]})
+    words = ["--set", "train.start_from=start", *ONE_SMALL_STEP]
+    outcome = fine_tune(transduce, tmp_path, *words)
+    assert outcome.code == 0, outcome.err
+    assert "data: en to ja, as start (data.src_lang and data.tgt_lang set it)" in outcome.err
+    assert read_card(tmp_path / "tuned" / "model")["facts"]["directions"] == [["en", "ja"]]
+    shutil.rmtree(tmp_path / "start")
+    assert fine_tune(transduce, tmp_path, *words, "--set", "train.steps=2").code == 0
+    shutil.rmtree(tmp_path / "tuned")
+    save_model(tmp_path / "start", saved.model, saved.tokenizer, saved.facts | {"directions": [["en", "ja"]]})
+    other = fine_tune(transduce, tmp_path, *words, "--set", "data.tgt_lang=de")
+    assert "warning: this run translates en to de, but start, which it starts from, en to ja" in other.err
+    assert read_card(tmp_path / "tuned" / "model")["facts"]["directions"] == [["en", "de"]]
 
 
 def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -58,10 +58,15 @@ def backtranslate(
     if not resume and out.exists() and out.stat().st_size:
         raise ConfigError(f"{out} exists already; continue it with --resume, or name another file")
     require_text(text)
+    told = sorted({language for path in text if (language := language_of_name(path))})
+    if len(told) > 1:
+        raise ConfigError(
+            f"the names of the files tell several languages ({', '.join(told)}); translate each by itself"
+        )
     report = ReadReport()
     lines = read_text(text, report)
     translator = Translator.load(model, device=device, engine=engine, threads=threads, **options)
-    source = from_ or (language_of_name(text[0]) if translator.directions else None)
+    source = from_ or (next(iter(told), None) if translator.directions else None)
     to = translator.target(to, source)
     with line_output(out, resume=resume) as (file, done):
         if done:

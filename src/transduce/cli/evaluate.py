@@ -201,6 +201,7 @@ def _test_set(
     """The sources, if there are any, and the lines of each reference."""
     from transduce.errors import ConfigError
     from transduce.text.files import read_lines
+    from transduce.text.formats.tsv import HEADER
     from transduce.text.pairs import ReadReport, read_pairs
 
     if test:
@@ -208,8 +209,10 @@ def _test_set(
             raise ConfigError("--test has both sides; give either --test, or --src and --ref")
         report = ReadReport()
         pairs = list(read_pairs([(str(test),)], report, reverse=reverse))
-        if report.left_out:
+        if report.left_out.keys() - {HEADER}:
             raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
+        for line in report.lines():
+            log(line)
         return [source for source, _ in pairs], [[target for _, target in pairs]]
     if not refs:
         raise ConfigError("there are no reference translations; give --ref, or --test with both sides")

@@ -16,7 +16,7 @@ from transduce.text.tables import Row
 Input = Path | str
 """A file, or a text."""
 
-STANDARD_INPUT = Path("-")
+STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 
 
 def as_input(word: str, command: str = "translate") -> Input:

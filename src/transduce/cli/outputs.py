@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from transduce.cli.inputs import STANDARD_INPUT, Input
+from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input
 from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.text.files import COMPRESSIONS
@@ -57,6 +57,8 @@ def require_line_output(path: Path, *, rows: bool = False, markup: bool = False)
 
 def require_file_output(path: Path) -> None:
     """Raise an error if a file cannot have this path, before the work that it would lose."""
+    if path == STANDARD_OUTPUT:
+        raise ConfigError("--out -: this command does not write to standard output; name a file")
     if path.is_dir():
         raise ConfigError(f"--out {path} is a folder; name a file")
     require_folder_of(path)

@@ -57,7 +57,7 @@ def parse(
     model is one that was trained with --task parse. A search option that is not given has the value stored with the
     model, usually a beam of 21 and a length penalty of 0.3.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, lines_of
     from transduce.cli.outputs import refuse_overwriting, require_line_output
     from transduce.disk import atomic_file
     from transduce.errors import ConfigError
@@ -70,6 +70,7 @@ def parse(
     inputs = [as_input(argument, "parse") for argument in arguments or []] or [STANDARD_INPUT]
     if format == "svg" and (len(inputs) > 1 or isinstance(inputs[0], Path)):
         raise ConfigError("--format svg draws one sentence; give its text as an argument")
+    out = None if out == STANDARD_OUTPUT else out
     if out:
         refuse_overwriting(out, inputs)
         require_line_output(out)

@@ -56,9 +56,28 @@ def rerank(
         raise ConfigError("--to is the language that the models of -m translate to, and none is given")
     if not model and not reverse_model:
         raise ConfigError("there is no model to rerank with; give -m, --reverse-model or both")
+    _require_directions(model or [], reverse_model)
     models = [Translator.load(path, device=device, engine="plain", threads=threads) for path in model or []]
     reverse = Translator.load(reverse_model, device=device, engine="plain", threads=threads) if reverse_model else None
     factor = 1.0 if weight is None else weight
     for record in rerank_records(read_records(file), models, reverse, factor, to=to, source=from_):
         text = record["translations"][0]["text"].replace("\n", " ")
         print(json.dumps(record, ensure_ascii=False) if jsonl else text)
+
+
+def _require_directions(paths: list[Path], reverse: Path | None) -> None:
+    """Raise an error if models without languages were trained on other sides of their text than they are used for."""
+    from transduce.errors import ConfigError
+    from transduce.models.card import find_model, read_card
+    from transduce.models.saved import require_same_order
+
+    facts = [read_card(find_model(path))["facts"] for path in paths]
+    for path, other in zip(paths[1:], facts[1:], strict=True):
+        require_same_order(paths[0], facts[0], path, other)
+    back = read_card(find_model(reverse))["facts"] if reverse else {}
+    told = back.get("directions") and facts and facts[0].get("directions")
+    if facts and facts[0].get("reverse") is True and back.get("reverse") is True and not told:
+        raise ConfigError(
+            f"{paths[0]} and {reverse} were both trained with data.reverse, so they translate in the same direction; "
+            "name a model of the other direction for --reverse-model"
+        )

@@ -66,7 +66,11 @@ def train(
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
     """
     from transduce.errors import ConfigError
+    from transduce.text.formats import PAIR_FORMATS, format_suffix
 
+    suffixes = {".txt", *(suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)}
+    if recipe and not task and format_suffix(recipe) in suffixes:
+        raise ConfigError(f"{recipe} is not a recipe (.toml); give pairs with --train, or running text with --text")
     with ended_by_signals(), announce("loading PyTorch"):
         from transduce.training.api import train as run
 

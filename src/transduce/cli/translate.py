@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,9 +17,6 @@ from transduce.cli.options import (
     search_options,
 )
 from transduce.search.options import SearchOptions
-
-if TYPE_CHECKING:
-    from transduce.translator import Translator
 
 
 @search_options()
@@ -130,8 +127,9 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, as_input, require_utf8, shard_of
+    from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
+    from transduce.cli.translate_direction import target_language
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
     from transduce.cli.translate_ray import translate_with_ray
@@ -146,13 +144,14 @@ def translate(
         raise ConfigError("--confidence needs --jsonl; plain output is text only, which --min-confidence selects")
     if protect_pattern and not protect:
         raise ConfigError("--protect-pattern protects text, but --no-protect is given")
-    if resume and not (out and arguments):
-        raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     require_utf8(prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
+    documents = find_documents(inputs, format_)
+    out = None if out == STANDARD_OUTPUT and not documents else out
+    if resume and not (out and arguments):
+        raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
     if out:
         refuse_overwriting(out, inputs)
-    documents = find_documents(inputs, format_)
     if documents and (ray or shard or column):
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
     if documents and (jsonl or resume or prefix or min_confidence is not None or long == "refuse"):
@@ -198,8 +197,7 @@ def translate(
             protect=(protect_pattern or []) if protect else False,
             **options,
         )
-    to = to or _default_target(translator, from_)
-    to = translator.target(to, from_)
+    to = target_language(translator, inputs, from_, to)
     confidence = confidence or min_confidence is not None
     if confidence:
         translator.calibration(to)
@@ -224,15 +222,3 @@ def translate(
         long=long,
         confidence=confidence,
     )
-
-
-def _default_target(translator: "Translator", source: str | None) -> str | None:
-    """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [one for one in translator.directions if source in (None, one[0])]
-    targets = list(dict.fromkeys(target for _, target in possible))
-    default = translator.default_to
-    if default not in targets or len(targets) == 1:
-        return None
-    sources = " or ".join(one for one, target in possible if target == default)
-    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
-    return default

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transduce.cli.inputs import STANDARD_INPUT, Input
+from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input
 from transduce.cli.messages import log
 from transduce.cli.outputs import require_folder_of
 from transduce.cli.translate_progress import Progress
@@ -94,14 +94,14 @@ def translate_documents(
         raise ConfigError("--out names one file, but there are several documents; leave it out")
     for path, name in documents:
         began = time.monotonic()
-        target = out or (None if path == STANDARD_INPUT else _output_path(path, to))
+        target = out or (STANDARD_OUTPUT if path == STANDARD_INPUT else _output_path(path, to))
         options = ReadOptions(source or _source_language(translator, to), to, retranslate)
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         total = different_texts(document.texts)
         with Progress(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)
         content = document.write(outputs)
-        if target is None:
+        if target == STANDARD_OUTPUT:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
         elif target.exists() and not target.is_file():  # a pipe or a device
@@ -109,7 +109,7 @@ def translate_documents(
         else:
             write_atomically(target, content)
         seconds = time.monotonic() - began
-        where = f"{target} written: " if target else ""
+        where = "" if target == STANDARD_OUTPUT else f"{target} written: "
         log(f"{where}{len(document.texts):,} {'text' if len(document.texts) == 1 else 'texts'} in {seconds:.1f} s")
 
 

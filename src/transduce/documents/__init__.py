@@ -11,7 +11,7 @@ TEXT = "text"
 DOCUMENT_SUFFIXES = {
     "docx": (".docx",),
     "html": (".html", ".htm", ".xhtml"),
-    "md": (".md", ".markdown"),
+    "md": (".md", ".markdown", ".qmd", ".rmd"),
     "odt": (".odt",),
     "po": (".po", ".pot"),
     "srt": (".srt",),
@@ -22,7 +22,11 @@ DOCUMENT_SUFFIXES = {
 }
 """The formats and the endings of their file names."""
 BINARY_SUFFIXES = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
-MARKUP_SUFFIXES = {".ass", ".csv", ".ipynb", ".json", ".ssa", ".tex", ".xml", ".yaml", ".yml"}
+MARKUP_SUFFIXES = {
+    ".adoc", ".arb", ".asciidoc", ".ass", ".csv", ".eml", ".ftl", ".ini", ".ipynb", ".json", ".lrc", ".mdx", ".org",
+    ".plist", ".properties", ".resx", ".rst", ".sbv", ".ssa", ".strings", ".svg", ".tex", ".toml", ".ts", ".xcstrings",
+    ".xml", ".yaml", ".yml",
+}  # fmt: skip
 """Formats that are not translated; as lines of text, their markup would be translated too."""
 
 

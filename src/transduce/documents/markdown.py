@@ -11,15 +11,20 @@ from typing import Any, NamedTuple
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document
 from transduce.documents.encodings import decode_text
+from transduce.documents.markdown_admonitions import open_admonitions
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
 from transduce.documents.options import ReadOptions
 from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_LABEL = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)")
-"""What is not text at the start of a paragraph: a checkbox, a footnote's label, the kind of an alert, a directive with
-its options."""
+_LABEL = re.compile(
+    r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
+)
+"""What is not text at the start of a paragraph: the mark of a definition, a checkbox, a footnote's label, the kind of
+an alert, a directive with its options."""
+_DEFINITION = re.compile(r"[:~][ \t]+")
+"""What a line begins with that defines the term above it, as Pandoc has it."""
 _DIRECTIVE_END = re.compile(r"\n:::+[ \t]*\Z")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
@@ -37,8 +42,8 @@ class _Place(NamedTuple):
 
     start: int
     end: int
-    prefix: str
-    """What the second line begins with, such as the mark of a quotation."""
+    line_break: str
+    """What is between two lines: a newline as in the file, and what the second one begins with, e.g. ">"."""
 
 
 def read_markdown(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -58,7 +63,7 @@ def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     environment: dict[str, Any] = {}
     row, cursor = -1, 0
-    for token in ranges.blocks(hidden, environment):
+    for token in ranges.blocks(open_admonitions(hidden), environment):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
         first, last = token.map
@@ -73,7 +78,7 @@ def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
             cell = token.content.replace("|", "\\|")
             at = lines[first].find(cell, cursor)
             cursor = at + len(cell)
-            place = _Place(starts[first] + at, starts[first] + cursor, "") if at >= 0 and cell else None
+            place = _Place(starts[first] + at, starts[first] + cursor, "\n") if at >= 0 and cell else None
         else:
             place = _locate(token.content, lines[first:last], starts[first:last])
         find = partial(ranges.ranges, environment=environment)
@@ -90,8 +95,9 @@ def _locate(content: str, lines: Sequence[str], starts: Sequence[int]) -> _Place
     if min(places) < 0 or not content:
         return None
     last = len(wanted) - 1
-    prefix = lines[1][: places[1]] if last else ""
-    return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), prefix)
+    newline = "\r\n" if lines[0].endswith("\r") else "\n"
+    line_break = newline + lines[1][: places[1]] if last else newline
+    return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), line_break)
 
 
 def _html_unit(source: str) -> Unit | None:
@@ -108,7 +114,7 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     begin = label.end() if label else 0
     closing = _DIRECTIVE_END.search(content, begin)
     end = closing.start() if closing else len(content)
-    ranges = [one for one in find(content) if begin <= one.start < end]
+    ranges = [_separated(one, content) for one in find(content) if begin <= one.start < end]
     texts: list[TaggedText] = []
     pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
     builder, at, first = TaggedTextBuilder(), begin, begin
@@ -126,7 +132,8 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         builder, first = TaggedTextBuilder(), one.end
     if not texts and not alternatives:
         return None
-    width = max(map(len, source.split("\n"))) if "\n" in source else None
+    has_line_breaks = any("\n" in content[one.start : one.end] for one in ranges if one.kind != "hardbreak")
+    width = max(map(len, source.split("\n"))) if has_line_breaks else None
 
     def write(outputs: list[str]) -> str:
         waiting = iter(outputs)
@@ -141,9 +148,15 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     return Unit([*texts, *alternatives], write, escape, layout=lambda text: _wrap(text, width))
 
 
+def _separated(one: InlineRange, content: str) -> InlineRange:
+    """The range; a line break before a definition separates texts, as hard line breaks do."""
+    mark = _DEFINITION.match(content, one.end) if one.kind == "softbreak" else None
+    return InlineRange("hardbreak", one.start, mark.end()) if mark else one
+
+
 def _continue(source: str, place: _Place) -> str:
-    """Lines of a block, all of which but the first begin with its prefix."""
-    return source.replace("\n", f"\n{place.prefix}")
+    """Lines of a block, with the line breaks of its place."""
+    return source.replace("\n", place.line_break)
 
 
 def _take_alternatives(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:

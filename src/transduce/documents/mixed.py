@@ -1,10 +1,13 @@
 """Text of XML elements with inline elements in it, as XLIFF, TMX and ODT have it."""
 
+import html
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from transduce.documents.document import Splicer, escape_xml, has_words
+from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
+from transduce.documents.mnemonics import Label, read_label
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.text.paired_tags import paired_tags
 from transduce.text.project_tags import project
 from transduce.text.protect import Protection
 from transduce.text.xml_source import Element, Text
@@ -34,15 +37,33 @@ class _Piece(NamedTuple):
     before: str
     tagged: TaggedText
     after: str
+    label: Label | None = None
+    """If the text has a mnemonic: the text with it."""
+
+    def write(self, output: str) -> str:
+        """The markup of the translation with the white space around it."""
+        if self.label:
+            output = escape_xml(self.label.write(html.unescape(output)))
+        return self.before + output + self.after
 
 
 class MixedText:
-    """The texts in the content of an element."""
+    """The texts in the content of an element.
+
+    `labels` are texts of a program, which may have mnemonics; with `lines`, a newline ends a text.
+    """
 
     def __init__(
-        self, source: str, splicer: Splicer, content: Sequence[Element | Text], role: Callable[[Element], Role]
+        self,
+        source: str,
+        splicer: Splicer,
+        content: Sequence[Element | Text],
+        role: Callable[[Element], Role],
+        *,
+        labels: bool = False,
+        lines: bool = False,
     ) -> None:
-        self._source, self._splicer, self._role = source, splicer, role
+        self._source, self._splicer, self._role, self._labels, self._lines = source, splicer, role, labels, lines
         self._pieces: list[_Piece | str] = []
         self._start()
         self._add_all(content, outermost=True)
@@ -53,9 +74,7 @@ class MixedText:
     def write(self, outputs: list[str]) -> str:
         """The content with the markup of the translations."""
         waiting = iter(outputs)
-        return "".join(
-            piece if isinstance(piece, str) else piece.before + next(waiting) + piece.after for piece in self._pieces
-        )
+        return "".join(piece if isinstance(piece, str) else piece.write(next(waiting)) for piece in self._pieces)
 
     def _add_all(self, content: Sequence[Element | Text], outermost: bool) -> None:
         for child in content:
@@ -63,7 +82,7 @@ class MixedText:
                 if child.text is None:
                     self._add_empty(self._source[child.start : child.end])
                 else:
-                    self._add_text(child.text)
+                    self._add_lines(child.text, outermost)
                 continue
             role, raw = self._role(child), self._splicer.raw(child.start, child.end)
             if role.kind == "inline" and child.children:
@@ -80,13 +99,33 @@ class MixedText:
             elif role.kind == "text":
                 self._add_text(role.value)
             elif role.kind == "break" and outermost:
-                self._end()
-                self._pieces.append(raw)
-                self._start()
+                self._break(raw)
             elif role.kind != "ignored":
                 self._add_empty(raw)
 
+    def _break(self, raw: str) -> None:
+        self._end()
+        self._pieces.append(raw)
+        self._start()
+
+    def _add_lines(self, text: str, outermost: bool) -> None:
+        first, *others = text.split("\n") if self._lines and outermost else [text]
+        self._add_text(first)
+        for line in others:
+            self._break("\n")
+            self._add_text(line)
+
     def _add_text(self, text: str) -> None:
+        """Add text; the pairs of HTML tags in it are elements too, as in the messages of a web page."""
+        at = 0
+        for tag in paired_tags(text):
+            self._add_words(text[at : tag.start()])
+            add = self._builder.close if tag["closes"] else self._builder.open
+            add(f"html {tag['name']}", escape_xml(tag[0]))
+            at = tag.end()
+        self._add_words(text[at:])
+
+    def _add_words(self, text: str) -> None:
         self._text.append(text)
         self._builder.add_text(text)
 
@@ -100,7 +139,10 @@ class MixedText:
     def _end(self) -> None:
         tagged, text = self._builder.finish(), "".join(self._text)
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
-        if has_words(tagged):
+        label = read_label(tagged.text) if self._labels and not tagged.tags else None
+        if label and label.text != tagged.text:
+            self._pieces.append(_Piece(before, tagged_text(label.text), after, label))
+        elif has_words(tagged):
             self._pieces.append(_Piece(before, tagged, after))
         elif text or tagged.tags:
             self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)

@@ -14,6 +14,7 @@ from transduce.documents.document import (
     unchanged,
 )
 from transduce.documents.encodings import decode_text
+from transduce.documents.mnemonics import read_label
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.text.formats.po import PoMessage, quote, read_messages
@@ -87,13 +88,14 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
 
         escape = escape_xml if _ENTITY.search(text) else unchanged
     else:
-        tagged_parts = [tagged_text(part) for part in parts]
+        labels = [read_label(part) for part in parts]
+        tagged_parts = [tagged_text(label.text) for label in labels]
         texts = [tagged for tagged in tagged_parts if has_words(tagged)]
 
         def fill(outputs: Iterator[str]) -> list[str]:
             return [
-                part.replace(part.strip(), next(outputs), 1) if has_words(tagged) else part
-                for part, tagged in zip(parts, tagged_parts, strict=True)
+                part.replace(part.strip(), label.write(next(outputs)), 1) if has_words(tagged) else part
+                for part, label, tagged in zip(parts, labels, tagged_parts, strict=True)
             ]
 
         escape = unchanged

@@ -33,7 +33,7 @@ def _add(unit: Element, source: str, splicer: Splicer, language: str, target: st
     assert segment is not None
     if existing and existing.text.strip() and not retranslate:
         return
-    mixed = MixedText(source, splicer, segment.children, _role)
+    mixed = MixedText(source, splicer, segment.children, _role, labels=True)
     if not mixed.texts:
         return
     if existing:

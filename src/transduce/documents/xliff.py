@@ -46,20 +46,25 @@ def _require_languages(root: Element, name: str, options: ReadOptions) -> None:
 
 
 def _is_translatable(unit: Element) -> bool:
-    """Whether the nearest element with the attribute `translate` allows it."""
-    element: Element | None = unit
-    while element is not None:
-        if "translate" in element.attributes:
-            return element.attributes["translate"] != "no"
-        element = element.parent
-    return True
+    return _inherited(unit, "translate") != "no"
+
+
+def _inherited(element: Element, attribute: str) -> str | None:
+    """The value that an attribute has in an element, or in the nearest one around it that has the attribute."""
+    around: Element | None = element
+    while around is not None:
+        if attribute in around.attributes:
+            return around.attributes[attribute]
+        around = around.parent
+    return None
 
 
 def _add(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> None:
     original, target = unit.child("source"), unit.child("target")
     if original is None or (target is not None and not retranslate and _is_translated(unit, original, target)):
         return
-    mixed = MixedText(source, splicer, original.children, _role)
+    lines = _inherited(original, "xml:space") == "preserve"
+    mixed = MixedText(source, splicer, original.children, _role, labels=True, lines=lines)
     if not mixed.texts:
         return
     if target is not None and target.inner_start < target.end and source[target.inner_start - 2] != "/":

@@ -118,8 +118,13 @@ def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, othe
             f"{folder} translates {describe_directions(directions)}, and {other_folder} {describe_directions(others)}; "
             "name models of the same direction"
         )
-    orders = {one.facts["reverse"] is True for one in (saved, other) if "reverse" in one.facts}
-    if len(orders) > 1 and not (directions and others):
+    require_same_order(folder, saved.facts, other_folder, other.facts)
+
+
+def require_same_order(folder: Path, facts: dict[str, Any], other_folder: Path, other: dict[str, Any]) -> None:
+    """Raise an error if two models do not both tell their languages, and only one was trained with data.reverse."""
+    orders = {one["reverse"] is True for one in (facts, other) if "reverse" in one}
+    if len(orders) > 1 and not (facts.get("directions") and other.get("directions")):
         raise ModelError(
             f"{folder} and {other_folder} translate in opposite directions, as only one of them was trained with "
             "data.reverse; name models of the same direction"

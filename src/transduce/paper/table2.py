@@ -1,6 +1,8 @@
 """Table 2: quality against training cost, for the Transformer and its predecessors."""
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +91,17 @@ def train_table2(
 
 def training_flops(architecture: str, model: dict[str, Any], vocab_size: int, src: float, tgt: float) -> float:
     """Counted FLOPs of forward and backward pass for one pair with these numbers of tokens, markers included."""
-    device, lengths = torch.device("meta"), (max(1, round(src)), max(1, round(tgt)))
+    return _counted_flops(architecture, json.dumps(model), vocab_size, max(1, round(src)), max(1, round(tgt)))
+
+
+@cache
+def _counted_flops(architecture: str, model: str, vocab_size: int, src: int, tgt: int) -> float:
+    """The FLOPs for one pair; `model` is the JSON of its settings, as rows of the same model are counted once."""
+    device = torch.device("meta")
     with device:
-        network = create_model(build_config(architecture, model, "model"), vocab_size)
-    batch = Batch.of(device, src=[[BOS] * lengths[0]], tgt=[[BOS] * lengths[1]])
-    labels_L = torch.full((lengths[1],), BOS, device=device)
+        network = create_model(build_config(architecture, json.loads(model), "model"), vocab_size)
+    batch = Batch.of(device, src=[[BOS] * src], tgt=[[BOS] * tgt])
+    labels_L = torch.full((tgt,), BOS, device=device)
 
     def step() -> None:
         loss, _ = smoothed_cross_entropy(network(batch), labels_L, network.output_weight_VD, 0.1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transduce.errors import DataError
 from transduce.text.files import read_lines
+from transduce.text.formats.tsv import is_header
 from transduce.text.protect import Span
 from transduce.text.scripts import has_spaces
 
@@ -30,7 +31,7 @@ class Glossary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Glossary":
-        """Read a file with one term per line, a tab, and its translation."""
+        """Read a file with one term per line, a tab, and its translation; its first line may name the columns."""
         terms: dict[str, str] = {}
         for number, line in enumerate(read_lines(Path(path)), start=1):
             if not line.strip():
@@ -38,6 +39,8 @@ class Glossary:
             term, tab, translation = line.partition("\t")
             if not (tab and term.strip() and translation.strip()) or "\t" in translation:
                 raise DataError(f"{path}, line {number}: a line of a glossary is a term, a tab and its translation")
+            if number == 1 and is_header((term, translation), Path(path)):
+                continue
             if terms.setdefault(term, translation) != translation:
                 raise DataError(f"{path}, line {number}: {term} has another translation above: {terms[term]}")
         return cls(terms)

@@ -85,7 +85,19 @@ class HtmlText:
         return "".join(parts)
 
     def _add_run(self, run: list[_Part]) -> None:
-        """Add the text and inline elements between two block-level tags."""
+        """Add the text and inline elements between two block-level tags; links side by side are texts of their own."""
+        separate, piece = _has_only_links(run), list[_Part]()
+        for part in run:
+            if separate and part.name == "a":
+                self._add_text(piece)
+                piece = []
+                self._append(part.source)
+            else:
+                piece.append(part)
+        self._add_text(piece)
+
+    def _add_text(self, run: list[_Part]) -> None:
+        """Add a text with its inline elements."""
         builder = TaggedTextBuilder()
         for part in run:
             if part.kind == "text":
@@ -115,6 +127,18 @@ class HtmlText:
     def _append(self, source: str) -> None:
         self._parts.append(source)
         self._length += len(source)
+
+
+def _has_only_links(run: Sequence[_Part]) -> bool:
+    """Whether there are several links, with all words in them, as in a menu; in a sentence, words are around links."""
+    links, in_link = 0, False
+    for part in run:
+        if part.name == "a":
+            in_link = part.kind == "open"
+            links += in_link
+        elif part.kind in ("text", "protected") and not in_link and any(map(str.isalnum, html.unescape(part.source))):
+            return False
+    return links > 1
 
 
 class AttributeText(NamedTuple):

@@ -20,7 +20,7 @@ _FILE_TYPES = (
 )
 _DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
 _UNITS = (
-    "%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
+    "%%|%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
     "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|h|W|V"
 )
 # Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
@@ -35,7 +35,7 @@ _MESSAGE = (
     r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}"
 )
 _PLACEHOLDER = (
-    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)|"
+    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|%%(?!%)|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)(?:%%)?+|"
     r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
 )
 _PATH = (
@@ -53,15 +53,15 @@ _BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
 _COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "5 > 3", and "File > Save"
 _EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
-# A number that is more than a plain integer: with separators, a unit, a currency, or five digits and more. Before a
-# word such as million it is left to the model, which knows how the target language writes "$1.5 million".
+# A number that is more than a plain integer: with a sign, separators, a unit, a currency, or five digits and more.
+# Before a word such as million it is left to the model, which knows how the target language writes "$1.5 million".
 _SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
 _NUMBER = (
     r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
-    r"(?<![\w.,$€£¥+-])(?:[$€£¥]\s?|[+-])?+(?:"
+    r"(?<![\w.,$€£¥+−-])[+−-]?+(?:[$€£¥]\s?)?+(?:"
     rf"{_DIGITS}(?:\s?(?:{_UNITS})|\ss)(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w){_SCALED}|\d{{5,}}+(?!\w)|"
     rf"(?<=[$€£¥])\d++(?!\w){_SCALED})|"
-    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}"
+    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
 

@@ -1,9 +1,9 @@
 """Alignment of the words of a text with inline tags and of its translation."""
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from transduce.text.icu import boundaries
 from transduce.text.inline_tags import Tag, TaggedText, all_tags, protected_tags
@@ -23,11 +23,11 @@ class WordAlignment:
     """The words of a text and of its translation, and the weights of their links."""
 
     def __init__(self, tagged: TaggedText, translation: str, alignment: Sequence[tuple[Span, Span]]) -> None:
-        literal = _find_protected(tagged, translation)
+        literal, copied = _find_protected(tagged, translation), _find_copied(tagged, translation)
         edges = {edge for tag in all_tags(tagged.tags) for edge in (tag.start, tag.end)}
         self.source = _words(tagged.text, edges)
         """The range of characters of each word of the text."""
-        self.target = _words(translation, {edge for _, span in literal for edge in span})
+        self.target = _words(translation, {edge for _, span in [*literal, *copied] for edge in span})
         """The same of the translation."""
         self.links: list[defaultdict[int, float]] = [defaultdict(float) for _ in self.source]
         """For each source word, the words of the translation that are aligned with it, with weights."""
@@ -46,7 +46,9 @@ class WordAlignment:
         """Number of words, without punctuation marks, before each index."""
         self.literal: dict[int, range] = {}
         """Words of the translation that are the text of a protected element, by the element's id."""
-        self._align_literally(literal)
+        self._align_literally([*(((tag.start, tag.end), span) for tag, span in literal), *copied])
+        for tag, span in literal:
+            self.literal[id(tag)] = overlapping(self.target, span)
         costs = (
             OUTSIDE if is_word and total else OUTSIDE * MINOR
             for is_word, total in zip(self.is_word, self.totals, strict=True)
@@ -54,21 +56,39 @@ class WordAlignment:
         self.costs = [0.0, *accumulate(costs)]
         """Sum of the costs of the words of the translation before each index."""
 
-    def _align_literally(self, literal: list[tuple[Tag, Span]]) -> None:
-        """Align protected elements with the words of the translation that are equal to them, and with no others."""
+    def _align_literally(self, equal: list[tuple[Span, Span]]) -> None:
+        """Align ranges of the text with the words of the translation that are equal to them, and with no others."""
         sources: list[list[int]] = [[] for _ in self.target]
         for index, links in enumerate(self.links):
             for word in links:
                 sources[word].append(index)
-        for tag, span in literal:
-            source_words = overlapping(self.source, (tag.start, tag.end))
-            self.literal[id(tag)] = overlapping(self.target, span)
-            for word in self.literal[id(tag)]:
+        for own, span in equal:
+            source_words = overlapping(self.source, own)
+            for word in overlapping(self.target, span):
                 for index in sources[word]:
                     self.links[index].pop(word, None)
                 self.totals[word] = 1.0
                 for index in source_words:
                     self.links[index][word] = 1.0 / len(source_words)
+
+
+def _find_copied(tagged: TaggedText, translation: str) -> list[tuple[Span, Span]]:
+    """The pieces of words that a tag begins or ends in and that are copied, such as "H2O", where the 2 is lowered."""
+    edges = sorted({edge for tag in all_tags(tagged.tags) if not tag.protected for edge in (tag.start, tag.end)})
+    if not edges:
+        return []
+    places: defaultdict[tuple[str, int], deque[int]] = defaultdict(deque)
+    for start, end in _words(translation):
+        places[translation[start:end].lower(), end - start].append(start)
+    pieces = []
+    for start, end in _words(tagged.text):
+        inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
+        waiting = places[tagged.text[start:end].lower(), end - start]
+        if waiting:
+            shift = waiting.popleft() - start
+            ends = [start, *inside, end] if inside else []
+            pieces += [((one, other), (one + shift, other + shift)) for one, other in pairwise(ends)]
+    return pieces
 
 
 def _find_protected(tagged: TaggedText, translation: str) -> list[tuple[Tag, Span]]:

@@ -23,6 +23,7 @@ from transduce.runs.tracking import require_packages, tracking
 from transduce.tasks.validation import Validation
 from transduce.training.display import Display
 from transduce.training.ending import Ending
+from transduce.training.exchanged_sides import warn_of_exchanged_sides
 from transduce.training.first_steps import FirstSteps
 from transduce.training.initial_weights import new_model
 from transduce.training.milestones import Milestones
@@ -34,6 +35,7 @@ from transduce.training.start import (
     check_scoring,
     facts_of,
     infer_languages,
+    inherit_languages,
     require_text,
     resolve_batch_tokens,
     resolve_precision,
@@ -107,6 +109,8 @@ def _train(
             torch.set_num_threads(recipe.train.threads)
         require_text(recipe)
         recipe = infer_languages(recipe, display.log)
+        if not run.config.exists():
+            recipe = inherit_languages(recipe, display.log)
         warn_of_file_names(recipe.data, display.log)
         task = recipe.make_task()
         with processes.main_process_first():
@@ -118,6 +122,8 @@ def _train(
                 task.symbols,
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
             )
+        if task.reader == "pairs":
+            warn_of_exchanged_sides(recipe.data, prepared, display.log)
         task.set_tokenizer(prepared.tokenizer)
         recipe = with_measured_settings(recipe, task, prepared)
         model = new_model(recipe, task, run, prepared, device, processes, display.log)

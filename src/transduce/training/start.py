@@ -64,6 +64,30 @@ def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     return replace(recipe, data=replace(data, src_lang=given[0], tgt_lang=given[1]))
 
 
+def inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
+    """The recipe with the languages of the model that it starts from, if that has one direction and nothing tells them.
+
+    Warns of other languages: they may be meant, but the files may also be exchanged.
+    """
+    start, data = recipe.train.start_from, recipe.data
+    if not start or data.directions or recipe.task != "translate":
+        return recipe
+    directions = read_card(find_start(start))["facts"].get("directions", [])
+    if len(directions) != 1:
+        return recipe
+    source, target = directions[0]
+    own = (data.src_lang or source, data.tgt_lang or target)
+    if list(map(base_language, own)) != [base_language(source), base_language(target)]:
+        log(
+            f"warning: this run translates {own[0]} to {own[1]}, but {start}, which it starts from, {source} to "
+            f"{target}"
+        )
+    if own == (data.src_lang, data.tgt_lang):
+        return recipe
+    log(f"data: {own[0]} to {own[1]}, as {start} (data.src_lang and data.tgt_lang set it)")
+    return replace(recipe, data=replace(data, src_lang=own[0], tgt_lang=own[1]))
+
+
 def warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
     """Warn of files whose names tell another direction than that of their text, or that are both source and target.
 

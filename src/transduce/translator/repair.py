@@ -9,12 +9,14 @@ A term takes the place of the words that translate it; a new output that has bot
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from transduce.engines.engine import Engine, search_all
 from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.paired_tags import paired_tags
 from transduce.text.symbols import SLOTS, unescape
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals
@@ -35,6 +37,7 @@ _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 def output_text(marked: str, part: Part) -> str:
     """The text of an output: slots are replaced by what they stand for, and unknown ones are left out."""
     originals = {one.marked: one.text for one in part.required if one.is_slot}
+    marked = _with_nested_tags(marked, {slot: text for slot, text in originals.items() if _TAG.fullmatch(text)})
     for slot, original in originals.items():
         if _TAG.fullmatch(original):  # no space between a tag and its words if the source has none there
             if re.search(re.escape(original) + r"\S", part.text):
@@ -46,6 +49,19 @@ def output_text(marked: str, part: Part) -> str:
     finish = in_capitals if part.shape == "capitals" and not part.prefix else str
     text = "".join(originals.get(piece, "") if piece in SLOTS else finish(unescape(piece)) for piece in pieces)
     return text if part.prefix else text.rstrip(" ")
+
+
+def _with_nested_tags(marked: str, tags: Mapping[str, str]) -> str:
+    """The output; if a tag closes before it opens, or inside of another pair, tags are in the order of the source."""
+    starts = accumulate(map(len, tags.values()), initial=0)
+    paired = {tag.start() for tag in paired_tags("".join(tags.values()))}
+    slots = [slot for slot, start in zip(tags, starts, strict=False) if start in paired]
+    found = [character for character in marked if character in slots]
+    is_complete = sorted(found) == sorted(slots)  # the beginning of an output is not
+    if not is_complete or len(paired_tags("".join(tags[slot] for slot in found))) == len(found):
+        return marked
+    in_order = iter(slots)
+    return "".join(next(in_order) if character in slots else character for character in marked)
 
 
 class Repairer:

@@ -1,5 +1,7 @@
 """HTML: attributes, the language of a page, and its encoding."""
 
+import re
+
 import pytest
 from translated_documents import read, translated
 
@@ -42,3 +44,37 @@ def test_a_translated_page_tells_its_language(tag: str, translated_tag: str) -> 
 def test_a_character_that_the_encoding_lacks_becomes_a_reference() -> None:
     written = read("latin1.html").write([Output("кофе")])
     assert written.endswith("<p>&#1082;&#1086;&#1092;&#1077;</p>".encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("<div><a href=x>Home</a> <a href=y>About <b>us</b></a></div>", ["Home", "About us"]),
+        ("<p><span><a>One</a></span> | <a>Two</a></p>", ["One", "Two"]),
+        ("<p>See <a>this</a> <a>page</a></p>", ["See this page"]),
+        ("<p><a>A whole sentence.</a></p>", ["A whole sentence."]),
+    ],
+)
+def test_links_side_by_side_are_texts_of_their_own(page: str, texts: list[str]) -> None:
+    document = read("a.html", page.encode())
+    assert [text.text for text in document.texts] == texts
+    upper = re.sub(r"(?<=>)[^<]+|^[^<]+", lambda text: text[0].upper(), page)
+    assert translated(document, str.upper).decode() == upper
+
+
+@pytest.mark.parametrize(
+    ("page", "output", "written"),
+    [
+        ("H<sub>2</sub>O is wet.", "Nass ist H2O.", "Nass ist H<sub>2</sub>O."),
+        (
+            "C<sub>6</sub>H<sub>12</sub> and x<sub>1</sub>",
+            "X1 und C6H12",
+            "X<sub>1</sub> und C<sub>6</sub>H<sub>12</sub>",
+        ),
+        ("<i>un</i>usual", "ungewöhnlich", "<i>ungewöhnlich</i>"),
+    ],
+)
+def test_a_tag_inside_a_copied_word_stays_inside(page: str, output: str, written: str) -> None:
+    document = read("a.html", f"<p>{page}</p>".encode())
+    length = len(document.texts[0].text)
+    assert document.write([Output(output, [((0, length), (0, len(output)))])]).decode() == f"<p>{written}</p>"

@@ -7,6 +7,7 @@ from document_samples import SAMPLES
 from document_samples.localization import X1, X1_END
 from translated_documents import BILINGUAL, read, translated
 
+from transduce.documents.document import Output
 from transduce.errors import DataError
 
 NAMES = sorted(name for name in SAMPLES if name.endswith(BILINGUAL))
@@ -159,3 +160,57 @@ def test_the_header_of_a_template_gets_encoding_and_language() -> None:
         'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
         'msgid "cold"\nmsgstr "kühl"\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "output", "written"),
+    [
+        ("&Save", "Save", "Speichern", "&Speichern"),
+        ("Save &as ...", "Save as ...", "Speichern als ...", "Speichern &als ..."),
+        ("E_xit", "Exit", "Beenden", "_Beenden"),
+        ("Find ~Next", "Find Next", "Weitersuchen", "~Weitersuchen"),
+        ("Open %(name)s _now", "Open %(name)s now", "%(name)s jetzt öffnen", "%(name)s _jetzt öffnen"),
+        ("&Save ...", "Save ...", "保存 ...", "保存(&S) ..."),
+        ("Cut && &paste", "Cut & paste", "Cut & Paste", "Cut && &Paste"),
+        ("R&D and AT&T", "R&D and AT&T", "R&D und AT&T", "R&D und AT&T"),
+        ("Drag&drop it", "Drag&drop it", "Drag&drop", "Drag&drop"),
+        ("the file_name", "the file_name", "der file_name", "der file_name"),
+        ("_very_ good & cheap &amp; so", "_very_ good & cheap &amp; so", "_x_ & &amp;", "_x_ & &amp;"),
+        ("see x.org/?&a=1", "see x.org/?&a=1", "siehe x.org/?&a=1", "siehe x.org/?&a=1"),
+    ],
+)
+def test_a_mnemonic_is_not_read_and_marks_a_word_of_the_translation(
+    message: str, text: str, output: str, written: str
+) -> None:
+    document = read("a.po", f'msgid "{message}"\nmsgstr ""\n'.encode())
+    assert [one.text for one in document.texts] == [text]
+    assert document.write([Output(output)]).decode().splitlines()[1] == f'msgstr "{written}"'
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "written"),
+    [
+        ("A &lt;b&gt;red&lt;/b&gt; car", "A red car", "A &lt;b&gt;RED&lt;/b&gt; CAR"),
+        ("<![CDATA[See <a href='x'>this <i>one</i></a>]]>", "See this one",
+         "SEE &lt;a href='x'&gt;THIS &lt;i&gt;ONE&lt;/i&gt;&lt;/a&gt;"),
+        ("Hello &lt;name&gt; &lt;b&gt;there", "Hello <name> <b>there", "HELLO &lt;NAME&gt; &lt;B&gt;THERE"),
+        ("Save &amp;as ...", "Save as ...", "SAVE &amp;AS ..."),
+        ("_Tea &amp; milk", "Tea & milk", "_TEA &amp; MILK"),
+    ],
+)  # fmt: skip
+def test_html_and_mnemonics_in_the_text_of_xliff_are_no_words(source: str, text: str, written: str) -> None:
+    data = f'<xliff version="1.2"><file><trans-unit id="1"><source>{source}</source></trans-unit></file></xliff>'
+    document = read("a.xliff", data.encode())
+    assert [one.text for one in document.texts] == [text]
+    assert f"<target>{written}</target>" in translated(document, str.upper).decode()
+
+
+def test_lines_of_xliff_stay_lines_if_white_space_is_to_be_preserved() -> None:
+    source = "One\n\n  two <g id='1'>three\nfour</g>\n"
+    for attribute, target in (
+        (' xml:space="preserve"', "ONE\n\n  TWO <g id='1'>THREE FOUR</g>\n"),
+        ("", "ONE TWO <g id='1'>THREE FOUR</g>\n"),
+    ):
+        unit = f'<trans-unit id="1"{attribute}><source>{source}</source></trans-unit>'
+        data = f'<xliff version="1.2"><file>{unit}</file></xliff>'
+        assert f"<target>{target}</target>" in translated(read("a.xliff", data.encode()), str.upper).decode()

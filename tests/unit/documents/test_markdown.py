@@ -1,5 +1,7 @@
 """Markdown: what is markup stays, and what is text is translated and escaped."""
 
+import re
+
 import pytest
 from translated_documents import read, translated
 
@@ -64,3 +66,36 @@ def test_the_kind_of_an_alert_in_markdown_keeps_its_line() -> None:
 def test_the_text_of_a_directive_in_markdown_is_translated(source: str) -> None:
     words = source.replace("some", "SOME").replace("words", "WORDS")
     assert translated(read("a.md", source.encode()), str.upper) == words.encode()
+
+
+def test_a_term_and_its_definitions_are_texts_of_their_own() -> None:
+    source = "Apple\n:   A *red* fruit\n:   A company\n\nSalt\n\n  ~ White: and\n    not sweet\n"
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == [
+        "Apple",
+        "A red fruit",
+        "A company",
+        "Salt",
+        "White: and not sweet",
+    ]
+    assert translated(document, str.upper).decode() == (
+        "APPLE\n:   A *RED* FRUIT\n:   A COMPANY\n\nSALT\n\n  ~ WHITE: AND\nNOT SWEET\n"
+    )
+
+
+def test_the_text_of_an_admonition_is_translated_where_it_is() -> None:
+    source = (
+        'One\n\n!!! note "Be careful"\n    Inside *of*\n    it.\n\n    - item\n\n    ```\n    kept\n    ```\n\n'
+        "    ??? tip inline\n\n        Deeper.\n\n    Less deep.\n\n!!! Two\n\nThree\n\n    kept\n"
+    )
+    document = read("a.md", source.encode())
+    texts = ["One", "Be careful", "Inside of it.", "item", "Deeper.", "Less deep.", "!!! Two", "Three"]
+    assert [text.text for text in document.texts] == texts
+    words = "|".join(["One", "Be careful", "Inside|of|it", "item", "Deeper", "Less deep", "Two", "Three"])
+    expected = re.sub(rf"\b(?:{words})\b", lambda word: word[0].upper(), source)
+    assert translated(document, str.upper).decode() == expected
+
+
+def test_line_ends_stay_as_they_are() -> None:
+    source = "> One\n> two  \n> three\n\nFour\nfive\n".replace("\n", "\r\n").encode()
+    assert translated(read("a.md", source), str.upper) == source.upper()

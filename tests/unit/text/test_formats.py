@@ -51,3 +51,24 @@ def test_messages_list_the_suffixes_of_the_table(tmp_path: Path) -> None:
 def test_no_two_formats_share_a_suffix() -> None:
     suffixes = [suffix for pair_format in formats.PAIR_FORMATS for suffix in pair_format.suffixes]
     assert len(set(suffixes)) == len(suffixes)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "is_header"),
+    [
+        ("a.tsv", "source\ttarget", True),
+        ("a.tsv", "SRC\tTGT\tscore", True),
+        ("a.tsv", "English\tGerman", True),
+        ("a.tsv", "de\ten", True),
+        ("a.es-it.tsv", "es\tit", True),
+        ("a.tsv", "it\tes", False),
+        ("a.tsv", "source\tQuelle", False),
+        ("a.tsv", "no\tno", False),
+    ],
+)
+def test_a_first_line_that_names_the_columns_is_no_pair(tmp_path: Path, name: str, line: str, is_header: bool) -> None:
+    (path := tmp_path / name).write_text(f"{line}\na\tA\n{line}\n")
+    report, named = ReadReport(), tuple(line.split("\t")[:2])
+    assert list(read_pairs([(str(path),)], report)) == [*([] if is_header else [named]), ("a", "A"), named]
+    left_out = f"left out 1 pair with names of columns in place of texts (first: {path}, line 1)"
+    assert report.lines() == ([left_out] if is_header else [])

@@ -45,6 +45,8 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Use max_length, --dry-run, @anna and #python", ["max_length", "--dry-run", "@anna", "#python"]),
         ("Tom's dog is 5 years old. It is well-known, and/or so.", []),
         ("He paid 100 % of it? No. In 1999 he left.", ["100 %"]),
+        ("From -5 to +3 or −7, a loss of -$40, A-10, -5 million", ["-5", "+3", "−7", "-$40"]),
+        ("Used 100%% or %d%% of %s, 5% and %%", ["100%%", "%d%%", "%s", "5%", "%%"]),
         ("e.g. a cat, i.e. Tom & Anna", []),
     ],
 )
