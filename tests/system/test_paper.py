@@ -108,10 +108,10 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
     table = results(folder)["sections"]["table2"]["tables"][0]
     assert all(float(row[6]) > 1e6 for row in table["rows"])  # counted FLOPs
 
-    outcome = transduce(*TABLE2, "--minutes", "0.02", "--models", "recurrent", cwd=folder, before=ONLY_TRAIN)
+    outcome = transduce(*TABLE2, "--minutes", "0.005", "--models", "recurrent", cwd=folder, before=ONLY_TRAIN)
     assert outcome.code == 0, outcome.err
     (row,) = (row for name, row in results(folder)["rows"]["table2"].items() if "minutes" in name)
-    assert row["settings"]["train.minutes"] == "0.02"
+    assert row["settings"]["train.minutes"] == "0.005"
 
 
 def test_models_with_other_scores_are_trained(transduce: CommandLine, folder: Path) -> None:
