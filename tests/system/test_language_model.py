@@ -75,9 +75,9 @@ def test_training_validates_by_the_loss_and_reports_samples(trained_text: Traine
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_text: TrainedLanguageModel) -> None:
-    resumed = copied_until(trained_text.run, trained_text.folder / "resumed", 40)
+    resumed = copied_until(trained_text.run, trained_text.folder / "resumed", 80)
     outcome = transduce(*trained_text.words, "--out", "resumed", cwd=trained_text.folder)
-    assert "resuming from resumed/checkpoints/step-40" in outcome.err
+    assert "resuming from resumed/checkpoints/step-80" in outcome.err
     for name in ("model", "optimizer"):
         runs = (trained_text.run, resumed)
         first, second = ((run / f"checkpoints/step-120/{name}.safetensors").read_bytes() for run in runs)
