@@ -193,9 +193,8 @@ def test_http_requests_choose_the_direction(multilingual: TrainedRun) -> None:
 
 
 def test_serve_prints_the_directions(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:
-    server = ServerProcess("-m", multilingual.run, log=tmp_path / "log", environment=transduce.environment)
-    server.process.terminate()
-    server.process.wait(120)
+    with ServerProcess("-m", multilingual.run, log=tmp_path / "log", start=transduce.background) as server:
+        pass  # it has printed its address
     assert "transduce: serving run (en to de, en to fr) on http://" in server.stderr
 
 
