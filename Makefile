@@ -10,7 +10,7 @@ demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
 
 test: $(READY)          ## the complete test suite; lists the tests that are skipped, with the reason
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -rs
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest -p xdist -n auto --dist loadfile --no-loadscope-reorder -rs
 
 check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff format --check .

@@ -74,7 +74,7 @@ def main() -> None:
     names = options.engines or ENGINES[options.where]
     config, vocabulary, length, cases = EncoderDecoderConfig(), options.vocab, 30, CASES[options.where]
     if options.smoke:
-        config, vocabulary, length, cases, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, 4, SMOKE_CASES, 1
+        config, vocabulary, length, cases, options.rounds = SMOKE_MODEL, SMOKE_VOCABULARY, 2, SMOKE_CASES, 1
 
     inputs = {"vocabulary": vocabulary, "tokens in and out": length, "seed": SEED, "rounds": options.rounds}
     if device == "cpu":

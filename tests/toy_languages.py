@@ -13,8 +13,8 @@ ENOUGH = {
     **TINY,
     "model.dropout": 0.0,
     "train.learning_rate_scale": 0.3,
-    "train.steps": 160,
-    "train.save_every": 80,
+    "train.steps": 100,
+    "train.save_every": 50,
     "train.average": 1,
     "train.log_every": 40,
 }

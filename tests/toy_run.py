@@ -43,6 +43,7 @@ TINY = {
     "train.warmup": 20,
     "train.learning_rate_scale": 0.6,
     "train.valid_sentences": 4,
+    "search.max_extra": 8,  # before a model has learned to end its outputs, they are as long as allowed
 }
 
 

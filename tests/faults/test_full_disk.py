@@ -14,7 +14,8 @@ from transduce.runs.checkpoint import list_checkpoints
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": 24, "train.log_every": 2})
+    settings = {"train.steps": 12, "train.save_every": 2, "train.warmup": 10, "train.learning_rate_scale": 0.3}
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **settings)
 
 
 # The function fails, as on a full disk, while steps {first} to {last} are saved.
@@ -45,13 +46,13 @@ WRITERS = [
 def test_a_temporarily_full_disk_prevents_only_the_checkpoints_of_that_time(
     transduce: Any, small: SmallRun, tmp_path: Path, module: str, function: str
 ) -> None:
-    code = TEMPORARILY_FULL.format(module=module, function=function, first=8, last=12)
+    code = TEMPORARILY_FULL.format(module=module, function=function, first=4, last=6)
     outcome = transduce(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, before=code)
     assert outcome.code == 0, outcome.err
     warnings = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
     if function != "write_report":
-        assert [line.split(":")[1] for line in warnings] == [f" no checkpoint at step {step}" for step in (8, 12)]
-        assert all("No space left on device" in line and "the last is of step 4" in line for line in warnings)
+        assert [line.split(":")[1] for line in warnings] == [f" no checkpoint at step {step}" for step in (4, 6)]
+        assert all("No space left on device" in line and "the last is of step 2" in line for line in warnings)
     else:
         assert [line.split(":")[1] for line in warnings] == [f" {tmp_path}/run is not up to date"] * 2
     assert_intact(tmp_path / "run")
@@ -63,13 +64,13 @@ def test_a_run_that_cannot_save_its_last_checkpoint_keeps_older_ones_and_fails(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    code = TEMPORARILY_FULL.format(module="transduce.runs.checkpoint", function="save_tensors", first=8, last=99)
+    code = TEMPORARILY_FULL.format(module="transduce.runs.checkpoint", function="save_tensors", first=4, last=99)
     outcome = transduce(*small.arguments, "--out", run, cwd=small.folder, before=code)
     assert outcome.code == 2
     assert outcome.err.count("warning: no checkpoint") == 4
-    assert "transduce: no checkpoint at step 24: " in outcome.err.splitlines()[-1]
+    assert "transduce: no checkpoint at step 12: " in outcome.err.splitlines()[-1]
     assert "Free disk space, then run the same command" in outcome.err.splitlines()[-1]
-    assert [path.name for path in list_checkpoints(run / "checkpoints")] == ["step-4"]
+    assert [path.name for path in list_checkpoints(run / "checkpoints")] == ["step-2"]
     assert list((run / "checkpoints").glob(".*")) == []
     assert_intact(run)
     assert transduce(*small.arguments, "--out", run, cwd=small.folder).code == 0
@@ -87,7 +88,7 @@ def can_mount() -> bool:
 @pytest.mark.skipif(not FULL, reason="starts a new interpreter; run by `make faults`")
 @pytest.mark.skipif(FULL and not can_mount(), reason="needs permission to mount a tmpfs (unshare -rm)")
 def test_a_small_disk_keeps_the_checkpoints_that_fit(small: SmallRun, tmp_path: Path) -> None:
-    size = sum(path.stat().st_size for path in (small.reference / "checkpoints/step-24").iterdir())
+    size = sum(path.stat().st_size for path in (small.reference / "checkpoints/step-12").iterdir())
     script = f"""
 mkdir run && mount -t tmpfs -o size={int(2.6 * size)} tmpfs run
 "$@"; code=$?
@@ -104,11 +105,11 @@ cp -rP run copy; exit $code
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("warning: no checkpoint at step") >= 3
     assert "No space left on device" in done.stderr.splitlines()[-1]
-    assert [path.name for path in list_checkpoints(tmp_path / "copy/checkpoints")] == ["step-4", "step-8"]
+    assert [path.name for path in list_checkpoints(tmp_path / "copy/checkpoints")] == ["step-2", "step-4"]
     assert_intact(tmp_path / "copy")
     for name in ("model", "optimizer"):
-        path = f"checkpoints/step-8/{name}.safetensors"
-        assert (tmp_path / "copy" / path).stat().st_size == (small.reference / path.replace("-8", "-24")).stat().st_size
+        path = f"checkpoints/step-4/{name}.safetensors"
+        assert (tmp_path / "copy" / path).stat().st_size == (small.reference / path.replace("-4", "-12")).stat().st_size
 
 
 @pytest.mark.skipif(not FULL, reason="starts a new interpreter; run by `make faults`")

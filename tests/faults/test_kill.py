@@ -9,10 +9,13 @@ from fault_injection import SmallRun, assert_intact, assert_same_result, kill_af
 
 from transduce.runs.checkpoint import newest_step
 
+SAVE_EVERY = repetitions(2, 4)
+
 
 @pytest.fixture(scope="module")
 def small(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **{"train.steps": repetitions(24, 40)})
+    steps = {"train.steps": repetitions(12, 40), "train.save_every": SAVE_EVERY}
+    return train_reference_run(transduce, tmp_path_factory.mktemp("small"), **steps)
 
 
 def test_a_run_killed_at_random_moments_ends_in_the_same_weights(transduce: Any, small: SmallRun) -> None:
@@ -86,7 +89,7 @@ def test_a_run_killed_while_it_writes_a_checkpoint_keeps_the_previous_one(
         outcome = transduce(*small.arguments, "--out", folder, cwd=small.folder, before=code)
         assert outcome.code == -9, outcome.err
         assert before == 0 or f"resuming from {folder}/checkpoints/step-{before}" in outcome.err
-        assert newest_step(folder / "checkpoints") >= before + 4
+        assert newest_step(folder / "checkpoints") >= before + SAVE_EVERY
         assert_intact(folder)
     for folder in {out.with_name(f"killed-{kill // 8}") for kill in range(kills)}:
         outcome = transduce(*small.arguments, "--out", folder, cwd=small.folder)

@@ -10,9 +10,9 @@ from toy_run import TINY, Pairs, as_sets, write_lines
 
 SETTINGS: dict[str, Any] = TINY | {
     "tokenizer.vocab_size": 520,
-    "train.steps": 20,
-    "train.save_every": 10,
-    "train.log_every": 10,
+    "train.steps": 12,
+    "train.save_every": 6,
+    "train.log_every": 6,
 }
 
 
@@ -40,12 +40,12 @@ def test_a_translation_model_starts_from_a_denoised_one(transduce: Any, folder: 
     refused = transduce("translate", "-m", kind, "ba bo", cwd=folder)
     assert "was trained for the task denoise; train a translation model from it" in complaint(refused)
 
-    resumed = copied_until(folder / kind, folder / f"{kind}-resumed", 10)
+    resumed = copied_until(folder / kind, folder / f"{kind}-resumed", 6)
     outcome = transduce(*words, "--out", resumed, cwd=folder)
-    assert f"resuming from {resumed}/checkpoints/step-10" in outcome.err
+    assert f"resuming from {resumed}/checkpoints/step-6" in outcome.err
     for name in ("model", "optimizer"):
         runs = (folder / kind, resumed)
-        first, second = ((run / f"checkpoints/step-20/{name}.safetensors").read_bytes() for run in runs)
+        first, second = ((run / f"checkpoints/step-12/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 
     words = ["train", "--train", "pairs.tsv", "--start-from", kind, "--set", "train.learning_rate=1e-3"]

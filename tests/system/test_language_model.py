@@ -75,17 +75,17 @@ def test_training_validates_by_the_loss_and_reports_samples(trained_text: Traine
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_text: TrainedLanguageModel) -> None:
-    resumed = copied_until(trained_text.run, trained_text.folder / "resumed", 40)
+    resumed = copied_until(trained_text.run, trained_text.folder / "resumed", 80)
     outcome = transduce(*trained_text.words, "--out", "resumed", cwd=trained_text.folder)
-    assert "resuming from resumed/checkpoints/step-40" in outcome.err
+    assert "resuming from resumed/checkpoints/step-80" in outcome.err
     for name in ("model", "optimizer"):
         runs = (trained_text.run, resumed)
         first, second = ((run / f"checkpoints/step-120/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 
 
-def train_20_steps(transduce: Any, trained_text: TrainedLanguageModel, out: str, shard: str, processes: int) -> Path:
-    words = [*trained_text.words, "--set", "train.steps=20", "--set", "train.save_every=10"]
+def train_10_steps(transduce: Any, trained_text: TrainedLanguageModel, out: str, shard: str, processes: int) -> Path:
+    words = [*trained_text.words, "--set", "train.steps=10", "--set", "train.save_every=5"]
     words += ["--set", f"train.shard={shard}", "--out", out]
     outcome = transduce(*words, cwd=trained_text.folder, processes=processes)
     assert outcome.code == 0, outcome.err
@@ -94,14 +94,14 @@ def train_20_steps(transduce: Any, trained_text: TrainedLanguageModel, out: str,
 
 @pytest.fixture(scope="module")
 def by_one_process(transduce: Any, trained_text: TrainedLanguageModel) -> Path:
-    return train_20_steps(transduce, trained_text, "one", "false", 1)
+    return train_10_steps(transduce, trained_text, "one", "false", 1)
 
 
 @pytest.mark.parametrize("shard", ["false", "true"])
 def test_two_processes_train_the_same_model(
     transduce: Any, trained_text: TrainedLanguageModel, by_one_process: Path, shard: str
 ) -> None:
-    run = train_20_steps(transduce, trained_text, f"two-{shard}", shard, 2)
+    run = train_10_steps(transduce, trained_text, f"two-{shard}", shard, 2)
     one, two = ([record["loss"] for record in of_kind(path, "valid")] for path in (by_one_process, run))
     assert len(one) == 2
     assert one == pytest.approx(two, rel=0.01)

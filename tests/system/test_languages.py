@@ -138,7 +138,7 @@ def test_a_run_keeps_its_languages_when_its_files_move(transduce: Any, reverse_r
         shutil.copy(reverse_run.folder / f"{name}.de-en.tsv", tmp_path / f"{name}.tsv")
     shutil.copytree(reverse_run.run, tmp_path / "run", symlinks=True)
     words = [word.replace(".de-en", "") for word in reverse_run.words]
-    outcome = transduce(*words, "--set", "train.steps=161", "--out", "run", cwd=tmp_path)
+    outcome = transduce(*words, "--set", "train.steps=101", "--out", "run", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     facts = json.loads((tmp_path / "run" / "model" / "model.json").read_text(encoding="utf-8"))["facts"]
     assert facts["directions"] == [["en", "de"]]

@@ -17,7 +17,7 @@ TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My
          for animal, sound in ANIMALS for end in ("today", "again", "now", "here", "often")]  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "tokenizer.vocab_size": 450, "model.layers": 2, "model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2,
-    "model.dropout": 0.0, "train.batch_tokens": 300, "train.steps": 150, "train.save_every": 50, "train.log_every": 25,
+    "model.dropout": 0.0, "train.batch_tokens": 300, "train.steps": 150, "train.save_every": 25, "train.log_every": 25,
     "train.warmup": 20, "train.learning_rate": 0.01, "train.device": "cpu", "train.average": 1, "masked.share": 0.3,
 }  # fmt: skip
 
@@ -62,17 +62,17 @@ def test_training_measures_accuracy_on_fixed_masks(trained_masked: TrainedMasked
 
 
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(transduce: Any, trained_masked: TrainedMasked) -> None:
-    resumed = copied_until(trained_masked.run, trained_masked.folder / "resumed", 50)
-    outcome = transduce(*trained_masked.words, *sets(steps=100), "--out", resumed, cwd=trained_masked.folder)
+    resumed = copied_until(trained_masked.run, trained_masked.folder / "resumed", 25)
+    outcome = transduce(*trained_masked.words, *sets(steps=50), "--out", resumed, cwd=trained_masked.folder)
     assert outcome.code == 0, outcome.err
     for name in ("model", "optimizer"):
         runs = (trained_masked.run, resumed)
-        first, second = ((run / f"checkpoints/step-100/{name}.safetensors").read_bytes() for run in runs)
+        first, second = ((run / f"checkpoints/step-50/{name}.safetensors").read_bytes() for run in runs)
         assert first == second
 
 
 def test_two_processes_train_the_same_model(transduce: Any, trained_masked: TrainedMasked) -> None:
-    words = [*trained_masked.words, "--set", "train.steps=50"]
+    words = [*trained_masked.words, "--set", "train.steps=25"]
     outcome = transduce(*words, "--out", "two", cwd=trained_masked.folder, processes=2)
     assert outcome.code == 0, outcome.err
     first, second = (

@@ -125,11 +125,11 @@ def test_info_and_metrics_name_the_directions(transduce: Any, multilingual: Trai
 
 
 def test_a_multilingual_run_resumes_bit_for_bit(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:
-    run = copied_until(multilingual.run, tmp_path / "run", 80)
+    run = copied_until(multilingual.run, tmp_path / "run", 50)
     outcome = transduce(*multilingual.words, "--out", run, cwd=multilingual.folder)
     assert outcome.code == 0, outcome.err
-    assert f"resuming from {run}/checkpoints/step-80" in outcome.err
-    for folder in ("model", "checkpoints/step-160"):
+    assert f"resuming from {run}/checkpoints/step-50" in outcome.err
+    for folder in ("model", "checkpoints/step-100"):
         there, here = content(multilingual.run / folder), content(run / folder)
         assert there["model.safetensors"] == here["model.safetensors"]
 
@@ -193,9 +193,8 @@ def test_http_requests_choose_the_direction(multilingual: TrainedRun) -> None:
 
 
 def test_serve_prints_the_directions(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:
-    server = ServerProcess("-m", multilingual.run, log=tmp_path / "log", environment=transduce.environment)
-    server.process.terminate()
-    server.process.wait(120)
+    with ServerProcess("-m", multilingual.run, log=tmp_path / "log", start=transduce.background) as server:
+        pass  # it has printed its address
     assert "transduce: serving run (en to de, en to fr) on http://" in server.stderr
 
 

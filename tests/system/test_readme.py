@@ -78,8 +78,9 @@ def run(transduce: Any, command: str, desk: Path) -> Any:
         words = words[: words.index("<")]
     if words[0] == "train":
         tiny = TINY | {"train.steps": 4, "train.save_every": 2}
-        if "--start-from" in words:  # sizes and vocabulary are those of that model, which may be large
+        if "--start-from" in words:  # vocabulary and width are those of that model, which may be large
             tiny = {"train.steps": 1, "train.save_every": 1, "train.batch_tokens": 128}
+            tiny |= {"model.encoder_layers": 1, "model.decoder_layers": 1}
         elif "--task" in words or "--text" in words:
             tiny = {name: tiny[name] for name in ANY_MODEL} | {"train.steps": 2, "train.save_every": 2}
         words += as_sets(tiny)

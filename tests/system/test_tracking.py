@@ -11,6 +11,8 @@ import pytest
 from commands import complaint, copied, metrics, sets
 
 OFFLINE = "import os; os.environ |= {'WANDB_MODE': 'offline', 'WANDB_DIR': ''}"
+SINKS = ("torch.utils.tensorboard", "wandb")
+"""What the commands would otherwise import one by one, which takes a second or two each time."""
 Curves = dict[str, dict[int, float]]
 
 
@@ -78,9 +80,9 @@ def test_both_show_the_metrics_of_a_run_that_was_resumed(transduce: Any, trained
     pytest.importorskip("tensorboard")
     pytest.importorskip("wandb")
     tracked = [*trained.words, "--out", tmp_path / "run", *sets(tensorboard="true", wandb="toy")]
-    first = transduce(*tracked, *sets(steps=6, save_every=3), cwd=tmp_path, before=OFFLINE)
+    first = transduce(*tracked, *sets(steps=6, save_every=3), cwd=tmp_path, before=OFFLINE, preload=SINKS)
     assert first.code == 0, first.err
-    resumed = transduce(*tracked, *sets(steps=9, save_every=3), cwd=tmp_path, before=OFFLINE)
+    resumed = transduce(*tracked, *sets(steps=9, save_every=3), cwd=tmp_path, before=OFFLINE, preload=SINKS)
     assert resumed.code == 0, resumed.err
     run = tmp_path / "run"
     curves = expected(run)
@@ -107,7 +109,7 @@ def test_a_sink_that_fails_does_not_end_the_run(transduce: Any, trained: Any, tm
     pytest.importorskip("tensorboard")
     fail = "import torch.utils.tensorboard as t\ndef fail(*_): raise OSError('no space')\nt.SummaryWriter.flush = fail"
     words = [*trained.words, "--out", tmp_path / "run", *sets(tensorboard="true", steps=2)]
-    outcome = transduce(*words, cwd=tmp_path, before=fail)
+    outcome = transduce(*words, cwd=tmp_path, before=fail, preload=SINKS)
     assert outcome.code == 0, outcome.err
     assert outcome.err.count("warning: train.tensorboard is not used any more: no space. Training continues") == 1
     assert len([record for record in metrics(tmp_path / "run") if record["kind"] == "train"]) == 2
@@ -131,7 +133,9 @@ def test_weights_and_biases_without_a_key_is_an_error_at_the_start(
     nowhere = "import os; os.environ |= {'WANDB_BASE_URL': 'http://127.0.0.1:9', 'HOME': '/nonexistent'}"
     run = copied(trained, tmp_path)
     before = (run / "metrics.jsonl").read_bytes()
-    outcome = transduce(*trained.words, "--out", run, *sets(wandb="toy", steps=70), cwd=tmp_path, before=nowhere)
+    outcome = transduce(
+        *trained.words, "--out", run, *sets(wandb="toy", steps=70), cwd=tmp_path, before=nowhere, preload=SINKS
+    )
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1].startswith("transduce: train.wandb: Weights & Biases cannot be used: ")
     assert (run / "metrics.jsonl").read_bytes() == before

@@ -36,7 +36,7 @@ def guarded(translator: Translator) -> Iterator[httpx.Client]:
         "nbest": 2,
         "max_extra": 10,
         "body_bytes": 2000,
-        "output_tokens": 600,
+        "output_tokens": 100,
     }
     with serve_in_thread([("en-de", translator)], keys=["open sesame", "friend"], **limits) as (address, _):
         yield from connected(address)
