@@ -113,25 +113,25 @@ def test_a_parser_is_evaluated_by_f1(folder: Path, transduce: CommandLine) -> No
 
 
 def test_several_parsers_are_an_ensemble(folder: Path, transduce: CommandLine) -> None:
-    members = [word for step in (60, 120) for word in ("-m", f"run/checkpoints/step-{step}")]
+    members = [word for step in (40, 80) for word in ("-m", f"run/checkpoints/step-{step}")]
     references = [tree for _, tree in read_trees(folder / "test.txt") if isinstance(tree, Tree)]
     write_lines(folder / "words.txt", [" ".join(tree.words) for tree in references])
     parsed = transduce("parse", *members, "--words", "words.txt", cwd=folder).out.splitlines()
-    parser = Parser.load([folder / "run/checkpoints" / f"step-{step}" for step in (60, 120)], device="cpu")
+    parser = Parser.load([folder / "run/checkpoints" / f"step-{step}" for step in (40, 80)], device="cpu")
     trees = parser.parse([tree.words for tree in references])
     assert parsed == list(map(str, trees))
     assert parser.model.config.architecture == "ensemble"
     outcome = transduce("evaluate", *members, "--ensemble", "--test", "test.txt", "--json", cwd=folder)
     (result,) = json.loads(outcome.out)
     assert result["f1"] == pytest.approx(score_trees(trees, references).f1)
-    assert result["model"] == "run/checkpoints/step-60 + run/checkpoints/step-120"
+    assert result["model"] == "run/checkpoints/step-40 + run/checkpoints/step-80"
 
 
 def test_trees_have_minimum_bayes_risk(folder: Path, transduce: CommandLine) -> None:
     references = [tree for _, tree in read_trees(folder / "test.txt") if isinstance(tree, Tree)]
-    parser = Parser.load(folder / "run/checkpoints/step-60", device="cpu", mbr=True)
+    parser = Parser.load(folder / "run/checkpoints/step-40", device="cpu", mbr=True)
     trees = parser.parse([tree.words for tree in references])
-    words = ("-m", "run/checkpoints/step-60", "--mbr", "--test", "test.txt")
+    words = ("-m", "run/checkpoints/step-40", "--mbr", "--test", "test.txt")
     outcome = transduce("evaluate", *words, "--json", "-o", "mbr.txt", cwd=folder)
     assert json.loads(outcome.out)[0]["f1"] == pytest.approx(score_trees(trees, references).f1)
     assert (folder / "mbr.txt").read_text().splitlines() == list(map(str, trees))
