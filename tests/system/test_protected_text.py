@@ -53,6 +53,15 @@ def test_a_term_is_not_beside_the_words_that_it_replaces(transduce: Any, tmp_pat
     assert house == "Gebäude"
 
 
+def test_a_term_that_begins_a_sentence_has_a_capital_letter(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("swim\tschwimmen\n", encoding="utf-8")
+    texts = "Don't swim in that pond.\ndon't swim in that pond\n"
+    outcome = transduce("translate", "--to", "de", "--glossary", "terms.tsv", stdin=texts, cwd=tmp_path)
+    sentence, words = outcome.out.splitlines()
+    assert sentence.startswith("Schwimmen ")
+    assert words.startswith("schwimmen ")
+
+
 def test_a_tag_opens_before_it_closes(transduce: Any, tmp_path: Path) -> None:
     texts = 'Click <a href="x">here</a> now.\nThe <b>red <i>car</i></b> is <u>fast</u>.\n'
     link, car = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()

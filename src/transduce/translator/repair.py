@@ -20,8 +20,8 @@ from transduce.text.paired_tags import paired_tags
 from transduce.text.symbols import SLOTS, unescape
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals
-from transduce.translator.gaps import GapFinder, Gaps, language_tags, slot_ids, without
-from transduce.translator.parts import Part, Required
+from transduce.translator.gaps import Gap, GapFinder, Gaps, language_tags, slot_ids, without
+from transduce.translator.parts import Part
 
 _ROUNDS = 2
 """Number of searches with a prefix for one output."""
@@ -166,7 +166,7 @@ class Repairer:
         if not gaps.places:
             return None
         first = min(gaps.places, key=lambda gap: gap.start)
-        return replace(gaps.part, prefix=[*gaps.tokens[: first.start], *self._encoded(first.required)])
+        return replace(gaps.part, prefix=[*gaps.tokens[: first.start], *self._encoded(first, gaps.tokens)])
 
     def _filled(self, gaps: Sequence[Gaps], engine: Engine) -> list[list[int]]:
         """The outputs with the missing text inserted, or in place of the words that translate a term."""
@@ -176,7 +176,7 @@ class Repairer:
             for n, own in current.items():
                 tokens, end = own.tokens, len(own.tokens)
                 for gap in sorted(own.places, key=lambda gap: gap.start, reverse=True):
-                    tokens = [*tokens[: gap.start], *self._encoded(gap.required), *tokens[min(gap.end, end) :]]
+                    tokens = [*tokens[: gap.start], *self._encoded(gap, own.tokens), *tokens[min(gap.end, end) :]]
                     end = gap.start
                 results[n] = tokens
             outputs = [(gaps[n].part, results[n]) for n in current]
@@ -187,8 +187,13 @@ class Repairer:
             current = dict(zip(still, self._finder.gaps(filled, engine, replace_words=False), strict=True))
         return results
 
-    def _encoded(self, one: Required) -> list[int]:
-        return self._target.encode_all([one.marked], marked=True)[0]
+    def _encoded(self, gap: Gap, output: Sequence[int]) -> list[int]:
+        """The tokens of a missing text; a term that begins an output has a capital letter if the output has one."""
+        text = gap.required.marked
+        if gap.required.is_term and gap.start == 0:
+            (marked,) = self._target.decode_all([output], marked=True)
+            text = text[0].upper() + text[1:] if marked[:1].isupper() else text
+        return self._target.encode_all([text], marked=True)[0]
 
     def _scored(
         self, parts: Sequence[Part], outputs: Mapping[tuple[int, int], list[int]], config: SearchConfig, engine: Engine
