@@ -141,6 +141,19 @@ def test_trees_have_minimum_bayes_risk(folder: Path, transduce: CommandLine) -> 
     assert complaint(refused) == "minimum Bayes risk needs several trees; use a beam above 1"
 
 
+def test_table4_has_parsers_and_ensembles(folder: Path, transduce: CommandLine) -> None:
+    members = ("-m", "run/checkpoints/step-40", "-m", "run")
+    for options in ((), ("--ensemble", "--mbr")):
+        outcome = transduce("paper", "table4", *members, *options, "--test", "test.txt", cwd=folder)
+        assert outcome.code == 0, outcome.err
+    rows = json.loads((folder / "paper/results.json").read_text())["rows"]["table4"].values()
+    names = {row["model"]: row["architecture"] for row in rows}
+    both = "step-40 + run, minimum Bayes risk"
+    assert names == {"step-40": "encoder_decoder", "run": "encoder_decoder", both: "ensemble"}
+    alike = transduce("evaluate", *members, "--ensemble", "--mbr", "--test", "test.txt", "--json", cwd=folder)
+    assert [row["f1"] for row in rows][-1] == json.loads(alike.out)[0]["f1"]
+
+
 def test_parsed_text_is_training_text(folder: Path, transduce: CommandLine) -> None:
     """The semi-supervised recipe: parse text, then train on gold and parsed trees."""
     write_lines(folder / "plain.txt", ["the cat chased the bird near the tree."] * 3)

@@ -12,6 +12,7 @@ from transduce.cli.messages import announce, describe_engine, log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
+    EnsembleOption,
     FromOption,
     JsonOption,
     MbrOption,
@@ -39,9 +40,7 @@ def evaluate(
             show_default="without --hyp: the bundled model",
         ),
     ] = None,
-    ensemble: Annotated[
-        bool, typer.Option("--ensemble", help="Score the models as one ensemble instead of comparing them.")
-    ] = False,
+    ensemble: EnsembleOption = False,
     src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,
     ref: Annotated[
         list[Path] | None,

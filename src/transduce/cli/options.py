@@ -49,6 +49,9 @@ EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastes
 ThreadsOption = Annotated[
     int | None, typer.Option(help="Number of CPU threads.", min=1, max=MAX_THREADS, show_default="the number of cores")
 ]
+EnsembleOption = Annotated[
+    bool, typer.Option("--ensemble", help="Score the models as one ensemble instead of comparing them.")
+]
 MbrOption = Annotated[
     bool,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transduce.cli.loading import ended_by_signals
-from transduce.cli.options import Command, DeviceOption, SetOption, ThreadsOption
+from transduce.cli.options import Command, DeviceOption, EnsembleOption, MbrOption, SetOption, ThreadsOption
 from transduce.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def table4(
     model: Annotated[
         list[Path] | None, typer.Option("--model", "-m", help="A parser to score; may be repeated.")
     ] = None,
+    ensemble: EnsembleOption = False,
+    mbr: MbrOption = False,
     test: Annotated[list[Path] | None, typer.Option(help="Trees, one a line, to score it on; may be repeated.")] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -136,20 +138,19 @@ def table4(
     """English constituency parsing: the paper's figures beside those of parsers that were trained here."""
     with ended_by_signals():
         from transduce.cli.evaluate_trees import read_test_trees, tree_scores
-        from transduce.models.card import find_model, read_card
         from transduce.paper.section import Results
         from transduce.paper.table4 import table4_section
         from transduce.translator.parser import Parser
     if bool(model) != bool(test):
         raise ConfigError("give both --model and --test to score a parser")
     references = {path: read_test_trees(path) for path in test or ()}
-    for folder in model or ():
-        parser = Parser.load(folder, device=device, threads=threads)
+    for folders in [model] if model and ensemble else [[folder] for folder in model or ()]:
+        parser = Parser.load(folders, device=device, threads=threads, mbr=mbr)
+        name = " + ".join(folder.name for folder in folders) + (", minimum Bayes risk" if mbr else "")
         for path, trees in references.items():
             scores = tree_scores(parser.parse([tree.words for tree in trees]), trees)
-            row = {"model": folder.name, "test": path.name, **scores}
-            row["architecture"] = read_card(find_model(folder))["architecture"]
-            Results(out).add_row("table4", f"{folder.name} {path.name}", row)
+            row = {"model": name, "test": path.name, "architecture": parser.model.config.architecture, **scores}
+            Results(out).add_row("table4", f"{name} {path.name}", row)
     _keep("table4", table4_section(Results(out)), out)
 
 
