@@ -16,7 +16,7 @@ COPY src ./src
 # The lock has the packages of development too; here it only tells the versions.
 RUN python -m venv /opt/transduce \
     && /opt/transduce/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)" \
-    && sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > versions.txt \
+    && grep '^[^ ]*==' requirements.lock | tr -d '\\' > versions.txt \
     && TRANSDUCE_PREBUILT=1 /opt/transduce/bin/pip install --no-cache-dir --constraint versions.txt '.[serve]'
 
 FROM python:3.12-slim-bookworm
