@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from commands import complaint, without_compiling
+from mirror import Fault, Mirror
 from packaging.requirements import Requirement
 from toy_run import TINY, as_sets
 from typer.main import get_command
@@ -176,9 +177,23 @@ def test_the_image_starts_a_command_that_exists() -> None:
     command, *words = json.loads(steps["CMD"])
     context = get_command(app).commands[command].make_context(command, words)  # type: ignore[attr-defined]
     assert (context.params["host"], str(context.params["port"])) == ("0.0.0.0", steps["EXPOSE"])
-    health = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
-    assert f":{steps['EXPOSE']}/health" in health[-1]
-    compile(health[-1], "HEALTHCHECK", "exec")
+
+
+def test_the_image_is_healthy_while_its_server_answers_with_and_without_a_proxy() -> None:
+    steps = dict(instructions())
+    python, *words = json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])
+    assert python == "python"
+    with Mirror({"/health": b"ok"}) as server:
+        command = [
+            sys.executable,
+            *(word.replace(f"http://127.0.0.1:{steps['EXPOSE']}", server.address) for word in words),
+        ]
+        for proxy in ({}, {"http_proxy": "http://127.0.0.1:1", "no_proxy": ""}):
+            done = subprocess.run(command, env={**os.environ, **proxy}, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+        assert len(server.requests) == 2
+        server.faults["/health"] = [Fault(status=503)]
+        assert subprocess.run(command, capture_output=True).returncode == 1
 
 
 def test_the_image_copies_files_and_installs_extras_that_exist() -> None:
