@@ -4,7 +4,7 @@
 #       -p 127.0.0.1:5000:5000 -v "$PWD/runs/x/model:/model:ro" transduce serve -m /model --host 0.0.0.0
 #
 # It needs no write access except to /tmp. The engine native is compiled into the image, for all processors of the
-# architecture. For a GPU, build with --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128 and
+# architecture. For a GPU, build with --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 and
 # --build-arg PACKAGES="gcc libc6-dev", and run with --gpus all --tmpfs /tmp:exec: Triton compiles its kernels at the
 # start and loads them from /tmp.
 FROM python:3.12-slim-bookworm AS build
