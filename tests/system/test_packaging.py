@@ -18,6 +18,7 @@ from toy_run import TINY, as_sets
 from typer.main import get_command
 
 from transduce.cli.main import app
+from transduce.engines.native.library import load_library
 from transduce.environment import EXTRAS
 from transduce.runs.recipe import load_recipe
 
@@ -63,6 +64,28 @@ def test_doctor_tells_what_does_not_work_and_why(
     found = findings(outcome)[name]
     assert found["text"].startswith(text)
     assert found["problem"] == problem
+
+
+@pytest.mark.parametrize(
+    ("prebuilt", "advice"),
+    [(True, "needed only for a GPU, the engine native is compiled"), (False, "install one")],
+)
+def test_doctor_advises_a_compiler_only_if_native_is_not_compiled(
+    transduce: Any, tmp_path: Path, prebuilt: bool, advice: str
+) -> None:
+    compiled = load_library()
+    if compiled is None:
+        pytest.skip("no C compiler")
+    before = f"""
+import ctypes, os
+from transduce.engines.native import library
+os.environ.pop("CC", None)
+os.environ["PATH"] = ""
+library.load_prebuilt = lambda: ctypes.CDLL({compiled._name!r}) if {prebuilt} else None
+"""
+    found = findings(transduce("doctor", "--json", cwd=tmp_path, before=before))
+    assert found["compiler"]["text"] == f"no C compiler (cc): {advice}"
+    assert found["native"]["text"].startswith("8-bit engine, " if prebuilt else "not available: there is no C compiler")
 
 
 def test_doctor_reports_a_check_that_fails(transduce: Any, tmp_path: Path) -> None:
