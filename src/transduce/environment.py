@@ -196,17 +196,18 @@ def _triton() -> Iterator[Finding]:
 
 def _native() -> Iterator[Finding]:
     """The compiler and the engine that it builds."""
+    with _warnings() as warnings:
+        library = load_library()
     command = shlex.split(os.environ.get("CC") or "cc")
     compiler = shutil.which(command[0])
     if compiler is None:
         named = "CC" in os.environ
-        reason = f"CC is {command[0]}, but there is no such compiler" if named else "no C compiler (cc): install one"
+        advice = "install one" if library is None else "needed only for a GPU, the engine native is compiled"
+        reason = f"CC is {command[0]}, but there is no such compiler" if named else f"no C compiler (cc): {advice}"
         yield Finding("compiler", reason, problem=named)
     else:
         banner = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
         yield Finding("compiler", f"{compiler}: {one_line(next(iter(banner.splitlines()), 'version unknown'))}")
-    with _warnings() as warnings:
-        library = load_library()
     if library is not None:
         said = f"; {warnings[0]}" if warnings else ""
         yield Finding("native", f"8-bit engine, {library.instructions().decode()}{said}", problem=bool(warnings))
