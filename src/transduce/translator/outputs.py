@@ -8,7 +8,7 @@ from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator.confidence import Calibration, observe
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.repair import output_text
 from transduce.translator.translation import Translation
 

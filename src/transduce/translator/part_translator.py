@@ -19,7 +19,8 @@ from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
 from transduce.translator.confidence import ANY, Calibration
 from transduce.translator.outputs import decode_outputs, pieces
-from transduce.translator.parts import Part, Splitter
+from transduce.translator.part import Part
+from transduce.translator.parts import Splitter
 from transduce.translator.repair import Repairer
 from transduce.translator.translation import Translation, join
 

@@ -9,7 +9,7 @@ from transduce.engines.engine import Engine, Job
 from transduce.errors import ModelError
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.translation import Translation
 
 _DECODED_TOGETHER = 128

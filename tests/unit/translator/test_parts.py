@@ -11,7 +11,7 @@ from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 from transduce.translator.confidence import ANY, Calibration
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 
 TEXTS = ["babo a@b.de dedu", "babo", "a@b.de, {x}!", "gi 😀 go 12", "dedu /usr/bin babo {y} {y}"]
 SPANS = [["a@b.de"], [], ["a@b.de", "{x}"], ["😀", "12"], ["/usr/bin", "{y}", "{y}"]]
