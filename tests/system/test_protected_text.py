@@ -60,6 +60,27 @@ def test_a_tag_opens_before_it_closes(transduce: Any, tmp_path: Path) -> None:
     assert car.index("<b>") < car.index("<i>") < car.index("</i>") < car.index("</b>")
 
 
+def test_tags_change_no_word(transduce: Any, tmp_path: Path) -> None:
+    texts = [
+        "& <em>two</em> dogs",
+        'Please <a href="x">read the manual</a> before you <b>start</b> the machine.',
+        "The <i>very old</i> house is <b>not</b> for sale.",
+        "<p>This is a paragraph. It has <b>two sentences. They</b> are short.</p>",
+        "The file <b>readme.txt</b> is old.",
+    ]
+    tag = re.compile("<[^>]*>")
+    lines = [*texts, *(tag.sub("", text) for text in texts)]
+    outcome = transduce("translate", "--to", "de", stdin="\n".join(lines) + "\n", cwd=tmp_path)
+    outputs = outcome.out.splitlines()
+    tagged, plain = outputs[: len(texts)], outputs[len(texts) :]
+    assert [tag.sub("", output) for output in tagged] == plain
+    assert [sorted(tag.findall(output)) for output in tagged] == [sorted(tag.findall(text)) for text in texts]
+    assert tagged[0] == "& <em>zwei</em> Hunde"
+    assert tagged[3].startswith("<p>")
+    assert tagged[3].endswith(".</p>")
+    assert "<b>readme.txt</b>" in tagged[4]
+
+
 def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
     texts = "The source is the house.\n"

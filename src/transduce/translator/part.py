@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transduce.engines.engine import Job
+from transduce.text.inline_tags import TaggedText
 from transduce.text.scripts import has_spaces
 from transduce.text.symbols import SLOTS
 from transduce.text.truecase import Shape
@@ -57,6 +58,8 @@ class Part(Job):
     required: tuple[Required, ...] = ()
     shape: Shape | None = None
     """How the sentence was written, if the model gets it with other capitals (truecasing)."""
+    tagged: TaggedText | None = None
+    """The text with its inline tags, if it has any; the tokens are those of the text without them."""
     indentation: str = ""
     """White space before the first part of a text, unless its output has a prefix."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, cannot_generate
 from transduce.errors import ConfigError, ModelError
+from transduce.models.given_outputs import can_align
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -87,6 +88,7 @@ class PartTranslator:
             tagged=tagged,
             protection=protection,
             uses_slots=uses_slots,
+            aligns=can_align(model),
             truecases=truecases,
             longest_prefix=model.longest,
         )

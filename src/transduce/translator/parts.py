@@ -13,6 +13,7 @@ from transduce.text.given_texts import require_text
 from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
+from transduce.text.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
 from transduce.text.protect import Protection, Span, mask, merge
 from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
@@ -39,6 +40,8 @@ class Splitter:
     protection: Protection | None = None
     uses_slots: bool = False
     """Whether the model was trained with slots for protected spans."""
+    aligns: bool = False
+    """Whether outputs can be aligned, so that pairs of tags are taken out and put back."""
     truecases: bool = False
     """Whether sentences in capitals or title case get ordinary capitals."""
     longest_prefix: int | None = None
@@ -72,7 +75,7 @@ class Splitter:
         def refusal(_: int, tokens: int) -> DataError:
             return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
 
-        (parts,) = replace(self, by_sentence=False).parts([text], [()], [target], refuse_long=refusal)
+        (parts,) = replace(self, by_sentence=False, aligns=False).parts([text], [()], [target], refuse_long=refusal)
         if not parts:
             raise DataError("the text is empty")
         return parts[0]
@@ -90,8 +93,8 @@ class Splitter:
         `refuse_long(index, tokens)` makes the error for a text that is too long; without it, the text is split.
         """
         drafts = [
-            [self._draft(sentence, target, glossary) for sentence in self._sentences(text, target, glossary)]
-            for text, target in zip(texts, targets, strict=True)
+            self._drafts(text, target, glossary, takes_tags=not prefix)
+            for text, target, prefix in zip(texts, targets, prefixes, strict=True)
         ]
         tokens = iter(self.tokenizer.encode_all([one.marked for some in drafts for one in some], -1, marked=True))
         results: list[list[Part]] = []
@@ -121,6 +124,15 @@ class Splitter:
                 "can generate; shorten it"
             )
         return tokens
+
+    def _drafts(self, line: str, target: str | None, glossary: Glossary | None, *, takes_tags: bool) -> list["_Draft"]:
+        """The sentences of a line; an output with a given prefix keeps the tags in it."""
+        text, tags = take_tags(line) if takes_tags and self.aligns and self.protection else (line, [])
+        sentences = self._sentences(text, target, glossary)
+        by_sentence = tags_by_sentence(text, tags, sentences)
+        return [
+            self._draft(sentence, target, glossary, own) for sentence, own in zip(sentences, by_sentence, strict=True)
+        ]
 
     def _sentences(self, text: str, target: str | None, glossary: Glossary | None) -> list[Sentence]:
         """The sentences of a text; those that share a protected span or a term, such as "Yahoo! Mail", are one."""
@@ -166,11 +178,14 @@ class Splitter:
 
         pieces = split_long(long.sentence.text, fits, self.source_language(long.target))
         pieces[-1] = pieces[-1]._replace(separator=long.sentence.separator)
-        drafts = [self._draft(piece, long.target, glossary) for piece in pieces]
+        by_piece = tags_by_sentence(long.sentence.text, long.tags, pieces)
+        drafts = [self._draft(piece, long.target, glossary, tags) for piece, tags in zip(pieces, by_piece, strict=True)]
         tokens = self.tokenizer.encode_all([draft.marked for draft in drafts], marked=True)
         return [draft.part(tokens[n], () if n else prefix, self.tokenizer) for n, draft in enumerate(drafts)]
 
-    def _draft(self, sentence: Sentence, target: str | None, glossary: Glossary | None) -> "_Draft":
+    def _draft(
+        self, sentence: Sentence, target: str | None, glossary: Glossary | None, tags: Sequence[LineTag] = ()
+    ) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
         spans = self._spans(text)
         terms = glossary.matches(text, spans) if glossary else []
@@ -179,7 +194,7 @@ class Splitter:
         if shape:
             text = truecase(text, spans, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
-            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape)
+            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         integers = protection.integers(text, spans) if protection and self.uses_slots else []
@@ -197,7 +212,7 @@ class Splitter:
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
-        return _Draft(sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape)
+        return _Draft(sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape, tags)
 
     def _usual_form(self, marked: str) -> str:
         return self._readable.usual_form(marked) if UNUSUAL_FORM.search(marked) else marked
@@ -222,6 +237,7 @@ class _Draft:
     marked: str
     required: tuple[Required, ...]
     shape: Shape | None
+    tags: Sequence[LineTag]
 
     def part(self, tokens: list[int], prefix: Sequence[int], tokenizer: AnyTokenizer) -> Part:
         sentence, required = self.sentence, [one.marked for one in self.required]
@@ -230,5 +246,5 @@ class _Draft:
         )
         return Part(
             tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape,
-            terms=tuple(sorted(terms)),
+            with_tags(sentence.text, self.tags) if self.tags else None, terms=tuple(sorted(terms)),
         )  # fmt: skip
