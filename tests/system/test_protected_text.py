@@ -116,6 +116,19 @@ def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path:
             if output.count(span) != 1] == []  # fmt: skip
 
 
+def test_every_span_of_a_long_list_comes_back_exactly_once(transduce: Any, tmp_path: Path) -> None:
+    texts = [
+        f"The temperatures were {', '.join(f'{n} °C' for n in range(12))} and it was cold.",
+        f"Prices: {'; '.join(f'${n * 3}' for n in range(8, 22))} each.",
+        "He paid 5%, 5%, 6%, 7%, 8%, 9%, 10%, 11%, 12%, 14%, 15% and 13% of it.",
+        f"In the years {', '.join(map(str, range(1990, 2004)))} there was a party.",
+        f"We know that {', and that '.join(f'the box {n}.5 kg is old' for n in range(12))}.",
+    ]
+    outcome = transduce("translate", "--to", "de", stdin="\n".join(texts) + "\n", cwd=tmp_path)
+    numbers = [sorted(re.findall(r"\d+", text)) for text in texts]
+    assert [sorted(re.findall(r"\d+", output)) for output in outcome.out.splitlines()] == numbers
+
+
 def test_options_of_protection_and_glossary(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("house\tGebäude\n", encoding="utf-8")
 

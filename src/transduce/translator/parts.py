@@ -14,7 +14,7 @@ from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
 from transduce.text.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
-from transduce.text.protect import Protection, Span, mask, merge
+from transduce.text.protect import Protection, Span, join_neighbours, mask, merge
 from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
@@ -70,7 +70,7 @@ class Splitter:
         return self.parts(texts, prefixes, targets, glossary, refusal if refuse_long else None)
 
     def whole(self, text: str, target: str | None) -> Part:
-        """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
+        """A text as one part, even if it has several sentences; a DataError if it is empty or does not fit."""
 
         def refusal(_: int, tokens: int) -> DataError:
             return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
@@ -78,6 +78,8 @@ class Splitter:
         (parts,) = replace(self, by_sentence=False, aligns=False).parts([text], [()], [target], refuse_long=refusal)
         if not parts:
             raise DataError("the text is empty")
+        if len(parts) > 1:
+            raise DataError(f"the text has more than {len(SLOTS)} protected spans, such as numbers: shorten it")
         return parts[0]
 
     def parts(
@@ -102,9 +104,9 @@ class Splitter:
             parts: list[Part] = []
             for draft in some:
                 part = draft.part(next(tokens), prefix, self.tokenizer)
-                if len(part.tokens) <= self.max_source_length:
+                if self._fits(draft, part.tokens):
                     parts.append(part)
-                elif refuse_long:
+                elif refuse_long and len(part.tokens) > self.max_source_length:
                     raise refuse_long(index, len(part.tokens))
                 else:
                     parts += self._pieces(draft, prefix, glossary)
@@ -159,22 +161,24 @@ class Splitter:
         return joined
 
     def _spans(self, text: str) -> list[Span]:
-        """The protected spans of a text; if there are slots, also its words and symbols that the model cannot read."""
+        """The protected spans of a text; if there are slots, also lists and what the model cannot read."""
         if not self.protection:
             return []
         spans = self.protection.spans(text, numbers=self.uses_slots)
-        return merge(spans, self._readable.unreadable(text)) if self.uses_slots else spans
+        if not self.uses_slots:
+            return spans
+        return merge(merge(spans, self.protection.integer_lists(text)), self._readable.unreadable(text))
 
     @cached_property
     def _readable(self) -> ReadableText:
         return ReadableText(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
-        """The parts of a sentence that is too long; the output of the first starts with the prefix."""
+        """The parts of a sentence that does not fit; the output of the first starts with the prefix."""
 
         def fits(text: str) -> bool:
             draft = self._draft(Sentence(text, ""), long.target, None)
-            return len(self.tokenizer.encode_all([draft.marked], marked=True)[0]) <= self.max_source_length
+            return self._fits(draft, self.tokenizer.encode_all([draft.marked], marked=True)[0])
 
         pieces = split_long(long.sentence.text, fits, self.source_language(long.target))
         pieces[-1] = pieces[-1]._replace(separator=long.sentence.separator)
@@ -183,23 +187,30 @@ class Splitter:
         tokens = self.tokenizer.encode_all([draft.marked for draft in drafts], marked=True)
         return [draft.part(tokens[n], () if n else prefix, self.tokenizer) for n, draft in enumerate(drafts)]
 
+    def _fits(self, draft: "_Draft", tokens: Sequence[int]) -> bool:
+        """Whether a part has at most as many tokens as the model takes, and a slot for each of its spans."""
+        has_slots = draft.spans <= len(SLOTS) or not self.uses_slots
+        return has_slots and len(tokens) <= self.max_source_length
+
     def _draft(
         self, sentence: Sentence, target: str | None, glossary: Glossary | None, tags: Sequence[LineTag] = ()
     ) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
-        spans = self._spans(text)
+        spans, slots = self._spans(text), len(SLOTS) if self.uses_slots else 0
+        if len(spans) > slots > 0:
+            spans = join_neighbours(text, spans)
         terms = glossary.matches(text, spans) if glossary else []
-        copies = len(spans) > (len(SLOTS) if self.uses_slots else 0)
+        copies = len(spans) > slots
         shape = shape_of(text, spans) if self.truecases and not copies else None
         if shape:
             text = truecase(text, spans, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
-            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags)
+            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         integers = protection.integers(text, spans) if protection and self.uses_slots else []
         copied = [span for span in spans if span not in {*taken}]
-        in_slots = copied[: len(SLOTS)] if self.uses_slots else []
+        in_slots = copied[:slots]
         wanted = [(span, text[span.start : span.end], False) for span in [*copied, *integers]]
         wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
@@ -212,7 +223,9 @@ class Splitter:
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
-        return _Draft(sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape, tags)
+        return _Draft(
+            sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape, tags, len(copied)
+        )
 
     def _usual_form(self, marked: str) -> str:
         return self._readable.usual_form(marked) if UNUSUAL_FORM.search(marked) else marked
@@ -238,6 +251,8 @@ class _Draft:
     required: tuple[Required, ...]
     shape: Shape | None
     tags: Sequence[LineTag]
+    spans: int
+    """Number of protected spans."""
 
     def part(self, tokens: list[int], prefix: Sequence[int], tokenizer: AnyTokenizer) -> Part:
         sentence, required = self.sentence, [one.marked for one in self.required]
