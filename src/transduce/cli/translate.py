@@ -129,6 +129,7 @@ def translate(
     """
     from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
+    from transduce.cli.request_record import request
     from transduce.cli.translate_direction import target_language
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
@@ -221,4 +222,14 @@ def translate(
         prefix=prefix,
         long=long,
         confidence=confidence,
+        asked=request(
+            folders,
+            to,
+            translator.config,
+            terms,
+            prefix=prefix,
+            column=column,
+            protection=translator.splitter.protection and translator.splitter.protection.patterns,
+            confidence=min_confidence,
+        ),
     )
