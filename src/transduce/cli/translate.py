@@ -171,9 +171,11 @@ def translate(
         if refused:
             raise ConfigError(f"--ray does not support {', '.join(refused)}")
         loading = {"device": device, "engine": engine, "batch_tokens": batch_tokens, **options}
-        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model, "to": to}
+        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model}
         loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
-        translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
+        translate_with_ray(
+            inputs, out, loading, from_, to, column=column, workers=workers, threads=threads, resume=resume
+        )
         return
     if out and documents:
         refuse_compression(out)
@@ -198,7 +200,7 @@ def translate(
             protect=(protect_pattern or []) if protect else False,
             **options,
         )
-    to = target_language(translator, inputs, from_, to)
+    to = target_language(translator.languages, inputs, from_, to)
     confidence = confidence or min_confidence is not None
     if confidence:
         translator.calibration(to)
