@@ -81,6 +81,12 @@ def test_tags_change_no_word(transduce: Any, tmp_path: Path) -> None:
     assert "<b>readme.txt</b>" in tagged[4]
 
 
+def test_texts_between_line_breaks_are_translated_separately(transduce: Any, tmp_path: Path) -> None:
+    texts = "The house is big.\nTwo dogs\nThe house is big.<br>Two dogs\n"
+    house, dogs, both = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()
+    assert both == f"{house}<br>{dogs}"
+
+
 def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
     texts = "The source is the house.\n"
