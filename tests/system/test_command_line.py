@@ -25,6 +25,13 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
         assert f" {command} " in outcome.out.splitlines()[0]
 
 
+@pytest.mark.parametrize("command", [command for command in _COMMANDS if command not in ("data", "paper", "rerank")])
+def test_the_help_of_an_option_names_options_of_the_command(transduce: Any, tmp_path: Path, command: str) -> None:
+    _, options = transduce(command, "--help", cwd=tmp_path).out.split("Options:")
+    own = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)(?: / (--[\w-]+))?", options, re.MULTILINE))
+    assert set(re.findall(r"--[a-z][\w-]*", options)) == {name for names in own for name in names if name}
+
+
 @pytest.mark.parametrize("command", ["translate", "evaluate", "inspect"])
 def test_help_shows_type_default_and_bounds_of_search_options(transduce: Any, tmp_path: Path, command: str) -> None:
     text = " ".join(transduce(command, "--help", cwd=tmp_path).out.split())

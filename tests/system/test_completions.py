@@ -88,6 +88,17 @@ def test_options_are_those_of_the_generator(client: httpx.Client, generator: Gen
     assert found == [(index, one.text, one.finish_reason) for index, one in enumerate(wanted)]
 
 
+def test_a_prompt_that_does_not_fit_in_the_context_is_refused(client: httpx.Client, generator: Generator) -> None:
+    prompt = "the cat sat on the mat. " * 20
+    tokens = len(generator.tokenizer.encode_document(prompt))
+    error = complete(client, 400, prompt=["the cat", prompt], max_tokens=5)
+    assert f"maximum context length is 40 tokens, too few for a prompt of {tokens:,} and a completion of 5" in error
+    assert "context length" in complete(client, 400, prompt=prompt, max_tokens=5, stream=True)
+    scored = complete(client, prompt=prompt, max_tokens=0, echo=True, logprobs=0)  # in windows, as `score` does
+    assert len(scored["choices"][0]["logprobs"]["tokens"]) == tokens
+    assert complete(client, prompt="the cat", max_tokens=60)["usage"]["completion_tokens"] <= 60
+
+
 def test_without_a_seed_outputs_differ(client: httpx.Client) -> None:
     assert len({complete(client, prompt="the", max_tokens=12)["choices"][0]["text"] for _ in range(4)}) > 1
 

@@ -53,10 +53,13 @@ def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, t
     assert "kept" not in out.read_text()
 
 
-def test_the_mark_of_a_mnemonic_is_not_read_as_text(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    (source := tmp_path / "a.po").write_text('msgid "_babo gigo"\nmsgstr ""\n')
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("<b>", "</b>")])
+def test_the_mark_of_a_mnemonic_is_not_read_as_text(
+    transduce: Any, trained: Any, tmp_path: Path, before: str, after: str
+) -> None:
+    (source := tmp_path / "a.po").write_text(f'msgid "{before}_babo gigo{after}"\nmsgstr ""\n')
     plain = translate(transduce, trained, "babo gigo").out.strip()
-    assert translate(transduce, trained, source, "-o", "-").out.splitlines()[1] == f'msgstr "_{plain}"'
+    assert translate(transduce, trained, source, "-o", "-").out.splitlines()[1] == f'msgstr "{before}_{plain}{after}"'
 
 
 def test_standard_input_and_the_format_text(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,20 @@ def test_generate_prints_the_prompt_and_its_continuation(transduce: Any, trained
     assert outcome.out == "7: the cat sät on the\n"
     several = transduce(*words, "7: the", "8: the", "--num", "2", cwd=trained_text.folder)
     assert several.out == "---\n".join(["7: the cat sät \n"] * 2 + ["8: the cat sät \n"] * 2)
+
+
+def test_generate_tells_what_the_model_does_not_read(transduce: Any, trained_text: TrainedLanguageModel) -> None:
+    prompt = "the cat sat " * 300
+    words = ["generate", "-m", "run", "the cat", prompt, "--max-tokens", "2"]
+    outcome = transduce(*words, cwd=trained_text.folder)
+    assert outcome.code == 0
+    assert prompt in outcome.out
+    (message,) = outcome.err.splitlines()
+    assert re.fullmatch(
+        r"transduce: warning: prompt 2 is too long for the context of \d+ tokens; the model does not read its first "
+        r"[\d,]+",
+        message,
+    )
 
 
 def test_generate_reads_prompts_from_standard_input_and_writes_json(

@@ -141,6 +141,7 @@ def test_init_asks_in_a_terminal(transduce: Any, trained: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--text", "own.txt", "--valid", "missing.txt"], "missing.txt: no such file"),
         ([], "no training text: give --src and --tgt, --train or --text"),
         (["--train", "nothing.tsv"], "nothing.tsv: no such file"),
         (["--text", "own.txt", "--preset", "tinny"], "no preset tinny"),

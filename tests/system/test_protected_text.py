@@ -69,6 +69,33 @@ def test_a_tag_opens_before_it_closes(transduce: Any, tmp_path: Path) -> None:
     assert car.index("<b>") < car.index("<i>") < car.index("</i>") < car.index("</b>")
 
 
+def test_tags_change_no_word(transduce: Any, tmp_path: Path) -> None:
+    texts = [
+        "& <em>two</em> dogs",
+        'Please <a href="x">read the manual</a> before you <b>start</b> the machine.',
+        "The <i>very old</i> house is <b>not</b> for sale.",
+        "<p>This is a paragraph. It has <b>two sentences. They</b> are short.</p>",
+        "The file <b>readme.txt</b> is old.",
+    ]
+    tag = re.compile("<[^>]*>")
+    lines = [*texts, *(tag.sub("", text) for text in texts)]
+    outcome = transduce("translate", "--to", "de", stdin="\n".join(lines) + "\n", cwd=tmp_path)
+    outputs = outcome.out.splitlines()
+    tagged, plain = outputs[: len(texts)], outputs[len(texts) :]
+    assert [tag.sub("", output) for output in tagged] == plain
+    assert [sorted(tag.findall(output)) for output in tagged] == [sorted(tag.findall(text)) for text in texts]
+    assert tagged[0] == "& <em>zwei</em> Hunde"
+    assert tagged[3].startswith("<p>")
+    assert tagged[3].endswith(".</p>")
+    assert "<b>readme.txt</b>" in tagged[4]
+
+
+def test_texts_between_line_breaks_are_translated_separately(transduce: Any, tmp_path: Path) -> None:
+    texts = "The house is big.\nTwo dogs\nThe house is big.<br>Two dogs\n"
+    house, dogs, both = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()
+    assert both == f"{house}<br>{dogs}"
+
+
 def test_the_names_of_the_columns_are_no_term(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("source\ttarget\nhouse\tBude\n", encoding="utf-8")
     texts = "The source is the house.\n"
@@ -102,6 +129,19 @@ def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path:
     outputs = outcome.out.splitlines()
     assert [(source, output) for (_, span), source, output in zip(chosen, sources, outputs, strict=True)
             if output.count(span) != 1] == []  # fmt: skip
+
+
+def test_every_span_of_a_long_list_comes_back_exactly_once(transduce: Any, tmp_path: Path) -> None:
+    texts = [
+        f"The temperatures were {', '.join(f'{n} °C' for n in range(12))} and it was cold.",
+        f"Prices: {'; '.join(f'${n * 3}' for n in range(8, 22))} each.",
+        "He paid 5%, 5%, 6%, 7%, 8%, 9%, 10%, 11%, 12%, 14%, 15% and 13% of it.",
+        f"In the years {', '.join(map(str, range(1990, 2004)))} there was a party.",
+        f"We know that {', and that '.join(f'the box {n}.5 kg is old' for n in range(12))}.",
+    ]
+    outcome = transduce("translate", "--to", "de", stdin="\n".join(texts) + "\n", cwd=tmp_path)
+    numbers = [sorted(re.findall(r"\d+", text)) for text in texts]
+    assert [sorted(re.findall(r"\d+", output)) for output in outcome.out.splitlines()] == numbers
 
 
 def test_options_of_protection_and_glossary(transduce: Any, tmp_path: Path) -> None:

@@ -126,6 +126,27 @@ def test_what_ray_cannot_do_is_refused(
     assert message in complaint(transduce("translate", "-m", trained.run, "--ray", *words, cwd=tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [(["a.fr"], "en"), (["a.en", "--to", "fr"], "fr"), (["a.txt", "--from", "de"], "en"), (["a.en"], "de")],
+)
+def test_the_names_of_files_and_the_option_from_tell_the_target_language(
+    transduce: Any, tmp_path: Path, words: list[str], target: str
+) -> None:
+    write_lines(tmp_path / words[0], ["babo"])
+    show = "import transduce.ray as r; r.translate_files = lambda *_, to, **__: print(to)"
+    outcome = transduce("translate", "--ray", *words, "--out", "out", cwd=tmp_path, before=show)
+    assert outcome.out == f"{target}\n", outcome.err
+
+
+def test_a_direction_that_the_model_does_not_translate_in_is_refused_before_ray_starts(
+    transduce: Any, tmp_path: Path
+) -> None:
+    write_lines(tmp_path / "in.txt", ["babo"])
+    words = ("translate", "--ray", "in.txt", "--out", "out", "--from", "de", "--to", "fr")
+    assert "does not translate from de to fr" in complaint(transduce(*words, cwd=tmp_path))
+
+
 def test_a_start_of_ray_that_fails_is_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
     write_lines(tmp_path / "in.txt", ["babo"])
     before = "import ray\ndef fail(*_, **__): raise Exception('the node timed out')\nray.init = fail"

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from commands import complaint, content, copied, metrics
+from toy_run import TINY, write_lines
+
+from transduce import train
 
 # Stopping and resuming
 
@@ -128,3 +131,16 @@ def test_translate_in_a_terminal_answers_each_line_at_once(transduce: Any, train
         process.wait()
         os.close(ends[0])
         os.close(ends[1])
+
+
+def test_a_run_that_read_names_of_columns_as_a_pair_is_resumed(
+    tmp_path: Path, toy_pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, private_cache: Path
+) -> None:
+    lines = ["source\ttarget", *("\t".join(pair) for pair in toy_pairs)]
+    write_lines(tmp_path / "train.tsv", lines)
+    settings = {**TINY, "train.device": "cpu"}
+    with monkeypatch.context() as older:
+        older.setattr("transduce.text.formats.tsv.is_header", lambda *_: False)
+        train(tmp_path / "run", train=tmp_path / "train.tsv", settings={**settings, "train.steps": 2})
+    train(tmp_path / "run", train=tmp_path / "train.tsv", settings={**settings, "train.steps": 3})
+    assert (tmp_path / "run" / "checkpoints" / "step-3").exists()

@@ -68,6 +68,30 @@ def test_an_output_is_resumed_in_the_format_that_it_was_begun_in(
         assert out.read_text() == "".join(lines)
 
 
+def test_an_output_is_resumed_with_the_request_that_it_was_begun_with(
+    transduce: Any, trained: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_bytes(b"Yes.\n" * 900 + b"\xff\n")
+    (tmp_path / "terms.tsv").write_text("yes\tjawohl\n")
+    words = ("translate", "in.txt", "--out", "out.txt")
+    assert "line 901" in complaint(transduce(*words, "--to", "de", cwd=tmp_path))  # ends it before it is complete
+    begun = (tmp_path / "out.txt").read_text()
+    assert begun
+    (tmp_path / "in.txt").write_text("Yes.\n" * 901)
+    for more, other in [
+        (["--to", "fr"], "target language"),
+        (["--to", "de", "--glossary", "terms.tsv"], "glossary"),
+        (["--to", "de", "--beam", "1", "--no-protect"], "search and protection"),
+        (["-m", trained.run], "target language and model and search"),
+    ]:
+        message = complaint(transduce(*words, "--resume", *more, cwd=tmp_path))
+        assert message == f"out.txt was begun with another {other}; resume it the same way, or name another file"
+        assert (tmp_path / "out.txt").read_text() == begun
+    assert transduce(*words, "--resume", "--to", "de", cwd=tmp_path).code == 0
+    assert (tmp_path / "out.txt").read_text() == f"{begun.splitlines()[0]}\n" * 901
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt", "terms.tsv"]
+
+
 def test_an_output_with_more_lines_than_the_input_is_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba\n")
     (tmp_path / "out.txt").write_text("one\ntwo\n")

@@ -44,8 +44,10 @@ def backtranslate(
     from transduce.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output, refuse_compression
+    from transduce.cli.request_record import request
     from transduce.cli.translate_progress import Progress
     from transduce.errors import ConfigError, DataError
+    from transduce.models.card import find_model
     from transduce.text.formats import format_of, writer_of
     from transduce.text.languages import language_of_name
     from transduce.text.pairs import ReadReport, count_pairs
@@ -68,7 +70,8 @@ def backtranslate(
     translator = Translator.load(model, device=device, engine=engine, threads=threads, **options)
     source = from_ or (next(iter(told), None) if translator.directions else None)
     to = translator.target(to, source)
-    with line_output(out, resume=resume) as (file, done):
+    folders = [find_model(path) for path in model] if model else [find_model(None)]
+    with line_output(out, resume=resume, asked=request(folders, to, translator.config)) as (file, done):
         if done:
             done = skip_written(lines, out)
             log(f"{out} has {count_pairs(done)} already; continuing after the last")

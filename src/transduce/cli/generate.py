@@ -4,12 +4,13 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transduce.cli.messages import log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions
 
@@ -68,11 +69,22 @@ def generate(
         )
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
     generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
-    given: Iterable[str] = prompts if prompts is not None else read_lines(STANDARD_INPUT)
+    given = _checked(generator, prompts if prompts is not None else read_lines(STANDARD_INPUT), max_tokens)
     if as_json:
         _write_json(generator, given, num, limits)
     else:
         _write_text(generator, given, num, limits)
+
+
+def _checked(generator: "Generator", prompts: Iterable[str], max_tokens: int) -> Iterator[str]:
+    """The prompts, with a message for each that the model cannot read as a whole."""
+    for number, prompt in enumerate(prompts, start=1):
+        if unread := generator.unread_tokens(prompt, max_tokens):
+            log(
+                f"warning: prompt {number} is too long for the context of {generator.context:,} tokens; the model does "
+                f"not read its first {unread:,}"
+            )
+        yield prompt
 
 
 def _write_text(generator: "Generator", prompts: Iterable[str], num: int, limits: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ ReverseOption = Annotated[
     bool | None,
     typer.Option(
         "--reverse/--no-reverse",
-        help="Whether the second side of --test is the source.",
+        help="Whether the second side of the pairs is the source.",
         show_default="by the languages in its name, or as in training",
     ),
 ]

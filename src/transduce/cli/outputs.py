@@ -5,12 +5,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input
+from transduce.cli.request_record import RequestRecord
 from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.text.files import COMPRESSIONS
@@ -71,11 +72,13 @@ def require_folder_of(path: Path) -> None:
 
 
 @contextmanager
-def line_output(path: Path, *, resume: bool) -> Iterator[tuple[TextIO, int]]:
+def line_output(path: Path, *, resume: bool, asked: Mapping[str, str]) -> Iterator[tuple[TextIO, int]]:
     """Open a file to write lines to, locked against a second process; gives it and the number of its complete lines.
 
-    To resume, an incomplete last line is removed; otherwise, the file is emptied.
+    To resume, an incomplete last line is removed, and what is `asked` for must be the same; otherwise, the file is
+    emptied.
     """
+    record = RequestRecord(path, asked)
     with path.open("a", encoding="utf-8") as file:
         complete = 0
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # pipes and devices can be shared
@@ -86,8 +89,12 @@ def line_output(path: Path, *, resume: bool) -> Iterator[tuple[TextIO, int]]:
             end = 0
             if resume:
                 complete, end = _complete_lines(path)
+            if complete:
+                record.require_same()
             file.truncate(end)
+            record.write()
         yield file, complete
+    record.remove()
 
 
 class Output:
@@ -129,7 +136,9 @@ class _TableOutput(Output):
 
 
 @contextmanager
-def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: bool) -> Iterator[Output]:
+def open_output(
+    path: Path, inputs: Sequence[Input], *, resume: bool, records: bool, asked: Mapping[str, str]
+) -> Iterator[Output]:
     """Open the file that translations are written to; `records` are lines that the caller writes.
 
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
@@ -138,7 +147,7 @@ def open_output(path: Path, inputs: Sequence[Input], *, resume: bool, records: b
     if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
-        with line_output(path, resume=resume) as (file, done):
+        with line_output(path, resume=resume, asked=asked) as (file, done):
             if done and _has_records(path) != records:
                 begun = "without --jsonl" if records else "with --jsonl"
                 raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another file")

@@ -129,6 +129,7 @@ def translate(
     """
     from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
+    from transduce.cli.request_record import request
     from transduce.cli.translate_direction import target_language
     from transduce.cli.translate_documents import check_output, find_documents, translate_documents
     from transduce.cli.translate_lines import translate_lines
@@ -170,9 +171,11 @@ def translate(
         if refused:
             raise ConfigError(f"--ray does not support {', '.join(refused)}")
         loading = {"device": device, "engine": engine, "batch_tokens": batch_tokens, **options}
-        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model, "to": to}
+        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model}
         loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
-        translate_with_ray(inputs, out, loading, column=column, workers=workers, threads=threads, resume=resume)
+        translate_with_ray(
+            inputs, out, loading, from_, to, column=column, workers=workers, threads=threads, resume=resume
+        )
         return
     if out and documents:
         refuse_compression(out)
@@ -197,7 +200,7 @@ def translate(
             protect=(protect_pattern or []) if protect else False,
             **options,
         )
-    to = target_language(translator, inputs, from_, to)
+    to = target_language(translator.languages, inputs, from_, to)
     confidence = confidence or min_confidence is not None
     if confidence:
         translator.calibration(to)
@@ -221,4 +224,14 @@ def translate(
         prefix=prefix,
         long=long,
         confidence=confidence,
+        asked=request(
+            folders,
+            to,
+            translator.config,
+            terms,
+            prefix=prefix,
+            column=column,
+            protection=translator.splitter.protection and translator.splitter.protection.patterns,
+            confidence=min_confidence,
+        ),
     )

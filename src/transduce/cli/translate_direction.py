@@ -2,40 +2,36 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transduce.cli.inputs import Input
 from transduce.cli.messages import log
 from transduce.text.abbreviations import base_language
-from transduce.text.languages import language_of_name
-
-if TYPE_CHECKING:
-    from transduce.translator import Translator
+from transduce.text.languages import ModelLanguages, language_of_name
 
 
 def target_language(
-    translator: "Translator", inputs: Sequence[Input], source: str | None, target: str | None
+    model: ModelLanguages, inputs: Sequence[Input], source: str | None, target: str | None
 ) -> str | None:
     """The target language of a request; without one, the names of files such as news.de may leave no choice.
 
     Warns of files whose names tell a language that the model does not translate from.
     """
     told = {path: told for path in inputs if isinstance(path, Path) and (told := language_of_name(path))}
-    known = {own for own, _ in translator.directions if base_language(own) in told.values()}
+    known = {own for own, _ in model.directions if base_language(own) in told.values()}
     only = source or (known.pop() if len(known) == 1 and not target else None)
-    target = translator.target(target or _default_target(translator, only), only)
-    possible = [own for own, other in translator.directions if other == target]
+    target = model.target(target or _default_target(model, only), only)
+    possible = [own for own, other in model.directions if other == target]
     for path, language in told.items():
         if possible and not source and language not in map(base_language, possible):
             log(f"warning: the name of {path} tells {language}, but the text is read as {' or '.join(possible)}")
     return target
 
 
-def _default_target(translator: "Translator", source: str | None) -> str | None:
+def _default_target(model: ModelLanguages, source: str | None) -> str | None:
     """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [one for one in translator.directions if source in (None, one[0])]
+    possible = [one for one in model.directions if source in (None, one[0])]
     targets = list(dict.fromkeys(target for _, target in possible))
-    default = translator.default_to
+    default = model.default_to
     if default not in targets or len(targets) == 1:
         return None
     sources = " or ".join(one for one, target in possible if target == default)

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice, repeat
@@ -39,12 +39,15 @@ def translate_lines(
     prefix: str,
     long: "LongInput",
     confidence: bool,
+    asked: Mapping[str, str],
 ) -> None:
     """Translate each line of the inputs, or those of a shard, to `out` or to standard output."""
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     began = time.monotonic()
     with ExitStack() as stack:
-        output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl)) if out else Output()
+        output = Output()
+        if out:
+            output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, asked=asked))
         done = output.done
         if done is None:
             log(f"{out} is complete")

@@ -6,12 +6,21 @@ from typing import Any
 
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
+from transduce.cli.translate_direction import target_language
 from transduce.cli.translate_progress import Progress
 from transduce.errors import ConfigError, DataError
-from transduce.models.card import find_model
+from transduce.models.card import find_model, read_card
+from transduce.text.languages import ModelLanguages
 
 
-def translate_with_ray(inputs: Sequence[Input], out: Path | None, loading: dict[str, Any], **options: Any) -> None:
+def translate_with_ray(
+    inputs: Sequence[Input],
+    out: Path | None,
+    loading: dict[str, Any],
+    source: str | None,
+    target: str | None,
+    **options: Any,
+) -> None:
     """Translate files into a folder with the model that `loading` describes, and report the progress."""
     from transduce.ray import translate_files
 
@@ -24,12 +33,14 @@ def translate_with_ray(inputs: Sequence[Input], out: Path | None, loading: dict[
         raise DataError(f"{path}: no such file")
     # A worker may run in another folder than this process.
     models = [find_model(Path(path)).resolve() for path in loading["model"] or []] or None
+    card = read_card(models[0] if models else find_model(None))
+    to = target_language(ModelLanguages.of_facts(card["facts"]), inputs, source, target)
     with Progress(lambda: count_lines(inputs), 0, hidden=False) as progress:
         translate_files(
             [path.resolve() for path in files],
             out,
             on_row=progress.advance,
             log=log,
-            **{**loading, "model": models},
+            **{**loading, "model": models, "to": to},
             **options,
         )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from transduce.data.data_config import DataConfig
 from transduce.disk import digest
 from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.formats import format_suffix
+from transduce.text.formats.tsv import HEADER, TSV
 from transduce.text.pairs import entry_suffixes
 from transduce.text.readers import READERS
 from transduce.text.tokenizer import TokenizerConfig
@@ -21,9 +24,17 @@ _LATER = ("separate", "target_path")
 
 
 def cache_key(
-    data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, sources: dict[str, str], reader: str
+    data: DataConfig,
+    vocabulary: TokenizerConfig | AnyTokenizer,
+    sources: dict[str, str],
+    reader: str,
+    *,
+    with_headers: bool = False,
 ) -> str:
-    """The name of the folder of a prepared corpus: a hash of all that its shards depend on."""
+    """The name of the folder of a prepared corpus: a hash of all that its shards depend on.
+
+    `with_headers` gives that of older versions, which took names of columns for a pair.
+    """
     # Files may be renamed, except for the suffixes that tell how to read them.
     content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
     tokenizer: Any
@@ -38,6 +49,8 @@ def cache_key(
         settings.append("targets by their own tokenizer")  # older versions encoded them like sources
     if reader == "images":
         settings.append("16 bits as 8")  # older versions made most pixels of such images white
+    if reader == "pairs" and not with_headers and any(map(_has_header, data.all_train)):
+        settings.append("without names of columns")
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
     if any(part.back_translated for part in data.parts):
@@ -45,6 +58,15 @@ def cache_key(
     if old := [len(part.train) for part in data.parts if part.is_replay]:
         settings += ["replay", data.replay_share, old]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
+
+
+def _has_header(files: Sequence[str]) -> bool:
+    """Whether an entry of the training text is a file whose first line names its columns."""
+    path = Path(files[0])
+    if len(files) > 1 or format_suffix(path) not in TSV.suffixes:
+        return False
+    _, first = next(iter(TSV.read(path)), (0, ""))
+    return first == HEADER
 
 
 def source_digests(data: DataConfig, reader: str) -> dict[str, str]:

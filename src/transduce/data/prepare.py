@@ -50,11 +50,13 @@ def prepare(
     reader: str = "pairs",
     symbols: Sequence[str] = (),
     check_valid: Callable[[Sequence[tuple[Any, ...]]], None] = lambda _: None,
+    begun_with: str = "",
 ) -> Prepared:
     """Get the corpus as token shards, from the cache if it is there; learn the vocabulary from it if none is given.
 
     `reader` is a key of `READERS`, which tells what an example is. The vocabulary must have the `symbols`.
     `check_valid` is called with the validation examples before the training text is read, which may take long.
+    `begun_with` is the key of the corpus of a run that is resumed, which an older version may have prepared.
     """
     require(
         bool(data.all_train), "no training text: give --src and --tgt, --train, --text, or data.train in the recipe"
@@ -66,6 +68,9 @@ def prepare(
     check_valid(valid)
     vocabulary = with_symbols(vocabulary, [*symbols, *READERS[reader].symbols(data.all_train)])
     folder = cache_folder() / cache_key(data, vocabulary, sources, reader)
+    older = cache_folder() / cache_key(data, vocabulary, sources, reader, with_headers=True)
+    if older.name == begun_with and older.exists():
+        folder = older
     if folder.exists():
         log(f"data: {folder} (prepared before)")
     else:

@@ -14,7 +14,7 @@ from transduce.documents.document import (
     unchanged,
 )
 from transduce.documents.encodings import decode_text
-from transduce.documents.mnemonics import read_label
+from transduce.documents.mnemonics import Label, read_label
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.text.formats.po import PoMessage, quote, read_messages
@@ -25,6 +25,7 @@ _UNKNOWN_CHARSET = re.compile(r"(^\"Content-Type:[^\"\n]*charset=)CHARSET", re.M
 _NO_LANGUAGE = re.compile(r"(^\"Language:) *(?=\\n\")", re.MULTILINE)
 _LANGUAGE = re.compile(r"^Language: *([\w@-]+)", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_TAG_MARK = "\0"  # PO files have no such character
 _ENTITY = re.compile(r"&#?\w+;")
 
 
@@ -80,13 +81,18 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
     """The unit of a msgstr: the parts of the message between newlines and tabs are translated separately."""
     parts = re.split(r"([\n\t])", text)
     if _TAG.search(text):
-        pages = [HtmlText(part) for part in parts]
+        has_entities = bool(_ENTITY.search(text))
+        labels = [Label(part) if has_entities else _read_label(part) for part in parts]
+        pages = [HtmlText(label.text) for label in labels]
         texts = [tagged for page in pages for tagged in page.texts]
 
         def fill(outputs: Iterator[str]) -> list[str]:
-            return [page.fill([next(outputs) for _ in page.texts]) for page in pages]
+            return [
+                label.write(page.fill([next(outputs) for _ in page.texts]))
+                for label, page in zip(labels, pages, strict=True)
+            ]
 
-        escape = escape_xml if _ENTITY.search(text) else unchanged
+        escape = escape_xml if has_entities else unchanged
     else:
         labels = [read_label(part) for part in parts]
         tagged_parts = [tagged_text(label.text) for label in labels]
@@ -102,6 +108,13 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
     if not any(map(has_words, texts)):
         return None
     return Unit(texts, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), escape, copy=False)
+
+
+def _read_label(html: str) -> Label:
+    """Read a text with tags that has at most one mnemonic; an attribute has none."""
+    tags = iter(_TAG.findall(html))
+    label = read_label(_TAG.sub(_TAG_MARK, html))
+    return label._replace(text=re.sub(_TAG_MARK, lambda _: next(tags), label.text))
 
 
 def _written(keyword: str, text: str, newline: str) -> str:

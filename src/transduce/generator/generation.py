@@ -79,6 +79,13 @@ class Output:
     finished: bool = False
 
 
+def visible(ids: list[int], left: int, context: int) -> list[int]:
+    """The end of the ids that the model reads; it leaves room for up to half a context of new tokens."""
+    if len(ids) + left - 1 <= context:
+        return ids
+    return ids[-max(1, context - min(left, context // 2)) :]
+
+
 def advance(output: Output, token: int, log_prob: float) -> GenerationEvent:
     """Add a token to an output."""
     reason: FinishReason | None = None

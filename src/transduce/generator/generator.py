@@ -21,6 +21,7 @@ from transduce.generator.generation import (
     TextScore,
     advance,
     stop_texts,
+    visible,
 )
 from transduce.models.card import find_model
 from transduce.models.likelihood import text_log_probs
@@ -214,6 +215,11 @@ class Generator:
             for ids, log_probs in zip(encoded, text_log_probs(self.model, encoded, self.context, stride), strict=True)
         ]
 
+    def unread_tokens(self, prompt: str, max_tokens: int) -> int:
+        """The number of tokens at the start of a prompt that do not fit in the context, so the model ignores them."""
+        ids = [BOS, *self.tokenizer.encode_document(prompt)]
+        return len(ids) - len(visible(ids, max_tokens, self.context))
+
     def with_options(self, options: SamplingOptions) -> SearchConfig:
         """The search options of a generation with these options; raises a ConfigError if one is not allowed."""
         for name in options:
@@ -250,7 +256,7 @@ class Generator:
 
     def _round(self, groups: list[list[Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
         """Generate until every output is finished or its context is full. The outputs of a group share their ids."""
-        contexts = [self._visible(group[0].ids, group[0].left) for group in groups]
+        contexts = [visible(group[0].ids, group[0].left, self.context) for group in groups]
         rooms = [self.context - len(context) + 1 for context in contexts]
         steps = roll_out_steps(
             self.decoder,
@@ -282,12 +288,6 @@ class Generator:
         device = self.model.device
         ids_N = torch.tensor([token for ids in sequences for token in ids], dtype=torch.int64, device=device)
         return Stream(ids_N, Segments.of_lengths([len(ids) for ids in sequences], device))
-
-    def _visible(self, ids: list[int], left: int) -> list[int]:
-        """The end of the ids that the model reads; it leaves room for up to half a context of new tokens."""
-        if len(ids) + left - 1 <= self.context:
-            return ids
-        return ids[-max(1, self.context - min(left, self.context // 2)) :]
 
 
 def require_language_model(facts: dict[str, Any], folder: Path) -> None:

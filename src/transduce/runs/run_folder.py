@@ -15,7 +15,7 @@ from transduce.errors import RunError
 from transduce.models.card import CARD, read_card
 from transduce.models.model import Model
 from transduce.models.saved import save_model
-from transduce.runs.checkpoint import list_checkpoints
+from transduce.runs.checkpoint import list_checkpoints, read_progress
 from transduce.runs.differences import differences
 from transduce.runs.metrics import Metrics
 from transduce.runs.recipe import Recipe
@@ -72,6 +72,14 @@ class RunFolder:
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint to resume from."""
         return bool(list_checkpoints(self.checkpoints))
+
+    @property
+    def corpus(self) -> str:
+        """The key of the training text at the newest checkpoint that can be read; empty if there is none."""
+        for checkpoint in reversed(list_checkpoints(self.checkpoints)):
+            with suppress(OSError, ValueError, TypeError):
+                return read_progress(checkpoint).corpus
+        return ""
 
     def begin(self, recipe: Recipe, tokenizer: AnyTokenizer) -> None:
         """Write the recipe and the tokenizer."""

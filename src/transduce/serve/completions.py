@@ -75,9 +75,9 @@ def completion_routes(
             results = answer.results()
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
+        await run_in_threadpool(answer.count_prompt)
         pending = PendingGeneration(queue, request.receive, limits.seconds)
         pending.submit(results, sum(map(len, wanted.prompts)) + wanted.new_tokens)
-        await run_in_threadpool(answer.count_prompt)
         if wanted.stream:
             return StreamingResponse(_events(answer, pending), media_type="text/event-stream")
         async for result in pending.results():
@@ -143,8 +143,17 @@ class _Answer:
         yield self._generator.score(prompts) if self._wanted.logprobs is not None else []
 
     def count_prompt(self) -> None:
-        """Count the tokens of the prompts."""
-        self._prompt_tokens = sum(len(self._generator.tokenizer.encode_document(text)) for text in self._wanted.prompts)
+        """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
+        generator, limit = self._generator, self._wanted.limit
+        for text in self._wanted.prompts:
+            tokens = len(generator.tokenizer.encode_document(text))
+            if limit and generator.unread_tokens(text, limit):
+                raise HttpError(
+                    400,
+                    f"this model's maximum context length is {generator.context:,} tokens, too few for a prompt of "
+                    f"{tokens:,} and a completion of {limit:,}; shorten the prompt or lower max_tokens",
+                )
+            self._prompt_tokens += tokens
 
     def add(self, result: GenerationEvent | list[TextScore]) -> list[Choice]:
         """Add a result to the choices; returns the parts that it adds."""

@@ -13,7 +13,7 @@ figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgrou
 main menu meta nav noscript object ol optgroup option p pre section select summary table tbody td template textarea
 tfoot th thead title tr ul video
 """
-_BLOCKS = frozenset(_BLOCK_NAMES.split())
+BLOCKS = frozenset(_BLOCK_NAMES.split())
 """Elements that end a text; all others are part of a sentence."""
 _EMPTY = frozenset({"area", "base", "embed", "img", "input", "param", "source", "track", "wbr"})
 _PROTECTED = frozenset({"code", "kbd", "pre", "samp", "tt", "var"})
@@ -210,7 +210,7 @@ def _read_tag(source: str, start: int) -> _Part:
         return rest
     closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
     name = name.lower()
-    is_block = name in _BLOCKS or name[:1] in ("!", "?", "")
+    is_block = name in BLOCKS or name[:1] in ("!", "?", "")
     if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
         element_end = _element_end(source, tag.end(), name)
         kind: Literal["block", "protected"] = "block" if is_block else "protected"

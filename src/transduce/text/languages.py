@@ -1,8 +1,10 @@
 """Languages: their codes, the direction that file names tell, and the tag that selects a target language."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from transduce.errors import ConfigError, DataError
 from transduce.text.files import COMPRESSIONS
@@ -108,6 +110,34 @@ def choose_target(directions: Sequence[Direction], source: str | None, target: s
     if len(targets) > 1:
         raise DataError(f"this model translates to {', '.join(targets)}; choose the target language (to)")
     return targets[0]
+
+
+@dataclass(frozen=True)
+class ModelLanguages:
+    """The languages of a model."""
+
+    directions: Sequence[Direction]
+    """Empty if they are not known."""
+    tagged: bool = False
+    """Whether a tag selects the target language, as in multilingual models."""
+    default_to: str | None = None
+    """The target language that `transduce translate` takes if none is named and there are several."""
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> "ModelLanguages":
+        """The languages that the card of a model tells."""
+        directions = [(source, target) for source, target in facts.get("directions", [])]
+        return cls(directions, bool(facts.get("tagged")), facts.get("default_to"))
+
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The target language of a request; None if it is not known.
+
+        Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
+        languages and none is requested.
+        """
+        if not self.tagged and to is None and source is None:
+            return self.directions[0][1] if len(self.directions) == 1 else None
+        return choose_target(self.directions, source, to)
 
 
 def _plain_name(name: str) -> str:

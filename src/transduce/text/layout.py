@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from transduce.text.sentences import Sentence
+from transduce.text.sentences import LINE_BREAKS, Sentence
 
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
-_SEPARATOR = re.compile(r"\t\s*|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
+_SEPARATOR = re.compile(rf"\t\s*|{LINE_BREAKS}|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
 _ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
 
 
 def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-    """Split sentences at tabs and at marks between texts, such as " | " in a list of links.
+    """Split sentences at tabs, at <br> and at marks between texts, such as " | " in a list of links.
 
     The marks that lines begin with, such as "-" and "#", are separated from their text.
     """

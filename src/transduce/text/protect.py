@@ -64,6 +64,7 @@ _NUMBER = (
     rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
+_INTEGER_LIST = r"(?<![\w.,:/-])\d{1,4}+(?:[,;] \d{1,4}+){3,}+(?!\w|[.,:/-]\d)"
 
 _NAMES = re.compile(
     "|".join(
@@ -72,6 +73,7 @@ _NAMES = re.compile(
 )
 _ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
+_INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
 )
@@ -106,6 +108,10 @@ class Protection:
             return own
         return merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
 
+    def integer_lists(self, text: str) -> list[Span]:
+        """Lists of at least four plain integers, in which a model would repeat or change some."""
+        return [Span(*match.span()) for match in _INTEGER_LISTS.finditer(text)]
+
     def integers(self, text: str, spans: Sequence[Span]) -> list[Span]:
         """Plain integers of two to four digits outside the spans: a model copies them, which is checked."""
         taken = {*spans}
@@ -120,6 +126,17 @@ def mask(text: str, spans: Sequence[Span], slots: Sequence[str] = SLOTS) -> str:
         parts += [escape(text[end : span.start]), slot]
         end = span.end
     return "".join([*parts, escape(text[end:])])
+
+
+def join_neighbours(text: str, spans: Sequence[Span]) -> list[Span]:
+    """The spans; those with no letter or digit between them, such as the numbers of a list, are one."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and not any(map(str.isalnum, text[joined[-1].end : span.start])):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
 
 
 def occurs_once(part: str, text: str) -> bool:

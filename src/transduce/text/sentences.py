@@ -25,6 +25,8 @@ _UNSPACED = re.compile(
 _TAIL = re.compile(rf"([{re.escape(_MARKS)}]+)((?:[ \u00a0\u202f][»›]|[{re.escape(_CLOSING)}])*)((?:\[\d{{1,4}}\])*)$")
 _TAIL_LENGTH, _WORD_LENGTH, _NEXT_LENGTH = 24, 40, 60
 """Characters that are read around a possible end. A limit keeps the time linear for hostile text."""
+LINE_BREAKS = r"(?<=\S)(?:\s*<[bB][rR]\s*/?>)+\s*(?=\S)"
+"""Finds <br> tags between two texts, with the white space around them."""
 _LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 _NEXT_WORD = re.compile(r"[^\w]*(\w+)(['’.]?)")
@@ -52,7 +54,7 @@ class Sentence(NamedTuple):
 
     text: str
     separator: str
-    """The white space between this part and the next one; empty if there is none."""
+    """The white space and <br> tags between this part and the next one; empty if there are none."""
 
 
 def split_sentences(text: str, language: str | None = None) -> list[Sentence]:
@@ -73,8 +75,8 @@ def split_sentences(text: str, language: str | None = None) -> list[Sentence]:
 def join_sentences(translations: Sequence[str], separators: Sequence[str], target_language: str | None) -> str:
     """Join the translations of sentences; `separators` are the white space after each sentence in the source.
 
-    Line ends and tabs are kept. Otherwise, there is one space between sentences, but none in Chinese and Japanese.
-    Thai, Lao, Khmer and Burmese put a space between sentences, though not between words.
+    Line ends, tabs and <br> tags are kept. Otherwise, there is one space between sentences, but none in Chinese and
+    Japanese. Thai, Lao, Khmer and Burmese put a space between sentences, though not between words.
     """
     unspaced = base_language(target_language) in ("zh", "ja")
     parts: list[str] = []
@@ -86,7 +88,7 @@ def join_sentences(translations: Sequence[str], separators: Sequence[str], targe
                 between = "" if unspaced and _UNSPACED.search(near) else " "
             parts += [between, translation]
             between, last = "", translation
-        if _LINE_END.search(separator) or "\t" in separator:
+        if _LINE_END.search(separator) or "\t" in separator or "<" in separator:
             between += separator
     return "".join(parts)
 

@@ -121,6 +121,7 @@ def _train(
                 task.reader,
                 task.symbols,
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
+                begun_with=run.corpus,
             )
         if task.reader == "pairs":
             warn_of_exchanged_sides(recipe.data, prepared, display.log)

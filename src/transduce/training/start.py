@@ -113,8 +113,9 @@ def warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
 
 
 def require_text(recipe: Recipe) -> None:
-    """Raise an error if training text is missing; for a public corpus, the message names the command to get it."""
-    for name in (name for files in recipe.data.all_train for name in files if not Path(name).exists()):
+    """Raise an error if training or validation text is missing; of a public corpus, it names the command to get it."""
+    needed = [*recipe.data.all_train, *recipe.data.all_valid]
+    for name in (name for files in needed for name in files if not Path(name).exists()):
         folder = Path(name).parent.name
         hint = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
         raise DataError(f"{name}: no such file{hint}")

@@ -1,8 +1,8 @@
 """Text to text: `Translator` splits texts into sentences, searches for translations, and joins them."""
 
 from transduce.translator.confidence import Calibration
+from transduce.translator.part import Part
 from transduce.translator.part_translator import Confidence
-from transduce.translator.parts import Part
 from transduce.translator.translation import PairScore, Translation, join
 from transduce.translator.translator import LongInput, Translator
 

@@ -20,7 +20,7 @@ from transduce.models.given_outputs import TokenStatistics, token_statistics
 from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.repair import output_text
 
 FEATURES = ("log_prob", "entropy", "overlap", "attention")

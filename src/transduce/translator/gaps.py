@@ -18,7 +18,7 @@ from transduce.models.stored import AnyModel
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.scripts import has_spaces
 from transduce.text.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
-from transduce.translator.parts import Part, Required
+from transduce.translator.part import Part, Required
 
 _MOST = 0.5
 """Share of the attention of a word that a term must have to take its place."""

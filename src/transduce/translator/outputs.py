@@ -7,8 +7,11 @@ from transduce.models.given_outputs import attention_weights
 from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.inline_tags import TaggedText
+from transduce.text.project_tags import project
+from transduce.text.token_ranges import align_characters
 from transduce.translator.confidence import Calibration, observe
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.repair import output_text
 from transduce.translator.translation import Translation
 
@@ -28,9 +31,8 @@ def decode_outputs(
     of words.
     """
     hypotheses = [(part, one) for part, best in zip(parts, results, strict=True) for one in best]
-    alignments: Iterator[list[int] | None] = repeat(None)
-    if align:
-        alignments = _alignments(model, [(part.tokens, one.tokens) for part, one in hypotheses])
+    to_align = [(part.tokens, one.tokens) for part, one in hypotheses if align or part.tagged]
+    alignments = _alignments(model, to_align)
     outputs = [one.tokens for _, one in hypotheses]
     texts = iter(tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
     confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
@@ -40,7 +42,11 @@ def decode_outputs(
         translations = []
         for one in best:
             text, tokens = output_text(next(texts), part), pieces(tokenizer.target, part, one.tokens)
-            more = next(alignments), *next(confidences)
+            alignment = _with_own_slots(next(alignments), tokenizer, part, one) if align or part.tagged else None
+            if part.tagged and alignment is not None:
+                source_tokens = pieces(tokenizer, part, part.tokens)
+                text = _with_tags(part.tagged, source_tokens, text, tokens, alignment)
+            more = alignment if align else None, *next(confidences)
             translations.append(Translation(text, one.score, one.log_prob, tokens, *more))
         yield translations
 
@@ -54,10 +60,26 @@ def pieces(tokenizer: AnyTokenizer, part: Part, tokens: Sequence[int]) -> list[s
     return own
 
 
+def _with_tags(tagged: TaggedText, source_tokens: list[str], text: str, tokens: list[str], alignment: list[int]) -> str:
+    """The output with the tags of the source around the words that translate those inside of them."""
+    if text == tagged.text:
+        aligned = [((index, index + 1), (index, index + 1)) for index in range(len(text))]
+    else:
+        aligned = align_characters(source_tokens, tagged.text, tokens, text, alignment)
+    return project(tagged, text, aligned, str)
+
+
 def _alignments(model: AnyModel, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
     """The index of the source token with the highest weight for each output token, without end markers."""
     for weights_TS in attention_weights(model, pairs):
         yield weights_TS[:-1, :-1].argmax(-1).tolist()
+
+
+def _with_own_slots(alignment: list[int], tokenizer: AnyTokenizer, part: Part, output: Hypothesis) -> list[int]:
+    """The alignment, in which a slot is aligned with itself."""
+    slots = [one.marked for one in part.required if one.is_slot]
+    own = {tokenizer.target.symbol_ids[slot]: part.tokens.index(tokenizer.symbol_ids[slot]) for slot in slots}
+    return [own.get(token, index) for token, index in zip(output.tokens, alignment, strict=True)]
 
 
 def _confidences(

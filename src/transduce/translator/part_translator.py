@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Literal
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, cannot_generate
 from transduce.errors import ConfigError, ModelError
+from transduce.models.given_outputs import can_align
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.glossary import Glossary, as_glossary
-from transduce.text.languages import Direction, choose_target
+from transduce.text.languages import Direction, ModelLanguages
 from transduce.text.protect import Protection
 from transduce.text.sentences import join_sentences
 from transduce.text.symbols import SLOTS, language_tag
 from transduce.translator.confidence import ANY, Calibration
 from transduce.translator.outputs import decode_outputs, pieces
-from transduce.translator.parts import Part, Splitter
+from transduce.translator.part import Part
+from transduce.translator.parts import Splitter
 from transduce.translator.repair import Repairer
 from transduce.translator.translation import Translation, join
 
@@ -86,6 +88,7 @@ class PartTranslator:
             tagged=tagged,
             protection=protection,
             uses_slots=uses_slots,
+            aligns=can_align(model),
             truecases=truecases,
             longest_prefix=model.longest,
         )
@@ -116,15 +119,14 @@ class PartTranslator:
         """Whether the model is on a GPU."""
         return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
 
-    def target(self, to: str | None, source: str | None = None) -> str | None:
-        """The target language of a request; None if it is not known.
+    @property
+    def languages(self) -> ModelLanguages:
+        """The languages of the model."""
+        return ModelLanguages(self.directions, self.tagged, self.default_to)
 
-        Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
-        languages and none is requested.
-        """
-        if not self.tagged and to is None and source is None:
-            return self.directions[0][1] if len(self.directions) == 1 else None
-        return choose_target(self.directions, source, to)
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The target language of a request, as in `ModelLanguages.target`."""
+        return self.languages.target(to, source)
 
     def engine_for(self, config: SearchConfig) -> Engine:
         """The engine that runs this search: `engine` if it supports the options, otherwise `plain`.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from transduce.engines.engine import Job
 from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
@@ -14,73 +13,15 @@ from transduce.text.given_texts import require_text
 from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
-from transduce.text.protect import Protection, Span, mask, merge
-from transduce.text.scripts import UNUSUAL_FORM, ReadableText, has_spaces
+from transduce.text.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
+from transduce.text.protect import Protection, Span, join_neighbours, mask, merge
+from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
 from transduce.text.truecase import Shape, shape_of, truecase
+from transduce.translator.part import Part, Required
 
 _DIGIT = re.compile(r"\d")
-_LONGEST_ENDING = 3
-"""Letters that a forced term may be followed by in one word."""
-
-
-@dataclass(frozen=True)
-class Required:
-    """Text that the translation of a part must contain."""
-
-    text: str
-    marked: str
-    """The text as the model generates it: a slot, or the text itself."""
-    before: str
-    """The marked source before the text that corresponds to it."""
-    through: str = ""
-    """The marked source up to the end of that text."""
-    is_term: bool = False
-    """Whether it is the translation of a term, which may be capitalised differently and have an ending."""
-
-    @property
-    def is_slot(self) -> bool:
-        """Whether a slot stands for the text; it must then occur exactly once."""
-        return self.marked in SLOTS
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """Finds the marked text as separate words; endings and other capitals are allowed in a term."""
-        before = r"(?<!\w)" if has_spaces(self.marked[0]) else ""
-        after = r"(?!\w)" if has_spaces(self.marked[-1]) and not self.is_term else ""
-        return re.compile(before + re.escape(self.marked) + after, re.IGNORECASE if self.is_term else 0)
-
-    @cached_property
-    def longer_word(self) -> re.Pattern[str]:
-        """Finds words that begin with the marked text and continue with more than an ending."""
-        return re.compile(rf"{self.pattern.pattern}\w{{{_LONGEST_ENDING + 1}}}", self.pattern.flags)
-
-
-@dataclass(frozen=True)
-class Part(Job):
-    """A sentence, or a piece of a long one, as a job for an engine."""
-
-    text: str
-    separator: str
-    """White space after this part in the source."""
-    target: str | None = None
-    """The target language, if it is known."""
-    required: tuple[Required, ...] = ()
-    shape: Shape | None = None
-    """How the sentence was written, if the model gets it with other capitals (truecasing)."""
-    indentation: str = ""
-    """White space before the first part of a text, unless its output has a prefix."""
-
-    @cached_property
-    def is_untranslatable(self) -> bool:
-        """Whether the text has only spans in slots and characters other than letters and digits, which are copied."""
-        if self.prefix or not all(one.is_slot for one in self.required):
-            return False
-        rest = self.text
-        for one in self.required:
-            rest = rest.replace(one.text, "", 1)
-        return not any(map(str.isalnum, rest))
 
 
 @dataclass(frozen=True)
@@ -99,6 +40,8 @@ class Splitter:
     protection: Protection | None = None
     uses_slots: bool = False
     """Whether the model was trained with slots for protected spans."""
+    aligns: bool = False
+    """Whether outputs can be aligned, so that pairs of tags are taken out and put back."""
     truecases: bool = False
     """Whether sentences in capitals or title case get ordinary capitals."""
     longest_prefix: int | None = None
@@ -127,14 +70,16 @@ class Splitter:
         return self.parts(texts, prefixes, targets, glossary, refusal if refuse_long else None)
 
     def whole(self, text: str, target: str | None) -> Part:
-        """A text as one part, even if it has several sentences; a DataError if it is empty or too long."""
+        """A text as one part, even if it has several sentences; a DataError if it is empty or does not fit."""
 
         def refusal(_: int, tokens: int) -> DataError:
             return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
 
-        (parts,) = replace(self, by_sentence=False).parts([text], [()], [target], refuse_long=refusal)
+        (parts,) = replace(self, by_sentence=False, aligns=False).parts([text], [()], [target], refuse_long=refusal)
         if not parts:
             raise DataError("the text is empty")
+        if len(parts) > 1:
+            raise DataError(f"the text has more than {len(SLOTS)} protected spans, such as numbers: shorten it")
         return parts[0]
 
     def parts(
@@ -150,8 +95,8 @@ class Splitter:
         `refuse_long(index, tokens)` makes the error for a text that is too long; without it, the text is split.
         """
         drafts = [
-            [self._draft(sentence, target, glossary) for sentence in self._sentences(text, target, glossary)]
-            for text, target in zip(texts, targets, strict=True)
+            self._drafts(text, target, glossary, takes_tags=not prefix)
+            for text, target, prefix in zip(texts, targets, prefixes, strict=True)
         ]
         tokens = iter(self.tokenizer.encode_all([one.marked for some in drafts for one in some], -1, marked=True))
         results: list[list[Part]] = []
@@ -159,9 +104,9 @@ class Splitter:
             parts: list[Part] = []
             for draft in some:
                 part = draft.part(next(tokens), prefix, self.tokenizer)
-                if len(part.tokens) <= self.max_source_length:
+                if self._fits(draft, part.tokens):
                     parts.append(part)
-                elif refuse_long:
+                elif refuse_long and len(part.tokens) > self.max_source_length:
                     raise refuse_long(index, len(part.tokens))
                 else:
                     parts += self._pieces(draft, prefix, glossary)
@@ -181,6 +126,15 @@ class Splitter:
                 "can generate; shorten it"
             )
         return tokens
+
+    def _drafts(self, line: str, target: str | None, glossary: Glossary | None, *, takes_tags: bool) -> list["_Draft"]:
+        """The sentences of a line; an output with a given prefix keeps the tags in it."""
+        text, tags = take_tags(line) if takes_tags and self.aligns and self.protection else (line, [])
+        sentences = self._sentences(text, target, glossary)
+        by_sentence = tags_by_sentence(text, tags, sentences)
+        return [
+            self._draft(sentence, target, glossary, own) for sentence, own in zip(sentences, by_sentence, strict=True)
+        ]
 
     def _sentences(self, text: str, target: str | None, glossary: Glossary | None) -> list[Sentence]:
         """The sentences of a text; those that share a protected span or a term, such as "Yahoo! Mail", are one."""
@@ -207,44 +161,56 @@ class Splitter:
         return joined
 
     def _spans(self, text: str) -> list[Span]:
-        """The protected spans of a text; if there are slots, also its words and symbols that the model cannot read."""
+        """The protected spans of a text; if there are slots, also lists and what the model cannot read."""
         if not self.protection:
             return []
         spans = self.protection.spans(text, numbers=self.uses_slots)
-        return merge(spans, self._readable.unreadable(text)) if self.uses_slots else spans
+        if not self.uses_slots:
+            return spans
+        return merge(merge(spans, self.protection.integer_lists(text)), self._readable.unreadable(text))
 
     @cached_property
     def _readable(self) -> ReadableText:
         return ReadableText(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
-        """The parts of a sentence that is too long; the output of the first starts with the prefix."""
+        """The parts of a sentence that does not fit; the output of the first starts with the prefix."""
 
         def fits(text: str) -> bool:
             draft = self._draft(Sentence(text, ""), long.target, None)
-            return len(self.tokenizer.encode_all([draft.marked], marked=True)[0]) <= self.max_source_length
+            return self._fits(draft, self.tokenizer.encode_all([draft.marked], marked=True)[0])
 
         pieces = split_long(long.sentence.text, fits, self.source_language(long.target))
         pieces[-1] = pieces[-1]._replace(separator=long.sentence.separator)
-        drafts = [self._draft(piece, long.target, glossary) for piece in pieces]
+        by_piece = tags_by_sentence(long.sentence.text, long.tags, pieces)
+        drafts = [self._draft(piece, long.target, glossary, tags) for piece, tags in zip(pieces, by_piece, strict=True)]
         tokens = self.tokenizer.encode_all([draft.marked for draft in drafts], marked=True)
         return [draft.part(tokens[n], () if n else prefix, self.tokenizer) for n, draft in enumerate(drafts)]
 
-    def _draft(self, sentence: Sentence, target: str | None, glossary: Glossary | None) -> "_Draft":
+    def _fits(self, draft: "_Draft", tokens: Sequence[int]) -> bool:
+        """Whether a part has at most as many tokens as the model takes, and a slot for each of its spans."""
+        has_slots = draft.spans <= len(SLOTS) or not self.uses_slots
+        return has_slots and len(tokens) <= self.max_source_length
+
+    def _draft(
+        self, sentence: Sentence, target: str | None, glossary: Glossary | None, tags: Sequence[LineTag] = ()
+    ) -> "_Draft":
         text, protection, tag = sentence.text, self.protection, tag_prefix(target) if self.tagged else ""
-        spans = self._spans(text)
+        spans, slots = self._spans(text), len(SLOTS) if self.uses_slots else 0
+        if len(spans) > slots > 0:
+            spans = join_neighbours(text, spans)
         terms = glossary.matches(text, spans) if glossary else []
-        copies = len(spans) > (len(SLOTS) if self.uses_slots else 0)
+        copies = len(spans) > slots
         shape = shape_of(text, spans) if self.truecases and not copies else None
         if shape:
             text = truecase(text, spans, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
-            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape)
+            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         integers = protection.integers(text, spans) if protection and self.uses_slots else []
         copied = [span for span in spans if span not in {*taken}]
-        in_slots = copied[: len(SLOTS)] if self.uses_slots else []
+        in_slots = copied[:slots]
         wanted = [(span, text[span.start : span.end], False) for span in [*copied, *integers]]
         wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
@@ -257,7 +223,9 @@ class Splitter:
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
-        return _Draft(sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape)
+        return _Draft(
+            sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape, tags, len(copied)
+        )
 
     def _usual_form(self, marked: str) -> str:
         return self._readable.usual_form(marked) if UNUSUAL_FORM.search(marked) else marked
@@ -282,6 +250,9 @@ class _Draft:
     marked: str
     required: tuple[Required, ...]
     shape: Shape | None
+    tags: Sequence[LineTag]
+    spans: int
+    """Number of protected spans."""
 
     def part(self, tokens: list[int], prefix: Sequence[int], tokenizer: AnyTokenizer) -> Part:
         sentence, required = self.sentence, [one.marked for one in self.required]
@@ -290,5 +261,5 @@ class _Draft:
         )
         return Part(
             tokens, list(prefix), sentence.text, sentence.separator, self.target, self.required, self.shape,
-            terms=tuple(sorted(terms)),
+            with_tags(sentence.text, self.tags) if self.tags else None, terms=tuple(sorted(terms)),
         )  # fmt: skip

@@ -21,7 +21,7 @@ from transduce.text.symbols import SLOTS, unescape
 from transduce.text.tokenizer_pair import TokenizerPair
 from transduce.text.truecase import in_capitals
 from transduce.translator.gaps import Gap, GapFinder, Gaps, language_tags, slot_ids, without
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 
 _ROUNDS = 2
 """Number of searches with a prefix for one output."""

@@ -9,11 +9,11 @@ from transduce.engines.engine import Engine, Job
 from transduce.errors import ModelError
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.translation import Translation
 
 _DECODED_TOGETHER = 128
-"""Number of texts with required text that are decoded together, because a search for few repairs is slow."""
+"""Number of texts with required text or tags that are decoded together, because a search for few repairs is slow."""
 
 
 @dataclass
@@ -31,8 +31,8 @@ class _Line:
 
     @property
     def requires(self) -> bool:
-        """Whether the translation must contain certain text."""
-        return any(part.required for part in self.parts)
+        """Whether the translation must contain certain text or tags."""
+        return any(part.required or part.tagged for part in self.parts)
 
 
 def translate_stream(

@@ -17,13 +17,13 @@ class Translation:
     """Ranking score: log-probability divided by the length penalty."""
     log_prob: float
     tokens: list[str]
-    """The pieces of the output; a protected span is one piece."""
+    """The pieces of the output without inline tags; a protected span is one piece."""
     alignment: list[int] | None = None
     """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
     confidence: float | None = None
     """Estimate of chrF / 100, between 0 and 1; None unless requested, and for an empty text."""
     word_confidences: list[float] | None = None
-    """The probability of each word between white space, given the words before it; likewise."""
+    """The probability of each word between white space, given the words before it; likewise. Tags are no words."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from transduce.text.glossary import as_glossary
 from transduce.text.protect import Protection
 from transduce.translator.confidence import read_calibrations
 from transduce.translator.loading import load_models
+from transduce.translator.part import Part
 from transduce.translator.part_translator import PartTranslator, Terms
-from transduce.translator.parts import Part
 from transduce.translator.scoring import score_pairs
 from transduce.translator.stream import translate_stream
 from transduce.translator.translation import PairScore, Translation

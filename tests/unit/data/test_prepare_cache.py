@@ -56,6 +56,20 @@ def test_a_file_with_a_new_date_or_name_is_not_prepared_again(
         run(replace(data, train=((str(tmp_path / name),),)))
 
 
+def test_a_corpus_with_names_of_columns_is_prepared_again_but_a_run_keeps_its_own(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, [("source", "target"), *toy_pairs])
+    with monkeypatch.context() as older:  # a version that took the names for a pair
+        older.setattr("transduce.text.formats.tsv.is_header", lambda *_: False)
+        begun, _ = run(data)
+    assert ("source", "target") in texts(begun)
+    assert ("source", "target") not in texts(run(data)[0])
+    forbid_encoding(monkeypatch)
+    resumed = prepare.prepare(data, TOKENIZER, print, begun_with=begun.train.folder.name)
+    assert resumed.train.folder == begun.train.folder
+
+
 def test_validation_text_is_not_part_of_the_key(
     tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

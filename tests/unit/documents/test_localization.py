@@ -176,6 +176,11 @@ def test_the_header_of_a_template_gets_encoding_and_language() -> None:
         ("Drag&drop it", "Drag&drop it", "Drag&drop", "Drag&drop"),
         ("the file_name", "the file_name", "der file_name", "der file_name"),
         ("_very_ good & cheap &amp; so", "_very_ good & cheap &amp; so", "_x_ & &amp;", "_x_ & &amp;"),
+        ("<b>&Save</b>", "Save", "Speichern", "<b>&Speichern</b>"),
+        ("<a target='_x'>_Open</a>", "Open", "Öffnen", "<a target='_x'>_Öffnen</a>"),
+        ("<b>Cut && &paste</b>", "Cut & paste", "Cut & Paste", "<b>Cut && &Paste</b>"),
+        ("<b>R&D</b>", "R&D", "R&D", "<b>R&D</b>"),
+        ("<b>A &amp; &b</b>", "A & &b", "A & &b", "<b>A &amp; &amp;b</b>"),
         ("see x.org/?&a=1", "see x.org/?&a=1", "siehe x.org/?&a=1", "siehe x.org/?&a=1"),
     ],
 )

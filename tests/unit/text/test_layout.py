@@ -15,6 +15,8 @@ from transduce.text.sentences import Sentence, split_sentences
         ("• One. Two.", ["•", "One.", "Two."]),
         ("List:\n  - milk\n\n  - eggs", ["List:", "-", "milk", "-", "eggs"]),
         ("Name:\tTom \t\t- 5", ["Name:", "Tom", "-", "5"]),
+        ("One<br>two <br /> <BR/> three", ["One", "two", "three"]),
+        ("<br>one<br>", ["<br>one<br>"]),
         ("a - b", ["a - b"]),
         ("-5 degrees", ["-5 degrees"]),
         ("#tag", ["#tag"]),
@@ -37,6 +39,7 @@ def test_lines_are_split(text: str, expected: list[str]) -> None:
     [
         "- " * 100_000 + "x",
         "x" + "\t" * 200_000 + "y",
+        "x" + " <br>" * 40_000,
         "word " * 50_000 + "x",
         "a" + " " * 200_000 + "b",
         "( | " * 60_000,

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from transduce.errors import DataError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
 from transduce.text.protect import Protection
-from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 from transduce.translator.confidence import ANY, Calibration
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 
 TEXTS = ["babo a@b.de dedu", "babo", "a@b.de, {x}!", "gi 😀 go 12", "dedu /usr/bin babo {y} {y}"]
 SPANS = [["a@b.de"], [], ["a@b.de", "{x}"], ["😀", "12"], ["/usr/bin", "{y}", "{y}"]]
@@ -36,10 +36,15 @@ def requirements(parts: list[Part]) -> list[tuple[str, bool]]:
     return [(one.text, one.is_slot) for part in parts for one in part.required]
 
 
-def test_spans_beyond_the_number_of_slots_are_required_as_they_are(translator: Translator) -> None:
+def test_spans_beyond_the_number_of_slots_are_joined_or_in_other_parts(translator: Translator) -> None:
     names = [f"{{{name}}}" for name in "abcdefghijkl"]
-    (part,) = translator.parts(" ".join(names))
-    assert requirements([part]) == [(name, index < len(SLOTS)) for index, name in enumerate(names)]
+    (listed,) = translator.parts(f"babo {', '.join(names)} dedu")
+    assert requirements([listed]) == [(", ".join(names), True)]
+    parts = translator.parts(" babo ".join(names))
+    assert len(parts) > 1
+    assert requirements(parts) == [(name, True) for name in names]
+    with pytest.raises(DataError, match="more than 10 protected spans"):
+        translator.whole(" babo ".join(names))
 
 
 def test_a_term_takes_precedence_over_what_it_contains(translator: Translator) -> None:

@@ -17,7 +17,7 @@ from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 from transduce.translator.gaps import GapFinder
-from transduce.translator.parts import Part
+from transduce.translator.part import Part
 from transduce.translator.repair import Repairer, output_text
 
 FIRST, SECOND = SLOTS[:2]
