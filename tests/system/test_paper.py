@@ -144,6 +144,8 @@ def test_parameters_are_counted_without_text(transduce: CommandLine, tmp_path: P
         (["table3", "--rows", "A1"], "--rows is for training"),
         (["scores", "--valid", "valid.tsv"], "--valid is for training"),
         (["table4", "--model", "runs/parser"], "give both --model and --test"),
+        (["table4", "--mbr"], "give both --model and --test"),
+        (["table4", "--ensemble"], "--ensemble is for several models"),
         (["table1", "--device", "abacus"], "device abacus cannot be used"),
         (["table1", "--out", "train.tsv/x"], "train.tsv/x: cannot be made: Not a directory"),
         (["table3", *TEXT, "--rows", "base,D1", "--set", "model.dropout=0.1"], "model.dropout is what D1 differs in"),

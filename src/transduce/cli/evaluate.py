@@ -19,6 +19,7 @@ from transduce.cli.options import (
     ReverseOption,
     ThreadsOption,
     ToOption,
+    scored_together,
     search_options,
 )
 from transduce.evaluation.bleu_tokenizer import BleuTokenizer
@@ -100,10 +101,8 @@ def evaluate(
     models: list[Path | None] = [*model] if model else [] if hyp else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyp)}) < len(models) + len(hyp):
         raise ConfigError("the same model or file is given twice")
-    if ensemble and len(models) < 2:
-        raise ConfigError("--ensemble is for several models; give --model more than once")
     folders = [find_model(path) for path in models]
-    members = [folders] if ensemble else [[folder] for folder in folders]
+    members = scored_together(folders, ensemble)
     if models and not (src or test):
         raise ConfigError(
             "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
@@ -121,7 +120,7 @@ def evaluate(
             raise ConfigError(f"--out is for the trees of one model, not of {len(members)}")
         return evaluate_trees(members, test, out, device, threads, as_json, mbr, **options)
     if mbr:
-        raise ConfigError("--mbr is for parsers")
+        raise ConfigError("--mbr has an effect on parsers only; leave it out")
     if "transcribe" in tasks:
         if len(folders) != 1 or not test or src or ref or hyp or out:
             raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")

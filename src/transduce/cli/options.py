@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -81,6 +81,13 @@ StyleOption = Annotated[
     str | None,
     typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
 ]
+
+
+def scored_together(models: Sequence[Path], ensemble: bool) -> list[list[Path]]:
+    """The models of each system to score: all of an ensemble, otherwise one."""
+    if ensemble and len(models) < 2:
+        raise ConfigError("--ensemble is for several models; give --model more than once")
+    return [[*models]] if ensemble else [[model] for model in models]
 
 
 class Command(TyperCommand):

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transduce.cli.loading import ended_by_signals
-from transduce.cli.options import Command, DeviceOption, EnsembleOption, MbrOption, SetOption, ThreadsOption
+from transduce.cli.options import (
+    Command,
+    DeviceOption,
+    EnsembleOption,
+    MbrOption,
+    SetOption,
+    ThreadsOption,
+    scored_together,
+)
 from transduce.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -141,10 +149,10 @@ def table4(
         from transduce.paper.section import Results
         from transduce.paper.table4 import table4_section
         from transduce.translator.parser import Parser
-    if bool(model) != bool(test):
+    if bool(model) != bool(test) or (mbr and not model):
         raise ConfigError("give both --model and --test to score a parser")
     references = {path: read_test_trees(path) for path in test or ()}
-    for folders in [model] if model and ensemble else [[folder] for folder in model or ()]:
+    for folders in scored_together(model or [], ensemble):
         parser = Parser.load(folders, device=device, threads=threads, mbr=mbr)
         name = " + ".join(folder.name for folder in folders) + (", minimum Bayes risk" if mbr else "")
         for path, trees in references.items():
