@@ -1,4 +1,4 @@
-"""The target language of `transduce translate`, and whether the names of the files fit to it."""
+"""The target language of `transduce translate`, and whether the names of the files match it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,8 @@ def target_language(
 
     Warns of files whose names tell a language that the model does not translate from.
     """
-    told = {path: told for path in inputs if isinstance(path, Path) and (told := language_of_name(path))}
+    named = {path: language_of_name(path) for path in inputs if isinstance(path, Path)}
+    told = {path: language for path, language in named.items() if language}
     known = {own for own, _ in model.directions if base_language(own) in told.values()}
     only = source or (known.pop() if len(known) == 1 and not target else None)
     target = model.target(target or _default_target(model, only), only)
