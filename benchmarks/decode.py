@@ -15,6 +15,7 @@ import os
 import statistics
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,8 +128,8 @@ def shortlisted(model: EncoderDecoder, size: int, vocabulary: int, length: int, 
     lengths = np.full(vocabulary, size // 3 // length)
     lengths[EOS] = size - size // 3
     candidates = [np.sort(generator.choice(np.arange(4, vocabulary), n, replace=False)) for n in lengths]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    engine.shortlist = Shortlist(offsets, np.concatenate(candidates).astype(np.int32))
+    lists = (np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(candidates))
+    engine.shortlist = Shortlist(*(array("i", numbers.tolist()) for numbers in lists))
     return ours(engine, shortlist=True)
 
 

@@ -2,7 +2,10 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from transduce.engines.engine import Engine, Job, search_all
 from transduce.engines.native.engine import NativeEngine
 from transduce.engines.native.library import load_library
 from transduce.engines.plain import PlainEngine
+from transduce.models.arrays import RawTensor
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
 from transduce.nn import kernels
@@ -44,6 +48,11 @@ def native_engine(model: EncoderDecoder, threads: int = 2) -> Engine:
 
 
 FAST: dict[str, Callable[[EncoderDecoder], Engine]] = {"gpu": gpu_engine, "native": native_engine}
+
+
+def raw_tensor(x: npt.NDArray[Any]) -> RawTensor:
+    """An array of floats or of 8-bit integers as the native engine reads it."""
+    return RawTensor("I8" if x.dtype == np.int8 else "F32", x.shape, x.copy().reshape(-1).view(np.uint8).data)
 
 
 def quantise_rows(x_ND: Tensor, noise: float = 0.0) -> Tensor:

@@ -3,18 +3,19 @@
 `python random_native_cases.py SEED FIRST COUNT [--concurrent]` runs the cases FIRST to FIRST + COUNT - 1 of a seed, and
 writes the number of each to stderr before it starts, so that the last one is that of a finding. Even cases are
 translation: sizes, ids, limits, prefixes, shortlists, separate vocabularies, options, dropped jobs, weights that are
-not finite or stored in 8 bits, interleaved sessions, and alignment. Odd cases are language models: styles, sizes,
-prompts, interleaved generations whose texts are copied and dropped. What is refused is counted, and the case continues.
-Most sizes are small; a few cross the borders of the blocks in the C code: panels of 16 outputs, 64 inputs, 512 logits,
-128 tokens of sources, 256 of prompts, 64 positions of an output, heads of 64 dimensions. One case in eight uses several
-threads of the engine. With `--concurrent` one in four does, and the sessions of the others run in several Python
-threads at the same time, each with one thread of the engine.
+not finite or stored in 8 bits, interleaved sessions, and outputs that are read. Odd cases are language models: styles,
+sizes, prompts, interleaved generations whose texts are copied and dropped. What is refused is counted, and the case
+continues. Most sizes are small; a few cross the borders of the blocks in the C code: panels of 16 outputs, 64 inputs,
+512 logits, 128 tokens of sources, 256 of prompts, 64 positions of an output, heads of 64 dimensions. One case in eight
+uses several threads of the engine. With `--concurrent` one in four does, and the sessions of the others run in several
+Python threads at the same time, each with one thread of the engine.
 """
 
 import math
 import os
 import random
 import sys
+from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
@@ -26,6 +27,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from engines import raw_tensor
 from helpers import FIRST_WORD
 from numpy_memory import allocate_by_malloc
 from random_language_models import draw_settings
@@ -38,7 +40,8 @@ from transduce.engines.native.library import load_library
 from transduce.engines.native.spare_memory import SpareMemory
 from transduce.engines.native.weights import weight_shapes
 from transduce.errors import ConfigError
-from transduce.models.arrays import Array, Floats, Int8Matrix
+from transduce.models import arrays
+from transduce.models.arrays import Array, Block, Int8Matrix
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.given_outputs import Pairs
@@ -50,6 +53,7 @@ from transduce.search.options import SearchConfig
 from transduce.text.tokenizer import EOS
 
 CPU = torch.device("cpu")
+Floats = npt.NDArray[np.float32]
 NOISE = np.random.default_rng(0).standard_normal(2**18, np.float32)
 """What weights are copied from: to draw them would take longer than the rest of a case."""
 INTEGERS = np.random.default_rng(0).integers(-128, 128, 2**18, np.int8)
@@ -59,12 +63,12 @@ STEPS = (2, 3, 5, 9)
 
 
 class ExactMemory(SpareMemory):
-    """Arrays of exactly the size that is needed, none of which is used twice, so that a sanitizer sees their ends."""
+    """Blocks of exactly the size that is needed, none of which is used twice, so that a sanitizer sees their ends."""
 
-    def take(self, size: int) -> Floats:
-        return np.empty(size, np.float32)
+    def take(self, floats: int) -> Block:
+        return Block(4 * floats)
 
-    def give_back(self, array: Floats) -> None:
+    def give_back(self, block: Block) -> None:
         pass
 
 
@@ -117,13 +121,16 @@ def draw_weights(draw: random.Random, shapes: Shapes) -> dict[str, Floats]:
     return weights
 
 
+def raw_weights(weights: dict[str, Floats]) -> dict[str, Array]:
+    return {name: raw_tensor(weight) for name, weight in weights.items()}
+
+
 def in_8_bits(draw: random.Random, weights: dict[str, Floats]) -> dict[str, Array]:
     """The matrices as integers, some of which `quantise_row` would not have made."""
-    return {
-        name: Int8Matrix(part_of(draw, INTEGERS, weight.shape).copy(), abs(weight[:, 0]))
-        if name.endswith((".weight", "weight_VD")) and weight.ndim == 2
-        else weight
+    return raw_weights(weights) | {
+        name: Int8Matrix(raw_tensor(part_of(draw, INTEGERS, weight.shape)), raw_tensor(abs(weight[:, 0])))
         for name, weight in weights.items()
+        if name.endswith((".weight", "weight_VD")) and weight.ndim == 2
     }
 
 
@@ -178,9 +185,8 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
     )
     vocab_size = draw_vocabulary(draw)
     source_size = config.source_vocab_size or vocab_size
-    weights: dict[str, Any] = draw_weights(draw, weight_shapes(config, vocab_size))
-    if draw.random() < 0.3:
-        weights = in_8_bits(draw, weights)
+    drawn = draw_weights(draw, weight_shapes(config, vocab_size))
+    weights = in_8_bits(draw, drawn) if draw.random() < 0.3 else raw_weights(drawn)
     tokenizer: Any = SimpleNamespace(vocab_size=source_size, target=SimpleNamespace(vocab_size=vocab_size))
     model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
     engine = NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
@@ -240,8 +246,8 @@ def random_shortlist(draw: random.Random, source_size: int, vocab_size: int, *, 
     kinds = [(0, 1), (1, 1), (3, 1), (3, 2), (20, 1), (20, 7)]
     sizes = draw.choices(kinds, k=source_size)
     lists = [range(start, vocab_size, step)[:size] for start, (size, step) in zip(first, sizes, strict=True)]
-    offsets = np.array([0, *accumulate(map(len, lists))], np.int32)
-    return Shortlist(offsets, np.array(list(chain.from_iterable(lists)), np.int32), copies)
+    offsets = array("i", accumulate(map(len, lists), initial=0))
+    return Shortlist(offsets, array("i", chain.from_iterable(lists)), copies)
 
 
 def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: tuple[int, int]) -> int:
@@ -277,14 +283,14 @@ def run_sessions(draw: random.Random, sessions: Sequence[NativeSession], sizes: 
     return refused
 
 
-def align(draw: random.Random, engine: NativeEngine, sizes: tuple[int, int]) -> int:
-    """Align outputs of a few sentences; returns 1 if one is too long for the model."""
+def read(draw: random.Random, engine: NativeEngine, sizes: tuple[int, int]) -> int:
+    """Read outputs of a few sentences; returns 1 if one is too long for the model."""
     pairs = [
         tuple(draw.choices(range(FIRST_WORD, size), k=mostly(draw, [0, 1, 2, 7, 16], [30, 70, 150])) for size in sizes)
         for _ in range(draw.randint(1, 4))
     ]
     try:
-        engine.attention_weights(cast(Pairs, pairs))
+        engine.token_statistics(cast(Pairs, pairs))
     except ConfigError:
         return 1
     return 0
@@ -306,7 +312,7 @@ def run_case(draw: random.Random, library: CDLL, number: int, pool: ThreadPoolEx
         groups = [sessions] if pool is None else [[session] for session in sessions]
         parts = [lambda draw, group=group: run_sessions(draw, group, (sizes[0], sizes[1])) for group in groups]
         if draw.random() < 0.2:
-            parts.insert(0, lambda draw: align(draw, engine, (sizes[0], sizes[1])))
+            parts.insert(0, lambda draw: read(draw, engine, (sizes[0], sizes[1])))
     if pool is None:
         return parts[0](draw)
     return sum(pool.map(lambda part, seed: part(random.Random(seed)), parts, [draw.random() for _ in parts]))
@@ -318,6 +324,7 @@ def main() -> None:
     library = load_library()
     assert library, "the library could not be compiled"
     allocate_by_malloc()
+    arrays.new_memory = bytearray  # type: ignore[assignment]
     with ThreadPoolExecutor(2) as pool:
         refused = 0
         for number in range(first, first + count):

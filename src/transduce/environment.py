@@ -38,7 +38,7 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "train": Extra(
-        ("torch", "sacrebleu"),
+        ("torch", "sacrebleu", "numpy", "safetensors"),
         "training, evaluation, scoring, sampling, inspection, import, export, engines plain and gpu",
     ),
     "icu": Extra(("icu4py",), "boundaries of sentences and words outside of Latin, Greek and Cyrillic script"),

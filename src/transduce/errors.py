@@ -28,7 +28,7 @@ class MissingPackageError(TransduceError, ImportError):
     """A package that is not part of every installation is needed, but not installed."""
 
 
-TRAINING_PACKAGES = ("torch", "sacrebleu")
+TRAINING_PACKAGES = ("torch", "sacrebleu", "numpy", "safetensors")
 """What `pip install 'transduce[train]'` installs besides the packages of every installation."""
 
 

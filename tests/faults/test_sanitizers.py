@@ -64,8 +64,8 @@ def test_a_sanitizer_finds_nothing_in_random_cases(sanitizer: str, tmp_path: Pat
         "TRANSDUCE_CACHE": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    if FULL and sanitizer == "address":
-        environment["PYTHONMALLOC"] = "malloc"  # the structures, too, have memory of their own; importing takes longer
+    if sanitizer == "address":
+        environment["PYTHONMALLOC"] = "malloc"  # arrays and structures have memory of their own
     script = TESTS / "random_native_cases.py"
     for first in range(0, CASES, CHUNK):
         count = min(CHUNK, CASES - first)

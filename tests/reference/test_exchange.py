@@ -20,9 +20,7 @@ from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.export.vocabulary import export_vocabulary, restore_vocabulary
 from transduce.interop.import_model import import_model
-from transduce.models.arrays import module_arrays
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.forward import ForwardPass
 from transduce.models.saved import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
 from transduce.search.options import SearchConfig
@@ -146,16 +144,6 @@ def test_the_fast_engines_run_marian_models(name: str, toy_tokenizer: Any, tmp_p
     jobs = [Job(toy_tokenizer.encode(text), []) for text in (TEXTS if name == "native" else ["babo"])]
     search = SearchConfig(beam=2, max_extra=4 if name == "native" else 0)
     assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
-
-
-def test_the_forward_pass_in_numpy_runs_marian_models(toy_tokenizer: Any, tmp_path: Path) -> None:
-    model = save_random(tmp_path / "model", toy_tokenizer, **MARIAN).model
-    source, output = toy_tokenizer.encode(TEXTS[0]), toy_tokenizer.encode(TEXTS[1])
-    config = model.config
-    assert isinstance(config, EncoderDecoderConfig)
-    hidden_LD, _ = ForwardPass(config, module_arrays(model)).hidden([source], [output])
-    logits = model.logits(torch.from_numpy(hidden_LD))
-    torch.testing.assert_close(logits, forced_logits(model, source, output), atol=1e-5, rtol=0)
 
 
 def test_an_imported_marian_model_is_like_any_other(transduce: Any, toy_tokenizer: Any, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engines import DEVICE, FAST, assert_same, gpu_engine, plain
+from engines import DEVICE, FAST, assert_same, gpu_engine, plain, raw_tensor
 
 from transduce.engines.engine import Job, search_all
 from transduce.engines.native.weights import Memory
 from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
+from transduce.models.arrays import Block
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn import kernels
 from transduce.search.decoder import Hypothesis
@@ -260,21 +261,21 @@ def test_the_gpu_of_the_model_is_the_current_one_in_whatever_thread(monkeypatch:
 
 
 def test_weights_are_there_until_they_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    copies: list[weakref.ref[Any]] = []
-    ascontiguousarray = np.ascontiguousarray
+    blocks: list[weakref.ref[Any]] = []
 
-    def noted(x: Any) -> Any:
-        found = ascontiguousarray(x)
-        copies.append(weakref.ref(found))
-        return found
+    class Noted(Block):
+        def __init__(self, size: int) -> None:
+            super().__init__(size)
+            blocks.append(weakref.ref(self))
 
     def pack_weights(*_: Any) -> None:
-        assert copies[0]() is not None
+        assert all(block() is not None for block in blocks)
 
-    monkeypatch.setattr(np, "ascontiguousarray", noted)
-    library: Any = SimpleNamespace(pack_weights=pack_weights)
-    weight = np.ones((3, 5), np.float32).T
-    assert Memory(library).linear(weight, np.zeros(5, np.float32)).width_out == 5
+    monkeypatch.setattr("transduce.engines.native.weights.Block", Noted)
+    library: Any = SimpleNamespace(pack_weights=pack_weights, read_floats=lambda *_: 1)
+    memory = Memory(library)
+    assert memory.linear(raw_tensor(np.ones((5, 3), np.float32)), None).width_out == 5
+    assert [block() is None for block in blocks] == [False] * 4 + [True] * 2  # what the layer points to is still there
 
 
 @pytest.mark.parametrize("name", FAST)

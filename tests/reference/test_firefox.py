@@ -22,9 +22,7 @@ from transduce.engines.plain import PlainEngine
 from transduce.errors import ModelError
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
-from transduce.models.arrays import module_arrays
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.forward import ForwardPass
 from transduce.models.saved import load_model
 from transduce.nn.segments import Segments
 from transduce.nn.ssru import SSRU
@@ -230,17 +228,6 @@ def test_steps_compute_the_same_as_a_forward_pass() -> None:
             logits_RV, state = model.step(torch.tensor([40, token]), state)
             torch.testing.assert_close(logits_RV[1], together[0, t])
             state = model.reorder(state, torch.tensor([[1]]))
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_forward_pass_in_numpy(norm: str) -> None:
-    model = small_model(decoder_cell="ssru", norm=norm).eval()
-    sources, outputs = [[5, 6, 7], [8]], [[10, 11, 12], [20]]
-    hidden_LD, attention_BTS = ForwardPass(model.config, module_arrays(model)).hidden(sources, outputs)
-    with torch.inference_mode():
-        expected_LD = model(Batch.of(src=[[*source, EOS] for source in sources], tgt=[[2, *one] for one in outputs]))
-    torch.testing.assert_close(torch.from_numpy(hidden_LD), expected_LD, atol=1e-5, rtol=0)
-    assert attention_BTS.shape == (2, 4, 4)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

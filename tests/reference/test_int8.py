@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engines import raw_tensor
 
 from transduce.engines.native import library as native_library
 from transduce.engines.native.library import load_library
@@ -39,7 +40,7 @@ def test_a_linear_layer_multiplies_whole_numbers(library: Any, rows: int, width_
     bias = random.normal(size=width_out).astype(np.float32)
     x[0, 0], weight[0, 0] = 50.0, -50.0  # the ends of the range are used on both sides
     owner = Memory(library)
-    layer, y = owner.linear(weight, bias), np.full((rows, width_out), np.nan, np.float32)
+    layer, y = owner.linear(raw_tensor(weight), raw_tensor(bias)), np.full((rows, width_out), np.nan, np.float32)
     library.apply_linear(byref(layer), c_void_p(x.ctypes.data), rows, c_void_p(y.ctypes.data))
 
     (x_whole, x_scale), (w_whole, w_scale) = in_whole_numbers(x), in_whole_numbers(weight)
@@ -50,7 +51,7 @@ def test_a_linear_layer_multiplies_whole_numbers(library: Any, rows: int, width_
 
 def test_a_row_of_zeros_gives_the_bias(library: Any) -> None:
     owner = Memory(library)
-    layer = owner.linear(np.ones((3, 5), np.float32), np.array([1, 2, 3], np.float32))
+    layer = owner.linear(raw_tensor(np.ones((3, 5), np.float32)), raw_tensor(np.array([1, 2, 3], np.float32)))
     x, y = np.zeros((2, 5), np.float32), np.empty((2, 3), np.float32)
     library.apply_linear(byref(layer), c_void_p(x.ctypes.data), 2, c_void_p(y.ctypes.data))
     assert y.tolist() == [[1, 2, 3]] * 2
@@ -72,7 +73,7 @@ def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any) -> None:
     outputs = []
     for one in (library, portable):
         owner = Memory(one)
-        layer, y = owner.linear(weight, np.zeros(40, np.float32)), np.empty((6, 40), np.float32)
+        layer, y = owner.linear(raw_tensor(weight), None), np.empty((6, 40), np.float32)
         one.apply_linear(byref(layer), c_void_p(x.ctypes.data), 6, c_void_p(y.ctypes.data))
         outputs.append(y)
     np.testing.assert_allclose(*outputs, rtol=1e-6, atol=1e-6)

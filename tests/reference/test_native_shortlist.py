@@ -1,9 +1,10 @@
 """A lexical shortlist in the native engine: as if all other tokens had no probability, in any batch."""
 
 import random
+from array import array
 from dataclasses import replace
+from itertools import accumulate, chain
 
-import numpy as np
 import pytest
 import torch
 from engines import assert_same, native_engine
@@ -22,8 +23,11 @@ SOURCES = random_sentences([1, 3, 6, 9, 4, 7, 2], V, seed=3)
 
 def random_shortlist(seed: int, per_token: int) -> Shortlist:
     draw = random.Random(seed)
-    lists = [sorted(draw.sample(range(FIRST_WORD, V), per_token)) for _ in range(V)]
-    return Shortlist(np.arange(V + 1, dtype=np.int32) * per_token, np.array(lists, np.int32).reshape(-1))
+    return shortlist_of([sorted(draw.sample(range(FIRST_WORD, V), per_token)) for _ in range(V)])
+
+
+def shortlist_of(lists: list[list[int]]) -> Shortlist:
+    return Shortlist(array("i", accumulate(map(len, lists), initial=0)), array("i", chain.from_iterable(lists)))
 
 
 def search_of_definition(job: Job, tokens: list[int], search: SearchConfig, threads: int) -> list[Hypothesis]:
@@ -45,7 +49,7 @@ def test_a_shortlist_excludes_all_other_tokens(beam: int, threads: int) -> None:
     jobs = [Job(source, [], options=None) for source in SOURCES]
     jobs += [Job(SOURCES[3], [9, 200, 5]), Job(SOURCES[5], [], terms=(17, 250))]
     search = SearchConfig(beam=beam, nbest=beam, shortlist=True, max_extra=3)
-    lists = [shortlist.tokens(job.tokens, [*job.prefix, *job.terms]).tolist() for job in jobs]
+    lists = [sorted(shortlist.tokens(job.tokens, [*job.prefix, *job.terms])) for job in jobs]
     assert all(EOS in tokens and len(tokens) < V / 2 for tokens in lists)
     found = search_all(engine, jobs, search)
     expected = [search_of_definition(job, tokens, search, threads) for job, tokens in zip(jobs, lists, strict=True)]
@@ -71,11 +75,9 @@ def test_sentences_share_the_tokens_of_the_end_marker_although_other_lists_are_l
     """Otherwise an engine would keep the rows of as many lists as there are source tokens."""
     lists = [[*range(20, 32)] if token > EOS else [7, 8] if token == EOS else [] for token in range(V)]
     engine = native_engine(MODEL)
-    engine.shortlist = Shortlist(
-        np.cumsum([0, *map(len, lists)], dtype=np.int32), np.array([token for one in lists for token in one], np.int32)
-    )
+    engine.shortlist = shortlist_of(lists)
     assert engine.shortlists
     found = [engine.shortlists.of(Job(source, [])) for source in SOURCES]
-    assert [(marker, common.arrays[0].tolist()) for marker, common, _ in found] == [(EOS, [7, 8])] * len(SOURCES)
+    assert [(marker, common.tokens.tolist()) for marker, common, _ in found] == [(EOS, [7, 8])] * len(SOURCES)
     for source, (_, _, own) in zip(SOURCES, found, strict=True):
-        assert {*own.arrays[0].tolist()} == {EOS, *source, *range(20, 32)} - {7, 8}
+        assert {*own.tokens} == {EOS, *source, *range(20, 32)} - {7, 8}

@@ -1,4 +1,4 @@
-"""Translating and serving in processes in which torch cannot be imported: the outputs are the same."""
+"""Translating and serving in processes in which neither torch nor numpy can be imported: the outputs are the same."""
 
 import json
 import os
@@ -22,8 +22,9 @@ TO_GERMAN = ("translate", "--to", "de")
 
 @pytest.fixture
 def without_torch(tmp_path: Path) -> dict[str, str]:
-    """The environment of processes in which importing torch is an error."""
-    blocked = 'import sys\nfor name in ("torch", "sacrebleu", "icu4py"):\n    sys.modules[name] = None\n'
+    """The environment of processes in which importing torch or what comes with it is an error."""
+    names = ("torch", "sacrebleu", "icu4py", "numpy", "safetensors")
+    blocked = f"import sys\nfor name in {names}:\n    sys.modules[name] = None\n"
     folder = tmp_path / "blocked"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(blocked, encoding="utf-8")
@@ -66,6 +67,7 @@ def test_a_trained_model_gives_the_same_output(
         (("inspect", "--to", "de", "Hello", "-o", "look.html"), "torch"),
         (("train", "--train", "pairs.tsv", "--out", "run"), "torch"),
         (("evaluate", "--to", "de", "--src", "a", "--ref", "a"), "sacrebleu"),
+        (("data", "check", "pairs.tsv"), "numpy"),
     ],
 )
 def test_what_needs_torch_says_how_to_install_it(
@@ -86,7 +88,7 @@ def test_doctor_tells_what_is_missing_and_what_for(without_torch: dict[str, str]
     found = {finding["name"]: finding["text"] for finding in json.loads(outcome.stdout)}
     assert found["torch"].startswith("not installed (pip install 'transduce[train]'); needed for training, evaluation,")
     assert found["extra train"].startswith(
-        "not installed: torch, sacrebleu (pip install 'transduce[train]'); needed for"
+        "not installed: torch, sacrebleu, numpy, safetensors (pip install 'transduce[train]'); needed for"
     )
     assert found["extra icu"].startswith("not installed: icu4py (pip install 'transduce[icu]'); needed for ")
     assert not {"gpu", "triton", "training"} & found.keys()

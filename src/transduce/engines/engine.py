@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from transduce.models.config import EncoderDecoderConfig
-from transduce.models.given_outputs import Floats, Pairs
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.options import SearchConfig
@@ -77,14 +76,6 @@ class Engine(Protocol):
 
     def start_session(self, config: SearchConfig) -> Session:
         """Start a session of jobs that share these options."""
-
-
-@runtime_checkable
-class Aligner(Protocol):
-    """An engine that aligns outputs faster than `given_outputs.attention_weights`."""
-
-    def attention_weights(self, pairs: Pairs) -> list[Floats]:
-        """For each pair, the attention weights (T, S) of the target tokens and end marker over those of the source."""
 
 
 def cannot_generate(model: AnyModel) -> str | None:

@@ -6,6 +6,7 @@ in 64 bits, and all candidates in 32 bits. The frequent tokens, those with the l
 """
 
 import struct
+from array import array
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,8 @@ def _parse(content: bytes, target: TokenOrder, source: TokenOrder | None) -> Sho
     size = len(target.originals)
     keys = np.unique(pairs_N2[pairs_N2[:, 1] > EOS] @ [size, 1])
     starts = np.searchsorted(keys, np.arange(len(sources.originals) + 1) * size)
-    return Shortlist(starts.astype(np.int32), (keys % size).astype(np.int32), copies=source is None)
+    own_offsets, own_candidates = (array("i", numbers.tolist()) for numbers in (starts, keys % size))
+    return Shortlist(own_offsets, own_candidates, copies=source is None)
 
 
 def _checksum(content: bytes) -> int:

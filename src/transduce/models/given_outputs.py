@@ -1,89 +1,89 @@
 """What a model predicts about outputs that are given: alignment with the source, log-probabilities.
 
-A torch module computes it with torch, a stored model with numpy.
+A torch module is read with torch; a stored model, by the engine that runs it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from transduce.models.stored import AnyModel, StoredModel
-from transduce.text.tokenizer import EOS
+
+if TYPE_CHECKING:
+    from transduce.models.model import Model
 
 _BATCH_TOKENS = 4096
 _ALIGNED_TOGETHER = 64
 
 T = TypeVar("T")
-Floats = npt.NDArray[np.float32]
 Pairs = Sequence[tuple[list[int], list[int]]]
 """Source and target tokens, without markers."""
+Attention = list[list[float]]
+"""The attention weights (T, S) of the target tokens and end marker over the source tokens and end marker."""
 
 
 @dataclass(frozen=True)
 class TokenStatistics:
     """What a model predicts at each token of a target, and at its end marker."""
 
-    log_prob_T: Floats
+    log_prob_T: list[float]
     """Log-probability of the token."""
-    entropy_T: Floats
+    entropy_T: list[float]
     """Entropy of the distribution over the vocabulary, in nats."""
-    attention_T: Floats
+    attention_T: list[float]
     """Highest weight of the cross-attention that aligns; 0 if the model has none."""
 
 
-def can_align(model: AnyModel) -> bool:
+@runtime_checkable
+class OutputReader(Protocol):
+    """An engine that reads outputs itself."""
+
+    def attention_weights(self, pairs: Pairs) -> list[Attention]:
+        """See the function of this name."""
+
+    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
+        """See the function of this name."""
+
+
+Reader: TypeAlias = "Model | OutputReader"
+"""What reads outputs: a torch module, or the engine of a model without one."""
+
+
+def can_align(model: "AnyModel | OutputReader") -> bool:
     """Whether the model has a cross-attention that aligns output tokens with source tokens."""
-    return isinstance(model, StoredModel) or model.alignment_attention is not None
+    return isinstance(model, StoredModel | OutputReader) or model.alignment_attention is not None
 
 
-def attention_weights(model: AnyModel, pairs: Pairs) -> Iterator[Floats]:
-    """For each pair, the attention weights (T, S) of the target tokens and end marker over those of the source.
+def attention_weights(reader: Reader, pairs: Pairs) -> Iterator[Attention]:
+    """For each pair, the weights of one layer, `Model.alignment_attention`: the mean over its heads."""
+    if isinstance(reader, OutputReader):
+        yield from reader.attention_weights(pairs)
+        return
+    from transduce.models.alignment import cross_attention
 
-    They are the mean over the heads of one layer, `Model.alignment_attention`.
-    """
     for start in range(0, len(pairs), _ALIGNED_TOGETHER):
         chunk = pairs[start : start + _ALIGNED_TOGETHER]
-        sources, outputs = [source for source, _ in chunk], [output for _, output in chunk]
-        if isinstance(model, StoredModel):
-            weights_BTS = model.forward_pass.hidden(sources, outputs)[1]
-        else:
-            from transduce.models.alignment import cross_attention
-
-            weights_BTS = cross_attention(model, sources, outputs).float().cpu().numpy()
+        weights_BTS = cross_attention(reader, [source for source, _ in chunk], [output for _, output in chunk])
         for weights_TS, (source, output) in zip(weights_BTS, chunk, strict=True):
-            yield weights_TS[: len(output) + 1, : len(source) + 1]
+            yield weights_TS[: len(output) + 1, : len(source) + 1].tolist()
 
 
-def token_log_probs(model: AnyModel, pairs: Pairs) -> list[list[float]]:
+def token_log_probs(reader: Reader, pairs: Pairs) -> list[list[float]]:
     """The log-probability of each target token and of the end marker, for pairs of source and target tokens."""
-    if isinstance(model, StoredModel):
-        return [one.log_prob_T.tolist() for one in token_statistics(model, pairs)]
+    if isinstance(reader, OutputReader):
+        return [one.log_prob_T for one in reader.token_statistics(pairs)]
     from transduce.models import likelihood
 
-    return likelihood.token_log_probs(model, pairs)
+    return likelihood.token_log_probs(reader, pairs)
 
 
-def token_statistics(model: AnyModel, pairs: Pairs) -> list[TokenStatistics]:
+def token_statistics(reader: Reader, pairs: Pairs) -> list[TokenStatistics]:
     """The statistics of each target token and of the end marker, for pairs of source and target tokens."""
-    if not isinstance(model, StoredModel):
-        from transduce.models import likelihood
+    if isinstance(reader, OutputReader):
+        return reader.token_statistics(pairs)
+    from transduce.models import likelihood
 
-        return likelihood.token_statistics(model, pairs)
-    results: dict[int, TokenStatistics] = {}
-    forward = model.forward_pass
-    for numbers in batches(pairs):
-        own = [pairs[number] for number in numbers]
-        hidden_LD, attention_BTS = forward.hidden([source for source, _ in own], [target for _, target in own])
-        labels = [np.array([*target, EOS]) for _, target in own]
-        log_prob_L, entropy_L = forward.predictions(hidden_LD, np.concatenate(labels))
-        ends = np.cumsum([len(label) for label in labels])[:-1]
-        split = zip(np.split(log_prob_L, ends), np.split(entropy_L, ends), attention_BTS.max(axis=2), strict=True)
-        for number, (log_prob_T, entropy_T, highest_T) in zip(numbers, split, strict=True):
-            results[number] = TokenStatistics(log_prob_T, entropy_T, highest_T[: len(log_prob_T)])
-    return [results[number] for number in range(len(pairs))]
+    return likelihood.token_statistics(reader, pairs)
 
 
 def batches(pairs: Pairs) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""The content of a weights file, read from its header only and without torch."""
+"""What a weights file may contain."""
 
 import math
 import os
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from safetensors import SafetensorError, safe_open
-
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.models.tensor_file import TensorFile
 
 Precision = Literal["float32", "int8"]
 """The data type of the stored matrices; everything else is float32."""
@@ -19,7 +18,6 @@ LARGEST = ".largest"
 
 Shapes = dict[str, tuple[int, ...]]
 
-_HEADER_BYTES = 1 << 23
 _REAL = ("F16", "BF16", "F32", "F64")
 
 
@@ -34,31 +32,22 @@ def stored_shapes(weights: Mapping[str, tuple[int, ...]], precision: Precision) 
     return {**weights, **{name + LARGEST: shape[:1] for name, shape in matrices.items()}}
 
 
-def weight_shapes(path: Path, precision: Precision = "float32") -> Shapes:
-    """The shapes of the tensors in a weights file; each must have the data type of this precision."""
+def open_weights(path: Path, precision: Precision = "float32") -> TensorFile:
+    """A weights file; each tensor must have the data type of this precision."""
     # In memory, every weight takes four bytes.
     require_file(path, physical_memory() // (4 if precision == "int8" else 1), "this machine has memory for")
-    try:
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if header > _HEADER_BYTES:
-            raise ModelError(f"{path}: not safetensors, or damaged: its header would have {header:,} bytes")
-        with safe_open(path, framework="np") as weights:
-            slices = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118
-            shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
-            for name, tensor in slices.items():
-                quantised = precision == "int8" and is_matrix(name, shapes[name])
-                if tensor.get_dtype() not in (("I8",) if quantised else _REAL):
-                    wanted = "int8" if quantised else "real numbers"
-                    raise ModelError(f"{path}: {name[:80]} is of type {tensor.get_dtype()}, not of {wanted}")
-            return shapes
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
+    file = TensorFile(path)
+    for name, dtype in file.types.items():
+        quantised = precision == "int8" and is_matrix(name, file.shapes[name])
+        if dtype not in (("I8",) if quantised else _REAL):
+            wanted = "int8" if quantised else "real numbers"
+            raise ModelError(f"{path}: {name[:80]} is of type {dtype}, not of {wanted}")
+    return file
 
 
 def count_parameters(path: Path, precision: Precision) -> int:
     """Number of parameters in a weights file."""
-    shapes = weight_shapes(path, precision)
+    shapes = open_weights(path, precision).shapes
     return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(LARGEST))
 
 

@@ -3,7 +3,7 @@
 A row is stored as integers q in -127..127 and its largest magnitude; its weights are about q * largest / 127. The
 native engine rounds in the same way (`quantise_row` in engines/native/int8.h), so it uses the stored integers. Since
 `largest` is stored without the division by 127, it is read back exactly, and the engine recomputes the same integers
-from the weights in float32 (`Int8Matrix.rows`).
+from the weights in float32 (`from_int8`).
 
 Rows that are integers times one number already, as in a model that another toolkit stored in 8 bits with one scale for
 a matrix, keep these integers, the largest of which may be less than 127. Nothing is lost then.
@@ -30,6 +30,12 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             stored[name] = x
     return stored
+
+
+def from_int8(q_NK: Tensor, largest_N: Tensor) -> Tensor:
+    """The weights of a matrix in float32."""
+    # In double precision, 127 times the scale is exactly `largest`.
+    return (q_NK * (largest_N.double() / 127)[:, None]).float()
 
 
 def _magnitude_of_127(x_NK: Tensor) -> Tensor:

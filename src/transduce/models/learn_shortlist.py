@@ -3,6 +3,7 @@
 Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4.1, without the empty word.
 """
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,7 +53,8 @@ def learn_shortlist(
     found = [_learn(direction, size, frequent, per_token) for direction in directions]
     keys = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))  # source * size + target, ascending
     offsets = np.searchsorted(keys, np.arange(sources + 1) * size)
-    return Shortlist(offsets.astype(np.int32), (keys % size).astype(np.int32), copies=source_vocab_size is None)
+    starts, candidates = (array("i", numbers.tolist()) for numbers in (offsets, keys % size))
+    return Shortlist(starts, candidates, copies=source_vocab_size is None)
 
 
 def _learn(direction: Direction, vocab_size: int, frequent: int, per_token: int) -> _Ids:

@@ -93,7 +93,7 @@ def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
             highest = [own_T[:length] for own_T, length in zip(_highest(weights_BHTS), lengths, strict=True)]
         split = (torch.cat(chunks).split(lengths) for chunks in zip(*predictions, strict=True))
         for number, *own in zip(numbers, *split, highest, strict=True):
-            results[number] = TokenStatistics(*(values.float().cpu().numpy() for values in own))
+            results[number] = TokenStatistics(*(values.tolist() for values in own))
     return [results[number] for number in range(len(pairs))]
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from transduce.config import to_table
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
-from transduce.models.arrays import Int8Matrix
+from transduce.models.arrays import Array, Int8Matrix, RawTensor
 from transduce.models.card import (
     CARD,
     FORMAT,
@@ -22,7 +22,7 @@ from transduce.models.card import (
     read_notes,
 )
 from transduce.models.header import Precision
-from transduce.models.int8 import to_int8
+from transduce.models.int8 import from_int8, to_int8
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.shortlist import load_shortlist
@@ -30,6 +30,8 @@ from transduce.models.stored import StoredModel, StoredWeights, read_model
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.languages import describe_directions
+
+_TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I8": torch.int8}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,31 @@ def read_weights(
 
 def _tensors(weights: StoredWeights, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     weights.require_shapes({name: tuple(x.shape) for name, x in expected.items()})
-    return {name: torch.from_numpy(x.rows() if isinstance(x, Int8Matrix) else x) for name, x in weights.items()}
+    return {name: _tensor(x) for name, x in weights.items()}
+
+
+def _tensor(stored: Array) -> torch.Tensor:
+    """The weights in float32."""
+    if isinstance(stored, Int8Matrix):
+        return from_int8(_as_stored(stored.q_NK), _finite(stored.largest_N))
+    return _finite(stored)
+
+
+def _finite(stored: RawTensor) -> torch.Tensor:
+    x = _as_stored(stored).float()
+    if x.numel() and not torch.stack(torch.aminmax(x)).isfinite().all():
+        raise ModelError(f"{stored.origin} contains values that are not finite numbers")
+    return x
+
+
+def _as_stored(stored: RawTensor) -> torch.Tensor:
+    """The tensor, which shares the memory of its bytes."""
+    dtype = _TYPES[stored.dtype]
+    return (
+        torch.frombuffer(stored.content, dtype=dtype).view(stored.shape)
+        if stored.content
+        else torch.zeros(stored.shape)
+    )
 
 
 def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, other: SavedModel) -> None:

@@ -5,22 +5,19 @@ tokens that may occur in the translation of a sentence. `learn_shortlist.py` lea
 """
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from transduce.disk import require_file, write_atomically
 from transduce.errors import ModelError
 from transduce.models.card import SHORTLIST
+from transduce.models.tensor_file import TensorFile
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.tokenizer import EOS
 
-Ids = npt.NDArray[np.int32]
 _MOST_BYTES = 1 << 28
 
 
@@ -28,30 +25,36 @@ _MOST_BYTES = 1 << 28
 class Shortlist:
     """The candidates of every source token; those of the end marker are the candidates of every sentence."""
 
-    offsets_V1: Ids
-    """Token s has the candidates offsets[s] up to offsets[s + 1]."""
-    candidates_N: Ids
+    offsets: "array[int]"
+    """Token s has the candidates offsets[s] up to offsets[s + 1]; all numbers have 32 bits."""
+    all_candidates: "array[int]"
     copies: bool = True
     """Whether source tokens may be copied: source and target have one vocabulary."""
 
+    def candidates(self, token: int) -> "array[int]":
+        """The candidates of one source token."""
+        return self.all_candidates[self.offsets[token] : self.offsets[token + 1]]
+
     def is_for(self, tag: int) -> bool:
         """Whether it has frequent tokens for sentences with the tag of a language, or for all sentences."""
-        return any(self.offsets_V1[token] < self.offsets_V1[token + 1] for token in (EOS, tag))
+        return any(self.candidates(token) for token in (EOS, tag))
 
-    def tokens(self, source: Sequence[int], others: Sequence[int] = ()) -> Ids:
-        """The target tokens for a sentence, ascending.
+    def tokens(self, source: Sequence[int], others: Sequence[int] = ()) -> set[int]:
+        """The target tokens for a sentence.
 
         These are the candidates of its tokens, the source tokens themselves if they may be copied, the end marker, and
         `others`. They depend on nothing but the sentence and `others`.
         """
-        starts = self.offsets_V1
-        own = [self.candidates_N[starts[token] : starts[token + 1]] for token in {*source, EOS}]
         copied = [token for token in source if token > EOS] if self.copies else []
-        return np.unique(np.concatenate([*own, np.array([EOS, *copied, *others], np.int32)]))
+        return {EOS, *copied, *others}.union(*(self.candidates(token) for token in {*source, EOS}))
 
     def save(self, folder: Path, tokenizer: AnyTokenizer) -> None:
         """Write the file of a model folder, atomically, with the digest of its vocabulary."""
-        arrays = {"offsets": self.offsets_V1, "candidates": self.candidates_N}
+        import numpy as np
+        from safetensors.numpy import save
+
+        lists = {"offsets": self.offsets, "candidates": self.all_candidates}
+        arrays = {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
         write_atomically(folder / SHORTLIST, save(arrays, {"tokenizer": _digest(tokenizer)}))
 
 
@@ -61,24 +64,17 @@ def load_shortlist(folder: Path, tokenizer: AnyTokenizer) -> Shortlist | None:
     if not path.exists():
         return None
     require_file(path, _MOST_BYTES, "a shortlist may have")
-    try:
-        with safe_open(path, framework="np") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-            if kinds != {"offsets": "I32", "candidates": "I32"} or "tokenizer" not in metadata:
-                raise ModelError(f"{path}: not a shortlist; make it again with: transduce shortlist")
-            offsets, candidates = file.get_tensor("offsets"), file.get_tensor("candidates")
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
-    if metadata["tokenizer"] != _digest(tokenizer):
+    file = TensorFile(path)
+    if file.types != {"offsets": "I32", "candidates": "I32"} or "tokenizer" not in file.metadata:
+        raise ModelError(f"{path}: not a shortlist; make it again with: transduce shortlist")
+    if file.metadata["tokenizer"] != _digest(tokenizer):
         raise ModelError(f"{path}: made for another vocabulary; make it again with: transduce shortlist")
+    offsets, candidates = (array("i", bytes(file.read(name).content)) for name in ("offsets", "candidates"))
     if not (
-        offsets.shape == (tokenizer.vocab_size + 1,)
-        and candidates.ndim == 1
-        and offsets[0] == 0
-        and offsets[-1] == len(candidates)
-        and bool((np.diff(offsets) >= 0).all())
-        and bool(((candidates >= EOS) & (candidates < tokenizer.target.vocab_size)).all())
+        file.shapes == {"offsets": (tokenizer.vocab_size + 1,), "candidates": (len(candidates),)}
+        and (offsets[0], offsets[-1]) == (0, len(candidates))
+        and all(start <= end for start, end in pairwise(offsets))
+        and all(EOS <= token < tokenizer.target.vocab_size for token in candidates)
     ):
         raise ModelError(f"{path}: damaged: tokens or offsets are out of range; make it again: transduce shortlist")
     return Shortlist(offsets, candidates, copies=tokenizer.target is tokenizer)

@@ -1,28 +1,22 @@
-"""Model folders, read without torch: settings, tokenizer, facts, and the weights as numpy arrays.
+"""Model folders, read without torch: settings, tokenizer, facts, and the weights as bytes.
 
 `saved.py` writes the folders, and makes torch modules of them.
 """
 
-import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from transduce.config import build
 from transduce.disk import MANIFEST, damaged_file
 from transduce.errors import ConfigError, ModelError, needs_torch
-from transduce.models.arrays import Array, Floats, Int8Matrix
+from transduce.models.arrays import Array, Int8Matrix
 from transduce.models.card import CARD, SHORTLIST, WEIGHTS, read_card
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
-from transduce.models.forward import ForwardPass
-from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, stored_shapes, weight_shapes
+from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, open_weights, stored_shapes
 from transduce.models.shortlist import Shortlist, load_shortlist
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file
 from transduce.text.tokenizer_pair import TokenizerPair
@@ -30,31 +24,23 @@ from transduce.text.tokenizer_pair import TokenizerPair
 if TYPE_CHECKING:
     from transduce.models.model import Model
 
-_TYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "I8": "|i1"}
 _CONFIGS: dict[str, type[ModelConfig]] = {"encoder_decoder": EncoderDecoderConfig, "decoder_only": DecoderOnlyConfig}
 """The settings that are known without torch; those of other architectures are in models/registry.py."""
 
 
 class StoredWeights(Mapping[str, Array]):
-    """The tensors of a weights file by name; each is read when it is used.
-
-    The file stays open, so that another file of that name, as that of a run that continues, is not mixed with it.
-    """
+    """The tensors of a weights file by name; each is read when it is used."""
 
     def __init__(self, path: Path, precision: Precision = "float32") -> None:
         self.path, self.precision = path, precision
-        self.stored_shapes = weight_shapes(path, precision)
-        self._file = path.open("rb", buffering=0)
-        size = int.from_bytes(self._file.read(8), "little")
-        header: dict[str, Any] = json.loads(self._file.read(size))
-        self._entries = {name: header[name] for name in self.stored_shapes}
-        self._start = 8 + size
+        self._file = open_weights(path, precision)
+        self.stored_shapes = self._file.shapes
 
     def __getitem__(self, name: str) -> Array:
-        """The weights of this name: float32, or integers if they are stored as such; all values are finite."""
+        """The weights of this name: real numbers, or integers if they are stored as such."""
         if self.precision == "int8" and is_matrix(name, self.stored_shapes[name]):
-            return Int8Matrix(self._read(name).astype(np.int8, copy=False), self._floats(name + LARGEST))
-        return self._floats(name)
+            return Int8Matrix(self._file.read(name), self._file.read(name + LARGEST))
+        return self._file.read(name)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.stored_shapes if not self._belongs_to_matrix(name))
@@ -72,30 +58,6 @@ class StoredWeights(Mapping[str, Array]):
 
     def _belongs_to_matrix(self, name: str) -> bool:
         return self.precision == "int8" and name.endswith(LARGEST)
-
-    def _floats(self, name: str) -> Floats:
-        x = self._read(name)
-        with np.errstate(over="ignore"):  # a float64 value may become infinite
-            floats = x.astype(np.float32, copy=False)
-        if floats.size and not np.isfinite([floats.min(), floats.max()]).all():
-            raise ModelError(f"{self.path}: {name} contains values that are not finite numbers")
-        return floats
-
-    def _read(self, name: str) -> npt.NDArray[Any]:
-        entry = self._entries[name]
-        begin, end = entry["data_offsets"]
-        x = np.empty(self.stored_shapes[name], _TYPES[entry["dtype"]])
-        content, read = x.reshape(-1).view(np.uint8).data, 0
-        while read < x.nbytes == end - begin:  # a system call reads at most 2 GiB
-            more = os.preadv(self._file.fileno(), [content[read:]], self._start + begin + read)
-            if not more:
-                break
-            read += more
-        if read < end - begin:
-            raise ModelError(f"{self.path}: {name[:80]} cannot be read; the file has changed or is damaged")
-        if entry["dtype"] == "BF16":  # the first half of a float32
-            return (x.astype(np.uint32) << 16).view(np.float32)
-        return x
 
 
 @dataclass(frozen=True)
@@ -118,12 +80,6 @@ class StoredModel:
         """See `Model`."""
         assert isinstance(self.config, EncoderDecoderConfig)
         return self.config.longest
-
-    @cached_property
-    def forward_pass(self) -> ForwardPass:
-        """The model as a function in numpy, if the native engine runs it."""
-        assert isinstance(self.config, EncoderDecoderConfig)
-        return ForwardPass(self.config, self.weights)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:

@@ -4,6 +4,8 @@ ICU finds them, except in text for which `european_boundaries.py` is enough.
 """
 
 import re
+from bisect import bisect_left
+from itertools import accumulate
 from typing import Literal
 
 from transduce.errors import DataError
@@ -35,8 +37,6 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
         raise DataError(
             "splitting a text in this script into sentences or words needs ICU: pip install 'transduce[icu]'"
         ) from None
-    import numpy as np
-
     breaker = {
         "sentence": breakers.SentenceBreaker,
         "word": breakers.WordBreaker,
@@ -46,5 +46,5 @@ def boundaries(kind: Literal["sentence", "word", "character"], text: str, langua
         return [end for _, end in breaker(text, language).segments()]
     text = _SURROGATE.sub("\ufffd", text)
     ends = [end for _, end in breaker(text, language).segments()]
-    units = 1 + (np.frombuffer(text.encode("utf-32-le"), dtype="<u4") > 0xFFFF)
-    return [int(index) + 1 for index in np.searchsorted(np.cumsum(units), ends)]
+    units = [*accumulate(1 + (character > "\uffff") for character in text)]
+    return [bisect_left(units, end) + 1 for end in ends]

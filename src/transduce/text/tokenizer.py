@@ -6,19 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import sentencepiece
 
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.documents import encoding_units
 from transduce.text.one_line import one_line
 from transduce.text.scripts import all_digits
 from transduce.text.sentencepiece_file import add_user_defined_pieces
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
+
+if TYPE_CHECKING:
+    from transduce.text.bpe_dropout import BpeDropout
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
@@ -262,7 +264,9 @@ class Tokenizer:
         return self._bpe_dropout.encode(self._pieces.normalize(list(marked)), dropout, seed)
 
     @cached_property
-    def _bpe_dropout(self) -> BpeDropout:
+    def _bpe_dropout(self) -> "BpeDropout":
+        from transduce.text.bpe_dropout import BpeDropout
+
         return BpeDropout(self.model)
 
     def decode(self, ids: Sequence[int]) -> str:

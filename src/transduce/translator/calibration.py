@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from transduce.engines.engine import search_all
 from transduce.errors import DataError
 from transduce.evaluation.scores import sentence_chrf
-from transduce.translator.confidence import FEATURES, Calibration, Values, observe
+from transduce.translator.confidence import FEATURES, Calibration, observe
 from transduce.translator.translator import Translator
 
 MIN_PAIRS = 50
 """The smallest number of pairs that a calibration is fitted on."""
 _RIDGE = 0.01
 _DECILES = 10
+
+Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def fit(features: Values, chrf: Values) -> Calibration:
 
 
 def _report(calibration: Calibration, features: Values, chrf: Values) -> CalibrationReport:
-    confidence = np.array([calibration.confidence(own) for own in features])
+    confidence = np.array([calibration.confidence(own.tolist()) for own in features])
     log_prob = features[:, FEATURES.index("log_prob")]
     return CalibrationReport(spearman(confidence, chrf), spearman(log_prob, chrf), decile_error(confidence, chrf))
 
@@ -100,7 +103,7 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     parts = [part for line in lines for part in line]
     results = search_all(translator.engine_for(config), parts, config)
     outputs = translator.translations(parts, results, config, align=False)
-    evidence = iter(observe(translator.any_model, translator.tokenizer, parts, results))
+    evidence = iter(observe(translator.reader, translator.tokenizer, parts, results))
     texts, features = [], []
     for line in lines:
         own = [next(outputs) for _ in line]

@@ -8,16 +8,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from transduce.errors import ModelError
 from transduce.models.card import CARD
-from transduce.models.given_outputs import TokenStatistics, token_statistics
-from transduce.models.stored import AnyModel
+from transduce.models.given_outputs import Reader, TokenStatistics, token_statistics
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.translator.part import Part
@@ -30,8 +28,6 @@ ANY = "any"
 _CHARACTERS = 6
 """chrF compares character n-grams up to this length."""
 _LARGEST, _SMALLEST_SCALE = 1e6, 1e-9
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,10 +43,11 @@ class Calibration:
     intercept: float
     """Confidence of an output whose features are the means."""
 
-    def confidence(self, features: Values) -> float:
+    def confidence(self, features: Sequence[float]) -> float:
         """The estimate of chrF / 100, between 0 and 1."""
-        standardised = (features - self.mean) / self.scale
-        return float(np.clip(self.intercept + standardised @ self.weights, 0.0, 1.0))
+        columns = zip(features, self.mean, self.scale, self.weights, strict=True)
+        estimate = self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in columns)
+        return min(max(estimate, 0.0), 1.0)
 
     def to_table(self) -> dict[str, Any]:
         """The calibration in JSON's types."""
@@ -87,18 +84,18 @@ def read_calibrations(facts: dict[str, Any], folder: Path) -> dict[str, Calibrat
 class Evidence:
     """What the confidence of one output is computed from."""
 
-    features: Values
+    features: list[float]
     """The `FEATURES`."""
     words: list[float]
     """The probability of each word between white space, given the words before it."""
 
 
 def observe(
-    model: AnyModel, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+    reader: Reader, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
     """The evidence for each hypothesis of each part, by one forward pass."""
     pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
-    statistics = iter(token_statistics(model, pairs))
+    statistics = iter(token_statistics(reader, pairs))
     return [
         [_evidence(tokenizer, part, one.tokens, next(statistics)) for one in best]
         for part, best in zip(parts, results, strict=True)
@@ -111,15 +108,13 @@ def _evidence(tokenizer: AnyTokenizer, part: Part, tokens: list[int], statistics
         [output_text(marked, part) for marked in tokenizer.target.decode_all(prefixes, marked=True)] if tokens else []
     )
     text, ends = texts[-1] if texts else "", [len(text) for text in texts]
-    return Evidence(
-        output_features(statistics, ends, text), word_probabilities(statistics.log_prob_T.tolist(), ends, text)
-    )
+    return Evidence(output_features(statistics, ends, text), word_probabilities(statistics.log_prob_T, ends, text))
 
 
-def output_features(statistics: TokenStatistics, ends: Sequence[int], text: str) -> Values:
+def output_features(statistics: TokenStatistics, ends: Sequence[int], text: str) -> list[float]:
     """The `FEATURES` of an output; `ends` is the number of characters of the text up to the end of each token."""
-    means = (statistics.log_prob_T.mean(), statistics.entropy_T.mean())
-    return np.array([*means, _overlap(statistics, ends, text), statistics.attention_T.mean()], dtype=np.float64)
+    means = [fmean(values) for values in (statistics.log_prob_T, statistics.entropy_T, statistics.attention_T)]
+    return [*means[:2], _overlap(statistics, ends, text), means[2]]
 
 
 def _overlap(statistics: TokenStatistics, ends: Sequence[int], text: str) -> float:
@@ -129,14 +124,12 @@ def _overlap(statistics: TokenStatistics, ends: Sequence[int], text: str) -> flo
     """
     owners = [token for token, start, end in _spans(ends) for letter in text[start:end] if not letter.isspace()]
     if not owners:
-        return math.exp(-float(statistics.entropy_T[-1]))
-    owner_C = np.array(owners)
-    before_T1 = np.concatenate([[0.0], statistics.entropy_T.cumsum(dtype=np.float64)])
-    shares = []
-    for n in range(1, min(_CHARACTERS, len(owners)) + 1):
-        first, last = owner_C[: len(owner_C) - n + 1], owner_C[n - 1 :]
-        shares.append(np.exp(before_T1[first] - before_T1[last + 1]).mean())
-    return float(np.mean(shares))
+        return math.exp(-statistics.entropy_T[-1])
+    before = [*accumulate(statistics.entropy_T, initial=0.0)]
+    return fmean(
+        fmean(math.exp(before[first] - before[last + 1]) for first, last in zip(owners, owners[n:], strict=False))
+        for n in range(min(_CHARACTERS, len(owners)))
+    )
 
 
 def word_probabilities(log_probs: Sequence[float], ends: Sequence[int], text: str) -> list[float]:

@@ -7,14 +7,11 @@ takes the place of the words that translate it.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from transduce.engines.engine import Aligner, Engine
-from transduce.models.given_outputs import attention_weights, can_align
-from transduce.models.stored import AnyModel
+from transduce.engines.engine import Engine
+from transduce.models.given_outputs import Attention, OutputReader, Reader, attention_weights, can_align
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.scripts import has_spaces
 from transduce.text.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
@@ -22,7 +19,6 @@ from transduce.translator.part import Part, Required
 
 _MOST = 0.5
 """Share of the attention of a word that a term must have to take its place."""
-_Weights = npt.NDArray[np.float32]
 Outputs = Sequence[tuple[Part, list[int]]]
 
 
@@ -67,8 +63,8 @@ class Gaps:
 class GapFinder:
     """Finds what outputs of one model lack, and where it belongs."""
 
-    def __init__(self, model: AnyModel, tokenizer: AnyTokenizer) -> None:
-        self._model, self._source, self._target = model, tokenizer, tokenizer.target
+    def __init__(self, reader: Reader, tokenizer: AnyTokenizer) -> None:
+        self._reader, self._source, self._target = reader, tokenizer, tokenizer.target
         self._tags = language_tags(tokenizer)
 
     def missing(self, outputs: Outputs) -> list[list[Required]]:
@@ -93,7 +89,7 @@ class GapFinder:
             for (part, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
         ]
 
-    def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: _Weights | None) -> list[int]:
+    def _with_slots_once(self, tokens: list[int], lacks: Iterable[Required], weights_TS: Attention | None) -> list[int]:
         """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
         removed: set[int] = set()
         for one in lacks:
@@ -102,12 +98,12 @@ class GapFinder:
                 indices = [index for index, token in enumerate(tokens) if token == slot]
                 if weights_TS is not None:
                     weight_T = self._attention(one, weights_TS)
-                    indices.sort(key=lambda index: -float(weight_T[index]))
+                    indices.sort(key=lambda index: -weight_T[index])
                 removed |= {*indices[1:]}
         return without(self._target, tokens, removed)
 
     def _gap(
-        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None, replace_words: bool
+        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Attention | None, replace_words: bool
     ) -> Gap:
         if replace_words and one.is_term and weights_TS is not None:
             words = self._translating_words(part, one, tokens, weights_TS)
@@ -117,7 +113,7 @@ class GapFinder:
         return Gap(place, place, one)
 
     def _translating_words(
-        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights
+        self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Attention
     ) -> range | None:
         """The indices of adjacent output words that attend to a term most of all; None if there are none.
 
@@ -125,13 +121,15 @@ class GapFinder:
         """
         source = range(self._source_index(one), len(self._source.encode_all([one.through], marked=True)[0]))
         others = [n for n, token in enumerate(part.tokens) if n not in source and token not in self._tags]
-        in_term_T = weights_TS[:, source.start : source.stop].sum(axis=1)
-        share_T = in_term_T / (in_term_T + weights_TS[:, others].sum(axis=1))
+        shares = []
+        for weights_S in weights_TS:
+            in_term = sum(weights_S[source.start : source.stop])
+            shares.append(in_term / (in_term + sum(weights_S[n] for n in others)))
         needed = tuple(word.lower() for other in part.required if other != one for word in other.marked.split())
         runs: list[tuple[float, range]] = []
         words = self._words(tokens)
         for word, text in words:
-            share = float(share_T[word.start : word.stop].mean())
+            share = fmean(shares[word.start : word.stop])
             if share <= _MOST or text.lower().startswith(needed):
                 continue
             if runs and runs[-1][1].stop == word.start:
@@ -155,12 +153,13 @@ class GapFinder:
         texts = ["".join(pieces[word.start : word.stop]).replace(SPACE_MARK, "") for word in words]
         return [(word, text) for word, text in zip(words, texts, strict=True) if any(map(str.isalnum, text))]
 
-    def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: _Weights | None) -> int:
+    def _place(self, part: Part, one: Required, tokens: Sequence[int], weights_TS: Attention | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
         if weights_TS is None:  # the model has no cross-attention
             place = round(len(tokens) * self._source_index(one) / max(len(part.tokens), 1))
         else:
-            place = int(self._attention(one, weights_TS)[: len(tokens) + 1].argmax())
+            weight_T = self._attention(one, weights_TS)
+            place = max(range(len(tokens) + 1), key=weight_T.__getitem__)
         first = len(part.prefix)
         pieces = self._target.pieces(tokens)
         while first < place < len(tokens) and _inside_word(pieces[place - 1], pieces[place]):
@@ -173,17 +172,16 @@ class GapFinder:
     def _source_index(self, one: Required) -> int:
         return len(self._source.encode_all([one.before], marked=True)[0])
 
-    def _attention(self, one: Required, weights_TS: _Weights) -> _Weights:
+    def _attention(self, one: Required, weights_TS: Attention) -> list[float]:
         """The attention of each output token to the first two source tokens of the text, a slot and its space."""
-        index = min(self._source_index(one), weights_TS.shape[1] - 1)
-        return weights_TS[:, index : index + 2].sum(axis=1)
+        index = min(self._source_index(one), len(weights_TS[0]) - 1)
+        return [sum(weights_S[index : index + 2]) for weights_S in weights_TS]
 
-    def _weights(self, outputs: Outputs, engine: Engine) -> Sequence[_Weights | None]:
+    def _weights(self, outputs: Outputs, engine: Engine) -> Sequence[Attention | None]:
         """The cross-attention (T, S) of each output."""
         pairs = [(part.tokens, tokens) for part, tokens in outputs]
-        if isinstance(engine, Aligner):
-            return engine.attention_weights(pairs)
-        return list(attention_weights(self._model, pairs)) if can_align(self._model) else [None] * len(outputs)
+        reader = engine if isinstance(engine, OutputReader) else self._reader  # an engine is faster than a module
+        return list(attention_weights(reader, pairs)) if can_align(reader) else [None] * len(outputs)
 
 
 def slot_ids(tokenizer: AnyTokenizer) -> set[int]:

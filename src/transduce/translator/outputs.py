@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from transduce.models.given_outputs import attention_weights
-from transduce.models.stored import AnyModel
+from transduce.models.given_outputs import Reader, attention_weights
 from transduce.search.decoder import Hypothesis
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.inline_tags import TaggedText
@@ -17,7 +16,7 @@ from transduce.translator.translation import Translation
 
 
 def decode_outputs(
-    model: AnyModel,
+    reader: Reader,
     tokenizer: AnyTokenizer,
     parts: Sequence[Part],
     results: Sequence[list[Hypothesis]],
@@ -32,12 +31,12 @@ def decode_outputs(
     """
     hypotheses = [(part, one) for part, best in zip(parts, results, strict=True) for one in best]
     to_align = [(part.tokens, one.tokens) for part, one in hypotheses if align or part.tagged]
-    alignments = _alignments(model, to_align)
+    alignments = _alignments(reader, to_align)
     outputs = [one.tokens for _, one in hypotheses]
     texts = iter(tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
     confidences: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
     if calibrations is not None:
-        confidences = _confidences(model, tokenizer, parts, results, calibrations)
+        confidences = _confidences(reader, tokenizer, parts, results, calibrations)
     for part, best in zip(parts, results, strict=True):
         translations = []
         for one in best:
@@ -69,10 +68,10 @@ def _with_tags(tagged: TaggedText, source_tokens: list[str], text: str, tokens: 
     return project(tagged, text, aligned, str)
 
 
-def _alignments(model: AnyModel, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
+def _alignments(reader: Reader, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
     """The index of the source token with the highest weight for each output token, without end markers."""
-    for weights_TS in attention_weights(model, pairs):
-        yield weights_TS[:-1, :-1].argmax(-1).tolist()
+    for weights_TS in attention_weights(reader, pairs):
+        yield [max(range(len(weights_S) - 1), key=weights_S.__getitem__) for weights_S in weights_TS[:-1]]
 
 
 def _with_own_slots(alignment: list[int], tokenizer: AnyTokenizer, part: Part, output: Hypothesis) -> list[int]:
@@ -83,14 +82,14 @@ def _with_own_slots(alignment: list[int], tokenizer: AnyTokenizer, part: Part, o
 
 
 def _confidences(
-    model: AnyModel,
+    reader: Reader,
     tokenizer: AnyTokenizer,
     parts: Sequence[Part],
     results: Sequence[list[Hypothesis]],
     calibrations: Sequence[Calibration | None],
 ) -> Iterator[tuple[float | None, list[float]]]:
     """The confidence of each hypothesis of each part if there is a calibration, and that of its words."""
-    for part, calibration, own in zip(parts, calibrations, observe(model, tokenizer, parts, results), strict=True):
+    for part, calibration, own in zip(parts, calibrations, observe(reader, tokenizer, parts, results), strict=True):
         for evidence in own:
             if part.is_untranslatable:
                 yield 1.0, [1.0] * len(part.text.split())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from transduce.engines.choose import pick_engine
 from transduce.engines.engine import Engine, cannot_generate
 from transduce.errors import ConfigError, ModelError
-from transduce.models.given_outputs import can_align
+from transduce.models.given_outputs import OutputReader, Reader, can_align
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
@@ -93,7 +93,7 @@ class PartTranslator:
             longest_prefix=model.longest,
         )
         """How texts are split into the parts that are translated."""
-        self._repairer = Repairer(model, tokenizer)
+        self._repairer = Repairer(self.reader, tokenizer)
 
     @property
     def model(self) -> "Model":
@@ -102,6 +102,14 @@ class PartTranslator:
             if self._module is None:
                 self._module = self.any_model.module()
             return self._module
+        return self.any_model
+
+    @property
+    def reader(self) -> Reader:
+        """What reads given outputs: the module or, of a stored model, its engine."""
+        if isinstance(self.any_model, StoredModel):
+            assert isinstance(self.engine, OutputReader)
+            return self.engine
         return self.any_model
 
     @cached_property
@@ -184,7 +192,7 @@ class PartTranslator:
         calibrations = None
         if confidence:
             calibrations = [self.calibration(part.target) if confidence is True else None for part in parts]
-        return decode_outputs(self.any_model, self.tokenizer, parts, results, align=align, calibrations=calibrations)
+        return decode_outputs(self.reader, self.tokenizer, parts, results, align=align, calibrations=calibrations)
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from transduce.engines.engine import Engine, search_all
-from transduce.models.stored import AnyModel
+from transduce.models.given_outputs import Reader
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -67,11 +67,11 @@ def _with_nested_tags(marked: str, tags: Mapping[str, str]) -> str:
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, model: AnyModel, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, reader: Reader, tokenizer: AnyTokenizer) -> None:
         self._source, self._target = tokenizer, tokenizer.target
         self._slots = slot_ids(self._target)
         self._tags = language_tags(tokenizer)
-        self._finder = GapFinder(model, tokenizer)
+        self._finder = GapFinder(reader, tokenizer)
 
     def repair(
         self, parts: Sequence[Part], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine

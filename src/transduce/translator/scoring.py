@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from transduce.errors import DataError
-from transduce.models.given_outputs import token_log_probs
-from transduce.models.stored import AnyModel
+from transduce.models.given_outputs import Reader, token_log_probs
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.languages import tag_prefix
 from transduce.text.protect import Protection, Span, mask, occurs_once
@@ -14,15 +13,17 @@ from transduce.translator.translation import PairScore
 
 
 def score_pairs(
-    model: AnyModel,
+    reader: Reader,
     tokenizer: AnyTokenizer,
     pairs: Sequence[tuple[str, str]],
     tags: Sequence[str | None],
     protection: Protection | None,
+    longest: int | None,
 ) -> list[PairScore]:
     """The log-probability of each target given its source with the tag of the target language, if it has one.
 
-    With `protection`, the protected spans of a source that its target has too are in slots, as in translation.
+    With `protection`, the protected spans of a source that its target has too are in slots, as in translation. A side
+    of more than `longest` tokens is an error.
     """
     spans = [_shared_spans(*pair, protection) if protection else [] for pair in pairs]
     sources = [
@@ -37,7 +38,6 @@ def score_pairs(
             strict=True,
         )
     )
-    longest = model.longest
     for texts, sides in zip(pairs, encoded, strict=True):
         for text, tokens in zip(texts, sides, strict=True):
             if longest is not None and len(tokens) > longest:
@@ -47,7 +47,7 @@ def score_pairs(
                 )
     written, scores = tokenizer.target, []
     for (_, target), own, (_, tokens), log_probs in zip(
-        pairs, spans, encoded, token_log_probs(model, encoded), strict=True
+        pairs, spans, encoded, token_log_probs(reader, encoded), strict=True
     ):
         ids = [*tokens, EOS]
         slots = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}

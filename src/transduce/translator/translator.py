@@ -222,7 +222,8 @@ class Translator(PartTranslator):
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [target if self.tagged else None for target in map(self.target, languages)]
         protection = self.splitter.protection if self.splitter.uses_slots else None
-        return score_pairs(self.any_model, self.tokenizer, list(zip(sources, targets, strict=True)), tags, protection)
+        pairs = list(zip(sources, targets, strict=True))
+        return score_pairs(self.reader, self.tokenizer, pairs, tags, protection, self.any_model.longest)
 
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""

@@ -6,7 +6,6 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 from engines import native_engine
 from helpers import small_model
@@ -15,6 +14,7 @@ from transduce.engines.engine import Job, search_all
 from transduce.engines.native import library as native_library
 from transduce.engines.native import weights
 from transduce.errors import ConfigError
+from transduce.models.arrays import RawTensor
 from transduce.search.options import SearchConfig
 
 
@@ -44,7 +44,7 @@ def test_texts_beyond_the_learned_positions_are_refused(max_positions: int, beam
 def test_layers_that_need_indices_of_more_than_32_bits_are_refused(shape: tuple[int, int]) -> None:
     engine: Any = native_engine(small_model())
     with pytest.raises(ConfigError, match="16,777,217 inputs or outputs of a layer are more than the 16,777,216"):
-        engine.weights.linear(np.broadcast_to(np.float32(0), shape), np.zeros(1, np.float32))
+        engine.weights.linear(RawTensor("F32", shape, memoryview(b"")), None)
 
 
 def test_texts_that_need_indices_of_more_than_32_bits_are_refused() -> None:
@@ -61,7 +61,7 @@ def test_a_table_of_positions_stays_while_another_thread_may_read_it() -> None:
     search_all(engine, [Job([5] * 30, [])], SearchConfig(beam=1, max_extra=0))
     assert engine.weights.model.positions != address  # there is a larger table now
     assert table() is not None
-    assert table().ctypes.data == address
+    assert table().address == address
 
 
 @pytest.mark.parametrize("cell", ["attention", "ssru"])
@@ -82,7 +82,7 @@ def test_the_memory_of_an_ssru_is_that_of_one_vector_for_each_hypothesis() -> No
     session: Any = native_engine(model).start_session(SearchConfig(beam=3, max_extra=200))
     session.add([(0, Job([5], []))])
     session.step()
-    arrays = session._active[0].arrays
-    assert arrays["self_kv"].size == 0
-    assert arrays["states"].size == 2 * 3 * 36 * 2  # the last two positions, hypotheses, width, layers
-    assert session._buffers["wide"].nbytes >= session._reserved[0] * 2 * 36 * 4
+    job = session._active[0]
+    assert job.caches["self_kv"].size == 0
+    assert len(job.arrays["states"]) == 2 * 3 * 36 * 2  # the last two positions, hypotheses, width, layers
+    assert session._buffers["wide"].size >= session._reserved[0] * 2 * 36 * 4

@@ -17,7 +17,7 @@ def test_memory_that_was_given_back_is_used_again() -> None:
     memory = SpareMemory()
     first, other = memory.take(100), memory.take(100)
     assert first is not other
-    assert first.size == other.size == 128
+    assert first.size == other.size == 128 * 4
     memory.give_back(first)
     assert memory.take(200) is not first
     assert memory.take(65) is first
@@ -25,13 +25,13 @@ def test_memory_that_was_given_back_is_used_again() -> None:
 
 
 def test_no_more_is_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spare_memory, "_MOST_FLOATS", 256)
+    monkeypatch.setattr(spare_memory, "_MOST_BYTES", 256 * 4)
     memory = SpareMemory()
     taken = [memory.take(128) for _ in range(3)]
-    for array in taken:
-        memory.give_back(array)
+    for block in taken:
+        memory.give_back(block)
     again = [memory.take(128) for _ in range(3)]
-    assert sum(any(array is old for old in taken) for array in again) == 2
+    assert sum(any(block is old for old in taken) for block in again) == 2
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -40,8 +40,8 @@ def test_outputs_do_not_depend_on_what_earlier_jobs_left(beam: int) -> None:
     jobs = [Job([5, 6, 7], []), Job([9, 8], []), Job([4], [])]
     search = SearchConfig(beam=beam)
     expected = search_all(engine, jobs, search)
-    spare = [array for arrays in engine.memory._spare.values() for array in arrays]
+    spare = [block for blocks in engine.memory._spare.values() for block in blocks]
     assert len(spare) == 2 * len(jobs)
-    for array in spare:
-        array.fill(np.nan)
+    for block in spare:
+        np.frombuffer(block.content, np.float32).fill(np.nan)
     assert search_all(engine, jobs, search) == expected

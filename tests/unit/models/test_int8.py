@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from engines import raw_tensor
 from helpers import random_sentences, small_model
 
 from transduce.engines.engine import Job, search_all
@@ -15,7 +16,7 @@ from transduce.engines.native.library import load_library
 from transduce.engines.native.weights import Memory
 from transduce.models.arrays import Int8Matrix
 from transduce.models.header import LARGEST, is_matrix
-from transduce.models.int8 import to_int8
+from transduce.models.int8 import from_int8, to_int8
 from transduce.models.saved import load_model, save_model
 from transduce.models.stored import AnyModel, read_model
 from transduce.search.decoder import Hypothesis
@@ -24,13 +25,13 @@ from transduce.text.tokenizer import Tokenizer
 
 
 def int8_matrix(stored: dict[str, torch.Tensor], name: str) -> Int8Matrix:
-    return Int8Matrix(stored[name].numpy(), stored[name + LARGEST].numpy())
+    return Int8Matrix(raw_tensor(stored[name].numpy()), raw_tensor(stored[name + LARGEST].numpy()))
 
 
-def from_int8(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def read_back(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     weights = {name: x for name, x in stored.items() if not name.endswith(LARGEST)}
     matrices = [name for name, x in weights.items() if is_matrix(name, tuple(x.shape))]
-    return weights | {name: torch.from_numpy(int8_matrix(stored, name).rows()) for name in matrices}
+    return weights | {name: from_int8(stored[name], stored[name + LARGEST]) for name in matrices}
 
 
 def searched(model: AnyModel) -> list[list[Hypothesis]]:
@@ -65,7 +66,7 @@ def rows_of_all_sizes() -> torch.Tensor:
 
 def test_what_is_read_back_is_stored_as_the_same_whole_numbers() -> None:
     stored = to_int8({"a.weight": rows_of_all_sizes()})
-    again = to_int8(from_int8(stored))
+    again = to_int8(read_back(stored))
     assert stored.keys() == again.keys() == {"a.weight", "a.weight" + LARGEST}
     assert all(torch.equal(stored[name], again[name]) for name in stored)
     assert stored["a.weight"].abs().max() == 127
@@ -74,7 +75,7 @@ def test_what_is_read_back_is_stored_as_the_same_whole_numbers() -> None:
 def test_no_weight_moves_by_more_than_half_a_step() -> None:
     x_ND = rows_of_all_sizes()
     step_N1 = x_ND.abs().amax(dim=1, keepdim=True).double() / 127
-    moved_ND = (from_int8(to_int8({"a.weight": x_ND}))["a.weight"].double() - x_ND).abs()
+    moved_ND = (read_back(to_int8({"a.weight": x_ND}))["a.weight"].double() - x_ND).abs()
     assert (moved_ND <= step_N1 * 0.50001).all()
 
 
@@ -83,25 +84,28 @@ def test_the_native_engine_makes_the_same_of_a_matrix_and_of_its_8_bit_form() ->
     if library is None:
         pytest.skip("no C compiler")
     x_ND = rows_of_all_sizes()
-    memory, no_bias = Memory(library), np.zeros(len(x_ND), np.float32)
+    memory = Memory(library)
 
     def packed(weight: Any) -> tuple[bytes, bytes, bytes]:
-        made = memory.linear(weight, no_bias)
+        made = memory.linear(weight, None)
         rows = made.panels * 16
         sizes = (made.weight, rows * made.padded_in), (made.scale, rows * 4), (made.start, rows * 4)
         return tuple(ctypes.string_at(*one) for one in sizes)
 
     stored = to_int8({"a.weight": x_ND})
     assert (
-        packed(x_ND.numpy()) == packed(from_int8(stored)["a.weight"].numpy()) == packed(int8_matrix(stored, "a.weight"))
+        packed(raw_tensor(x_ND.numpy()))
+        == packed(raw_tensor(read_back(stored)["a.weight"].numpy()))
+        == packed(int8_matrix(stored, "a.weight"))
     )
     # Integers that another program wrote: without 127, with -128, of a largest magnitude of zero or below.
     q_ND = np.random.default_rng(1).integers(-100, 100, size=x_ND.shape).astype(np.int8)
     q_ND[1, 3], q_ND[2, 3] = -128, 127
     largest_N = np.random.default_rng(2).normal(size=len(x_ND)).astype(np.float32)
     largest_N[3] = 0
-    foreign = Int8Matrix(q_ND, largest_N)
-    assert packed(foreign) == packed(foreign.rows())
+    weights_ND = from_int8(torch.from_numpy(q_ND), torch.from_numpy(largest_N))
+    foreign = Int8Matrix(raw_tensor(q_ND), raw_tensor(largest_N))
+    assert packed(foreign) == packed(raw_tensor(weights_ND.numpy()))
 
 
 def test_rows_of_integers_times_one_number_keep_their_integers() -> None:
@@ -115,10 +119,10 @@ def test_rows_of_integers_times_one_number_keep_their_integers() -> None:
     scale = np.float32(0.0123)
     x_NK = q_NK.astype(np.float32) / (1 / scale)
     stored = to_int8({"a.weight": torch.from_numpy(x_NK)})
-    np.testing.assert_allclose(from_int8(stored)["a.weight"], x_NK, rtol=1e-6)
+    np.testing.assert_allclose(read_back(stored)["a.weight"], x_NK, rtol=1e-6)
     memory = Memory(library)
-    for weight in (x_NK, int8_matrix(stored, "a.weight")):
-        layer = memory.linear(weight, np.zeros(300, np.float32))
+    for weight in (raw_tensor(x_NK), int8_matrix(stored, "a.weight")):
+        layer = memory.linear(weight, None)
         packed = np.frombuffer(ctypes.string_at(layer.weight, layer.panels * 16 * layer.padded_in), np.int8)
         packed_NK = packed.reshape(layer.panels, -1, 16, 4).transpose(0, 2, 1, 3).reshape(layer.panels * 16, -1)
         scale_N = np.frombuffer(ctypes.string_at(layer.scale, layer.panels * 16 * 4), np.float32)
@@ -127,7 +131,7 @@ def test_rows_of_integers_times_one_number_keep_their_integers() -> None:
 
 def test_only_matrices_are_rounded() -> None:
     weights = small_model(positions="learned").state_dict()
-    back = from_int8(to_int8(weights))
+    back = read_back(to_int8(weights))
     assert back.keys() == weights.keys()
     for name, x in weights.items():
         assert torch.equal(back[name], x) != is_matrix(name, tuple(x.shape)), name

@@ -48,7 +48,7 @@ def make(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> Callable[
 
 def statistics(log_probs: list[float], entropies: list[float] | None = None) -> TokenStatistics:
     columns = (log_probs, entropies or [-value for value in log_probs], [0.5] * len(log_probs))
-    return TokenStatistics(*(np.array(column, dtype=np.float32) for column in columns))
+    return TokenStatistics(*columns)
 
 
 @torch.inference_mode()

@@ -31,9 +31,6 @@ void EXPORT(pack_shortlist)(const Model *model, const Shortlist *shortlist) {
     pack_tokens((Worker){0, 1}, model, shortlist);
 }
 
-/* Small models, which have SSRUs, lose more by rounding: with two parts, their outputs are those of float32 activations. */
-static int parts_of(const Model *model) { return model->ssru ? 2 : 1; }
-
 /* ---- encoder: packed sentences ---- */
 
 /* Encode `count` sources and fill the cross-attention caches of their jobs. */
@@ -104,7 +101,6 @@ static void run_encode(Worker worker, void *arguments) {
 /* Encode the sources of these jobs: job b has the tokens offsets[b] up to offsets[b + 1], with the end marker. */
 void EXPORT(encode)(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
                     Batch *batch, int threads) {
-    batch->parts = parts_of(model);
     EncodeCall call = {model, jobs, count, tokens, offsets, batch};
     run_parallel(threads, run_encode, &call);
 }
@@ -171,11 +167,25 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
         Positions positions = {cache, cache + H * d_k - h * d_k + h * d_v, kv_width, kv_width, 0, NULL};
         attend(q, &positions, job->source_length, heads, d_k, d_v, scores, o);
-        if (job->attention && l == model->alignment_layer)
-            memcpy(job->attention + ((size_t)job->position * H + h) * job->source_length, scores,
+        if (job->head_attention && l == model->alignment_layer)
+            memcpy(job->head_attention + (size_t)h * job->source_length, scores,
                    (size_t)heads * job->source_length * sizeof(float));
     }
     barrier(worker);
+}
+
+/* The means of the attention weights over the heads, for the rows of outputs that are read. */
+static void average_heads(Worker worker, const Model *model, Batch *batch) {
+    int first, last;
+    split_work(worker, batch->count, &first, &last);
+    for (int r = first; r < last; r++) {
+        const Job *job = batch->row[r].job;
+        for (int s = 0; job->attention && s < job->source_length; s++) {
+            float sum = 0;
+            for (int h = 0; h < model->heads; h++) sum += job->head_attention[(size_t)h * job->source_length + s];
+            job->attention[(size_t)job->position * job->source_length + s] = sum / model->heads;
+        }
+    }
 }
 
 typedef struct { const Model *model; Batch *batch; int candidates; } StepCall;
@@ -217,6 +227,7 @@ static void run_step(Worker worker, void *arguments) {
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
         residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
     }
+    average_heads(worker, model, batch);
     find_candidates(worker, model, batch, call->candidates);
     for (int r = 0, end, j = 0; r < batch->count; r = end, j++) {
         for (end = r + 1; end < batch->count && row[end].job == row[r].job; end++);
@@ -227,7 +238,7 @@ static void run_step(Worker worker, void *arguments) {
 /* One step of all jobs. */
 void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int threads) {
     int candidates = 1;
-    batch->count = 0, batch->parts = parts_of(model);
+    batch->count = 0;
     for (int j = 0; j < count; j++) {
         int own = candidate_count(jobs[j]->beam);
         if (own > candidates) candidates = own;

@@ -1,14 +1,13 @@
 """The native engine: jobs, batches and the calls into decoder.c."""
 
 import ctypes
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_void_p, pointer, sizeof
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
-
-import numpy as np
 
 from transduce.engines.engine import Job, output_limit, paper_limits, search_limits
 from transduce.engines.native import structs
@@ -27,9 +26,9 @@ from transduce.engines.native.structs import (
     Row,
 )
 from transduce.engines.native.weights import Weights, weight_shapes
-from transduce.models.arrays import module_arrays
+from transduce.models.arrays import Block, module_arrays
 from transduce.models.config import EncoderDecoderConfig
-from transduce.models.given_outputs import Floats, Pairs
+from transduce.models.given_outputs import Attention, Pairs, TokenStatistics
 from transduce.models.shortlist import Shortlist
 from transduce.models.stored import AnyModel, StoredModel
 from transduce.search.decoder import Hypothesis
@@ -89,24 +88,33 @@ class NativeEngine:
         """As in `Engine`."""
         return NativeSession(self, config)
 
-    def attention_weights(self, pairs: Pairs) -> list[Floats]:
-        """As in `Aligner`: those of searches whose prefixes are the outputs."""
-        session = NativeSession(self, SearchConfig(beam=1, max_length=1), align=True)
+    def attention_weights(self, pairs: Pairs) -> list[Attention]:
+        """As in `OutputReader`."""
+        return [job.attention_weights() for job in self._read(pairs)]
+
+    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
+        """As in `OutputReader`."""
+        return [job.token_statistics() for job in self._read(pairs)]
+
+    def _read(self, pairs: Pairs) -> list[ActiveJob]:
+        """The searches whose forced prefixes are the outputs."""
+        session = NativeSession(self, SearchConfig(beam=1), reads=True)
         session.add([(key, Job(source, output)) for key, (source, output) in enumerate(pairs)])
-        weights: dict[int, Floats] = {}
+        finished: dict[int, ActiveJob] = {}
         while session.busy:
-            weights |= {job.key: job.attention_weights() for job in session.advance()}
-        return [weights[key][: len(output) + 1] for key, (_, output) in enumerate(pairs)]
+            finished |= {job.key: job for job in session.advance()}
+        return [finished[key] for key in range(len(pairs))]
 
 
 class NativeSession:
     """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching).
 
-    `config` has the options of the jobs that have none of their own. With `align`, jobs keep their attention weights.
+    `config` has the options of the jobs that have none of their own. If it `reads`, prefixes are complete outputs, and
+    jobs keep what the model predicts at their tokens.
     """
 
-    def __init__(self, engine: NativeEngine, config: SearchConfig, *, align: bool = False) -> None:
-        self._engine, self._config, self._align = engine, config, align
+    def __init__(self, engine: NativeEngine, config: SearchConfig, *, reads: bool = False) -> None:
+        self._engine, self._config, self._reads = engine, config, reads
         self._waiting: deque[tuple[int, Job]] = deque()
         self._active: list[ActiveJob] = []
         self._pointers: Any = None
@@ -181,7 +189,10 @@ class NativeSession:
         """Encode the sources of these jobs and add them to the batch."""
         engine, model = self._engine, self._engine.weights.model
         options = [self._options(job) for _, job in jobs]
-        limits = [output_limit(job, config, engine.longest) for (_, job), config in zip(jobs, options, strict=True)]
+        limits = [
+            len(job.prefix) if self._reads else output_limit(job, config, engine.longest)
+            for (_, job), config in zip(jobs, options, strict=True)
+        ]
         sources = [[*job.tokens, EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
         longest = max(*lengths, *(limit + 1 for limit in limits))
@@ -195,19 +206,17 @@ class NativeSession:
                 model,
                 engine.memory,
                 engine.shortlists if config.shortlist else None,
-                self._align,
+                self._reads,
             )
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]
         rows = sum(job.struct.beam for job in [*self._active, *new])
         self._reserve(max(ENCODER_TOKENS, *lengths, rows), longest)
-        tokens = np.fromiter(chain.from_iterable(sources), np.int32, sum(lengths))
-        assert 0 <= tokens.min() <= tokens.max() < engine.weights.source_vocabulary
-        offsets = np.array([0, *accumulate(lengths)], np.int32)
-        engine.library.encode(
-            byref(model), _pointers(new), len(new), c_void_p(tokens.ctypes.data), c_void_p(offsets.ctypes.data),
-            byref(self._batch), engine.threads,
-        )  # fmt: skip
+        tokens = array("i", [*chain.from_iterable(sources)])
+        assert 0 <= min(tokens) <= max(tokens) < engine.weights.source_vocabulary
+        offsets = array("i", [0, *accumulate(lengths)])
+        addresses = (c_void_p(numbers.buffer_info()[0]) for numbers in (tokens, offsets))
+        engine.library.encode(byref(model), _pointers(new), len(new), *addresses, byref(self._batch), engine.threads)
         self._set_active(self._active + new)
 
     def _remove(self, jobs: list[ActiveJob]) -> None:
@@ -229,7 +238,8 @@ class NativeSession:
         self._reserved = rows, longest = max(rows, self._reserved[0]), max(longest, self._reserved[1])
         scratch = max(sizes.num_heads * longest, sizes.d_model)
         width = max(sizes.d_model, sizes.num_heads * d_v)
-        parts = 2 if sizes.decoder_cell == "ssru" else 1
+        # In two parts, activations are as precise as in float32. Small models, which have SSRUs, lose more by rounding.
+        parts = 2 if self._reads or sizes.decoder_cell == "ssru" else 1
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
@@ -237,13 +247,12 @@ class NativeSession:
             "quantised": (rows * parts + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * parts * 4,
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
-            "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
+            "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4, "logit_sum": threads * rows * 4,
             "candidates": threads * rows * 2 * MAX_BEAM * sizeof(Candidate),
         }  # fmt: skip
-        self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
-        self._batch = Batch(
-            scratch_size=scratch, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()}
-        )
+        self._buffers = {name: Block(size) for name, size in bytes_of.items()}
+        addresses = {name: buffer.address for name, buffer in self._buffers.items()}
+        self._batch = Batch(parts=parts, scratch_size=scratch, **addresses)
 
 
 def _pointers(jobs: list[ActiveJob]) -> Any:

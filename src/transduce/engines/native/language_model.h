@@ -196,7 +196,7 @@ static void run_tokens(Worker worker, void *arguments) {
  */
 void EXPORT(process_tokens)(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits,
                             Candidate *best, int threads) {
-    batch->count = count, batch->parts = 1;
+    batch->count = count;
     TokensCall call = {model, tokens, batch, logits, best};
     run_parallel(threads, run_tokens, &call);
 }

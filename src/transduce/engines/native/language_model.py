@@ -25,7 +25,7 @@ from transduce.engines.native.structs import (
 )
 from transduce.engines.native.weights import Memory, require_size
 from transduce.errors import ConfigError
-from transduce.models.arrays import Arrays, Floats, Int8Matrix, module_arrays, sinusoids
+from transduce.models.arrays import Arrays, Block, RawTensor, module_arrays
 from transduce.models.config import DecoderOnlyConfig
 from transduce.models.decoder_only import DecoderOnly
 
@@ -33,6 +33,7 @@ _PREFILL_TOKENS = 256
 """Tokens of prompts that are processed at once."""
 _LEAST_POSITIONS = 128
 """Positions for which memory is reserved at first."""
+Floats = npt.NDArray[np.float32]
 _TOKEN = np.dtype([("sequence", np.uintp), ("token", np.int32), ("position", np.int32)])
 _CANDIDATE = np.dtype([("log_prob", np.float32), ("token", np.int32)])
 assert (_TOKEN.itemsize, _CANDIDATE.itemsize) == (sizeof(structs.Token), sizeof(Candidate))
@@ -94,19 +95,20 @@ class LanguageModelWeights(Memory):
             vocabulary, config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
             config.layers, config.norm == "pre", ACTIVATIONS.index(config.activation), config.d_ff, scale,
         )  # fmt: skip
-        bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
-        self.model.projection = self.linear(projection, bias)
+        self.model.projection = self.linear(projection, self._raw("output.bias_V") if config.output_bias else None)
         self.model.embedding = self.model.projection
         if not config.tie_output:
-            self.model.embedding = self.linear(embedding, np.zeros(vocabulary, np.float32))
+            self.model.embedding = self.linear(embedding, None)
         if config.embedding == "normalized":
             self.model.embedding_norm = self._norm("embedding.norm")
         if config.norm == "pre":
             self.model.final_norm = self._norm("decoder_norm")
         self.model.layer = self._stack()
-        self._learned = self._floats("embedding.positions.table_TD") if config.positions == "learned" else None
         self._length, self._lock = 0, threading.Lock()
+        if config.positions == "learned":
+            table_TD = self._raw("embedding.positions.table_TD")
+            self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
         del self._arrays
         self.require_positions(1)
 
@@ -117,20 +119,17 @@ class LanguageModelWeights(Memory):
         with self._lock:
             if length <= self._length:
                 return
-            if self._learned is not None:
-                if length > len(self._learned):
-                    raise ConfigError(
-                        f"a text of {length} tokens exceeds the {len(self._learned)} learned positions "
-                        "(model.max_positions)"
-                    )
-                length = len(self._learned)
-            else:
-                length = max(length, 2 * self._length, _LEAST_POSITIONS)
+            if config.positions == "learned":
+                raise ConfigError(
+                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
+                )
+            length = max(length, 2 * self._length, _LEAST_POSITIONS)
             if config.positions == "rotary":
-                self.model.rotations = self.keep(_rotations(length, self.model.d_k, config.rotary_base))
+                table = _rotations(length, self.model.d_k, config.rotary_base)
+                self.model.rotations = self.floats(RawTensor("F32", table.shape, table.data.cast("B")))
             else:
-                table_TD = sinusoids(length, config.d_model) if self._learned is None else self._learned
-                self.model.positions = self.keep(table_TD)
+                self.model.positions = self.new(4 * length * config.d_model)
+                self._library.fill_positions(0, length, config.d_model, c_void_p(self.model.positions))
             self._length = length
 
     def _stack(self) -> Any:
@@ -144,18 +143,16 @@ class LanguageModelWeights(Memory):
         return stack
 
     def _linear(self, name: str) -> Linear:
-        weight = self._arrays[f"{name}.weight"]
-        bias = self._floats(f"{name}.bias") if self._config.bias else np.zeros(weight.shape[0], np.float32)
-        return self.linear(weight, bias)
+        return self.linear(self._arrays[f"{name}.weight"], self._raw(f"{name}.bias") if self._config.bias else None)
 
     def _norm(self, name: str) -> Norm:
-        gain = self._floats(f"{name}.weight")
-        shift = self.keep(self._floats(f"{name}.bias")) if self._config.norm_type == "layer" else None
-        return Norm(len(gain), self._config.norm_epsilon, self.keep(gain), shift)
+        gain = self._raw(f"{name}.weight")
+        shift = self.floats(self._raw(f"{name}.bias")) if self._config.norm_type == "layer" else None
+        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), shift)
 
-    def _floats(self, name: str) -> Floats:
+    def _raw(self, name: str) -> RawTensor:
         array = self._arrays[name]
-        assert not isinstance(array, Int8Matrix)
+        assert isinstance(array, RawTensor)
         return array
 
 
@@ -253,9 +250,9 @@ class NativeLanguageModel:
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),
         }  # fmt: skip
-        self._buffers = {name: np.empty(size, np.uint8) for name, size in bytes_of.items()}
+        self._buffers = {name: Block(size) for name, size in bytes_of.items()}
         self._batch = Batch(
-            scratch_size=scratch, **{name: buffer.ctypes.data for name, buffer in self._buffers.items()}
+            parts=1, scratch_size=scratch, **{name: buffer.address for name, buffer in self._buffers.items()}
         )
         self._reserved = rows, scratch
 

@@ -10,17 +10,19 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from array import array
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
+from operator import mul
 from pathlib import Path
-
-import numpy as np
 
 from transduce.cache_folder import cache_folder
 from transduce.disk import digest, write_atomically
 from transduce.engines.native.prebuilt import FLAGS, load_prebuilt
 from transduce.engines.native.structs import check_layout
 from transduce.errors import ConfigError
+from transduce.models.arrays import RawTensor, zeros
 from transduce.text.one_line import one_line
 
 _HERE = Path(__file__).parent
@@ -132,14 +134,15 @@ def _multiplies(library: ctypes.CDLL) -> bool:
     """Whether its matrix products are exact with the instructions of this processor."""
     from transduce.engines.native.weights import Memory
 
-    # Arbitrary numbers between -127 and 127; importing numpy.random would take longer than the products.
-    numbers = (np.arange(26 * 37) * 48271 % 65521 % 255 - 127).astype(np.float32).reshape(26, 37)
-    x, weight = numbers[:5].copy(), numbers[5:].copy()
-    x[:, 0], weight[:, 0] = 127, -127  # makes every scale 1
-    y, memory = np.zeros((5, 21), np.float32), Memory(library)
-    layer = memory.linear(weight, np.zeros(21, np.float32))
-    library.apply_linear(ctypes.byref(layer), ctypes.c_void_p(x.ctypes.data), 5, ctypes.c_void_p(y.ctypes.data))
-    return np.array_equal(y, x @ weight.T)
+    # Arbitrary numbers between -127 and 127, of which the first makes the scale of every row 1.
+    numbers = [[n * 48271 % 65521 % 255 - 127 for n in range(37 * row, 37 * row + 37)] for row in range(26)]
+    x, weight = [[127, *row[1:]] for row in numbers[:5]], [[-127, *row[1:]] for row in numbers[5:]]
+    x_array, y, memory = array("f", chain.from_iterable(x)), zeros("f", 5 * 21), Memory(library)
+    content = memoryview(array("f", chain.from_iterable(weight))).cast("B")
+    layer = memory.linear(RawTensor("F32", (21, 37), content), None)
+    x_address, y_address = (ctypes.c_void_p(one.buffer_info()[0]) for one in (x_array, y))
+    library.apply_linear(ctypes.byref(layer), x_address, 5, y_address)
+    return y.tolist() == [sum(map(mul, row, weights)) for row in x for weights in weight]
 
 
 def _compile(compiler: Sequence[str], path: Path) -> Path:

@@ -1,4 +1,53 @@
-/* Weights are quantised and arranged in panels, as int8.h needs them, when a model is loaded. */
+/* When a model is loaded, its numbers are read, and its weights are quantised and arranged in panels, as int8.h needs them. */
+
+static float half_to_float(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 1023, bits;
+    if (!exponent) return (sign ? -1.0f : 1.0f) * (float)mantissa * 0x1p-24f;
+    bits = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Number i of an array of this type, which may begin at any address. */
+static float read_number(const char *numbers, Real type, size_t i) {
+    uint16_t half;
+    uint32_t bits;
+    float single;
+    double wide;
+    switch (type) {
+    case F64: return memcpy(&wide, numbers + i * 8, 8), (float)wide;
+    case F16: return memcpy(&half, numbers + i * 2, 2), half_to_float(half);
+    case BF16: memcpy(&half, numbers + i * 2, 2), bits = (uint32_t)half << 16; return memcpy(&single, &bits, 4), single;
+    default: return memcpy(&single, numbers + i * 4, 4), single;
+    }
+}
+
+/* Read numbers of a stored type as floats; returns whether all are finite. */
+int EXPORT(read_floats)(const char *numbers, int type, size_t count, float *x) {
+    int finite = 1;
+    for (size_t i = 0; i < count; i++) {
+        x[i] = read_number(numbers, type, i);
+        finite &= isfinite(x[i]) != 0;
+    }
+    return finite;
+}
+
+/* The positional encodings of the paper, or those of Marian, whose sines are all before their cosines: in Python,
+ * `nn/positions.py`. Python's lock, which ThreadSanitizer does not see, keeps other threads from a table until it is filled.
+ */
+__attribute__((no_sanitize_thread))
+void EXPORT(fill_positions)(int marian, int length, int width, float *table) {
+    int half = width / 2, steps = marian ? (half > 1 ? half - 1 : 1) : width;
+    for (int i = 0; i < (width + 1) / 2; i++) {
+        int sine = marian ? i : 2 * i, cosine = marian ? half + i : 2 * i + 1;
+        double rate = exp(sine * (-log(10000.0) / steps));
+        for (int t = 0; t < length; t++) {
+            table[(size_t)t * width + sine] = (float)sin(t * rate);
+            if (i < half) table[(size_t)t * width + cosine] = (float)cos(t * rate);
+        }
+    }
+}
 
 /* Arrange a quantised row as output channel n of its panel. */
 static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *start) {

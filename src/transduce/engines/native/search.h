@@ -33,6 +33,7 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
     int first, last, R = batch->count;
     float *logits = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
     float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
+    float *logit_sum = batch->logit_sum + worker.id * R;
     Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
     split_work(worker, projection->panels, &first, &last);
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
@@ -46,11 +47,15 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
             Candidate *best = candidates + r * count;
             float max = largest_of(row, tokens, -INFINITY, 0), sum = 0;
             if (max > max_logit[r]) {
-                exp_sum[r] *= max_logit[r] == -INFINITY ? 0 : exponential(max_logit[r] - max);
+                float scale = max_logit[r] == -INFINITY ? 0 : exponential(max_logit[r] - max);
+                logit_sum[r] = scale > 0 ? scale * (logit_sum[r] + (max_logit[r] - max) * exp_sum[r]) : 0;
+                exp_sum[r] *= scale;
                 max_logit[r] = max;
             }
             for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max_logit[r]);
             exp_sum[r] += sum;
+            for (int i = 0; job->entropy && i < tokens; i++)
+                logit_sum[r] += exponential(row[i] - max_logit[r]) * (row[i] - max_logit[r]);
             int forced = job->forced[job->position], lowest = forced >= 0 ? forced : forced == ANY_BUT_END ? EOS + 1 : EOS;
             int i = shortlist ? index_of(shortlist + start, tokens, lowest) : lowest > start ? lowest - start : 0;
             float worst = best[count - 1].log_prob;
@@ -76,7 +81,8 @@ static void find_candidates(Worker worker, const Model *model, Batch *batch, int
     const Row *row = batch->row;
     float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
     Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
-    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0;
+    float *logit_sum = batch->logit_sum + worker.id * R;
+    for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = logit_sum[r] = 0;
     for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
     for (int from = 0, to; from < R; from = to) {
         const Shortlist *common = row[from].job->common;
@@ -108,6 +114,16 @@ static void finish(Job *job, int row, float log_prob, float score) {
 /* Number of candidates for the next tokens: of 2 * beam, at most `beam` end, so that enough remain to continue with. */
 static int candidate_count(int beam) { return beam > 1 ? 2 * beam : 1; }
 
+/* The entropy of a row's distribution, whose largest logit is `max` and whose softmax has the sum `total`. */
+static float entropy(const Batch *batch, int r, int workers, float max, float total) {
+    float weighted = 0;
+    for (int i = r; i < workers * batch->count; i += batch->count) {
+        float below = batch->max_logit[i] - max;
+        if (batch->exp_sum[i] > 0) weighted += expf(below) * (batch->logit_sum[i] + below * batch->exp_sum[i]);
+    }
+    return logf(total) - weighted / total;
+}
+
 /* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch, each with `found`
  * candidates, the best first.
  */
@@ -124,6 +140,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
             for (int i = 0; i < workers; i++)
                 if (exp_sum[i * R] > 0) total += exp_sum[i * R] * expf(max_logit[i * R] - max);
             base[alive] = job->log_prob[w] - max - logf(total);
+            if (job->entropy) job->entropy[t] = entropy(batch, r + alive, workers, max, total);
             hypothesis[alive++] = w;
         }
     Candidate best[2 * MAX_BEAM]; /* here, `token` is the token times W, plus the row */
@@ -134,6 +151,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
                 const Candidate *one = batch->candidates + ((size_t)i * R + r + row) * found + c;
                 if (one->log_prob > -INFINITY) insert(best, count, one->log_prob + base[row], one->token * W + row);
             }
+    if (job->token_log_prob) job->token_log_prob[t] = best[0].log_prob - job->log_prob[0];
     float log_prob[MAX_BEAM];
     int tokens[MAX_BEAM], parent[MAX_BEAM], kept = 0;
     for (int c = 0; c < count && best[c].log_prob > -INFINITY; c++) {

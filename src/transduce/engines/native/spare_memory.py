@@ -3,35 +3,33 @@
 from collections import defaultdict
 from threading import Lock
 
-import numpy as np
+from transduce.models.arrays import Block
 
-from transduce.models.given_outputs import Floats
-
-_MOST_FLOATS = 1 << 26
-"""How much is kept for later jobs: 256 MB, enough for a full batch of ordinary sentences."""
+_MOST_BYTES = 1 << 28
+"""How much is kept for later jobs: enough for a full batch of ordinary sentences."""
 
 
 class SpareMemory:
-    """Arrays without contents, for all sessions of an engine."""
+    """Blocks of any content, for all sessions of an engine."""
 
     def __init__(self) -> None:
-        self._spare: defaultdict[int, list[Floats]] = defaultdict(list)
+        self._spare: defaultdict[int, list[Block]] = defaultdict(list)
         """By their sizes, which are powers of two, so that jobs of similar lengths can use them."""
         self._kept = 0
         self._lock = Lock()
 
-    def take(self, size: int) -> Floats:
-        """An array of at least this many numbers."""
-        size = 1 << (size - 1).bit_length() if size else 0
+    def take(self, floats: int) -> Block:
+        """A block for at least this many numbers."""
+        size = 4 << (floats - 1).bit_length() if floats else 0
         with self._lock:
             if self._spare[size]:
                 self._kept -= size
                 return self._spare[size].pop()
-        return np.empty(size, np.float32)
+        return Block(size)
 
-    def give_back(self, array: Floats) -> None:
-        """Keep an array that is not used any more, unless there are enough."""
+    def give_back(self, block: Block) -> None:
+        """Keep a block that is not used any more, unless there are enough."""
         with self._lock:
-            if self._kept + array.size <= _MOST_FLOATS:
-                self._kept += array.size
-                self._spare[array.size].append(array)
+            if self._kept + block.size <= _MOST_BYTES:
+                self._kept += block.size
+                self._spare[block.size].append(block)

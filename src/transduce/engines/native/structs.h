@@ -29,6 +29,9 @@ enum {
 /* Activations of the feed-forward network; in the last two, the first half of the inputs is the gate. */
 typedef enum { RELU, GELU, GELU_TANH, SWISH, GEGLU, SWIGLU } Activation;
 
+/* Types of stored numbers. */
+typedef enum { F32, F64, F16, BF16 } Real;
+
 typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
@@ -73,8 +76,10 @@ typedef struct {
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
     const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
     Shortlist own;
-    float *attention;           /* [position][head][source]: the weights of the layer that aligns; NULL: not wanted. Only
-                                 * with a beam of 1. */
+    float *head_attention;      /* [head][source]: the attention weights of the layer that aligns, at the current position.
+                                 * This and the next three are NULL unless an output is read, with a beam of 1. */
+    float *attention;           /* [position][source]: the means over the heads */
+    float *token_log_prob, *entropy; /* [position]: of the token there, and of the distribution over the vocabulary */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
     int32_t *finished_tokens;   /* [beam][position] */
     int32_t *finished_length;   /* [beam], as are the next two */
@@ -99,6 +104,8 @@ typedef struct {
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
+    float *logit_sum;           /* [thread][count]: the sum of logits - max_logit, weighted by the terms of exp_sum, if an
+                                 * output is read */
     Candidate *candidates;      /* [thread][count][2 * the largest beam] */
 } Batch;
 
@@ -148,8 +155,9 @@ static const Entry entries[] = {
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(forced), F(common), F(own), F(attention), F(log_prob),
-    F(finished_tokens), F(finished_length), F(finished_log_prob), F(finished_score),
+    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(forced), F(common), F(own), F(head_attention),
+    F(attention), F(token_log_prob), F(entropy), F(log_prob), F(finished_tokens), F(finished_length), F(finished_log_prob),
+    F(finished_score),
 #undef T
 #define T Row
     STRUCT, F(job), F(hypothesis),
@@ -159,7 +167,7 @@ static const Entry entries[] = {
 #undef T
 #define T Batch
     STRUCT, F(count), F(parts), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch),
-    F(logits), F(max_logit), F(exp_sum), F(candidates),
+    F(logits), F(max_logit), F(exp_sum), F(logit_sum), F(candidates),
 #undef T
 #define T LanguageModel
     STRUCT, F(vocabulary), F(width), F(heads), F(kv_heads), F(d_k), F(d_v), F(layers), F(norm_first), F(activation),
@@ -172,6 +180,7 @@ static const Entry entries[] = {
 #define T Token
     STRUCT, F(sequence), F(token), F(position),
 #undef T
+    CONSTANT(F32), CONSTANT(F64), CONSTANT(F16), CONSTANT(BF16),
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),
     CONSTANT(MAX_BEAM), CONSTANT(FEWEST_ON_GRID), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY),

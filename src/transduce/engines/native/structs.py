@@ -66,7 +66,8 @@ class Job(ctypes.Structure):
         )),
         ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (
-            "attention", "log_prob", "finished_tokens", "finished_length", "finished_log_prob", "finished_score",
+            "head_attention", "attention", "token_log_prob", "entropy", "log_prob", "finished_tokens",
+            "finished_length", "finished_log_prob", "finished_score",
         )),
     )  # fmt: skip
 
@@ -89,11 +90,14 @@ class Batch(ctypes.Structure):
     _fields_ = (
         ("count", c_int32), ("parts", c_int32), ("scratch_size", c_int32),
         *((name, c_void_p) for name in (
-            "row", "x", "y", "wide", "quantised", "scale", "scratch", "logits", "max_logit", "exp_sum", "candidates",
+            "row", "x", "y", "wide", "quantised", "scale", "scratch", "logits", "max_logit", "exp_sum", "logit_sum",
+            "candidates",
         )),
     )  # fmt: skip
 
 
+REALS = ("F32", "F64", "F16", "BF16")
+"""The types of stored numbers, by their names in safetensors; the index of each is its constant in structs.h."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu")
 """The index of each is its constant in structs.h."""
 
@@ -140,7 +144,8 @@ def check_layout(library: ctypes.CDLL) -> None:
         "FEWEST_ON_GRID": FEWEST_ON_GRID,
         "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip
-    constants |= {name.upper(): number for number, name in enumerate(ACTIVATIONS)}
+    for names in (REALS, ACTIVATIONS):
+        constants |= {name.upper(): number for number, name in enumerate(names)}
     ours += [(name, value, 0) for name, value in constants.items()]
     library.layout.restype = POINTER(_Entry)
     entries = takewhile(lambda entry: entry.name, map(library.layout().__getitem__, count()))

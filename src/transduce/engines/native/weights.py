@@ -1,16 +1,14 @@
-"""A model's weights in the structures of decoder.c, whose arrays are numpy's."""
+"""A model's weights in the structures of decoder.c."""
 
 import ctypes
+import math
 import threading
-from ctypes import c_void_p
+from ctypes import c_size_t, c_void_p
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from transduce.engines.native.structs import PADDING, PANEL, Layer, Linear, Model, Norm
-from transduce.errors import ConfigError
-from transduce.models.arrays import Array, Arrays, Floats, Int8Matrix, concatenated, fixed_positions
+from transduce.engines.native.structs import PADDING, PANEL, REALS, Layer, Linear, Model, Norm
+from transduce.errors import ConfigError, ModelError
+from transduce.models.arrays import Array, Arrays, Block, Int8Matrix, RawTensor, concatenated, joined
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.header import Shapes
 
@@ -19,38 +17,60 @@ MAX_SIZE = 2**24
 
 
 class Memory:
-    """Makes structures, and owns the arrays that they point to."""
+    """Makes structures, and owns the memory that they point to."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._kept: list[Any] = []
 
-    def keep(self, x: npt.NDArray[Any]) -> int:
-        """Keep an array in memory; returns its address."""
-        self._kept.append(x)
-        return x.ctypes.data
+    def new(self, size: int) -> int:
+        """New memory of this many bytes, all zeros; returns its address."""
+        block = Block(size)
+        self._kept.append(block)
+        return block.address
 
-    def linear(self, weight: Array, bias: Floats) -> Linear:
+    def floats(self, tensor: RawTensor, room: int = 0) -> int:
+        """The numbers of a tensor as floats, with zeros behind them up to `room` numbers; returns their address."""
+        count = math.prod(tensor.shape)
+        address = self.new(4 * max(count, room))
+        self._read(tensor, address)
+        return address
+
+    def linear(self, weight: Array, bias: RawTensor | None) -> Linear:
         """A linear layer with quantised weights in panels; integers are taken as they are stored."""
         width_out, width_in = weight.shape
         require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
-        packed = np.zeros(panels * PANEL * padded_in, np.int8)
-        scale, padded_bias = (np.zeros(panels * PANEL, np.float32) for _ in range(2))
-        padded_bias[:width_out] = bias
-        start = np.zeros(panels * PANEL, np.int32)
-        memory = [self.keep(x) for x in (packed, scale, start)]
-        row, floats = np.empty(padded_in, np.int8), np.empty(width_in, np.float32)
-        sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.ctypes.data, *memory))
-        # Variables, so that copies are not freed before they are read.
+        rows = panels * PANEL
+        packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows, 4 * rows))
+        padded_bias = self.floats(bias, rows) if bias else self.new(4 * rows)
+        row = Block(padded_in)
+        sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.address, packed, scale, start))
+        # Variables, so that memory is not freed before it is read.
         if isinstance(weight, Int8Matrix):
-            q, largest = np.ascontiguousarray(weight.q_NK), np.ascontiguousarray(weight.largest_N)
-            stored = map(c_void_p, (q.ctypes.data, largest.ctypes.data, floats.ctypes.data))
+            largest, floats = Block(4 * width_out), Block(4 * width_in)
+            self._read(weight.largest_N, largest.address)
+            stored = map(c_void_p, (_address(weight.q_NK), largest.address, floats.address))
             self._library.pack_int8_weights(*stored, *sizes, *addresses)
         else:
-            dense = np.ascontiguousarray(weight)
-            self._library.pack_weights(c_void_p(dense.ctypes.data), *sizes, *addresses)
-        return Linear(width_in, padded_in, width_out, panels, memory[0], memory[1], self.keep(padded_bias), memory[2])
+            dense = Block(4 * width_out * width_in)
+            self._read(weight, dense.address)
+            self._library.pack_weights(c_void_p(dense.address), *sizes, *addresses)
+        return Linear(width_in, padded_in, width_out, panels, packed, scale, padded_bias, start)
+
+    def _read(self, tensor: RawTensor, address: int) -> None:
+        """Write the numbers of a tensor as floats; those of a file must be finite."""
+        count = math.prod(tensor.shape)
+        type_number = REALS.index(tensor.dtype)
+        finite = count == 0 or self._library.read_floats(
+            c_void_p(_address(tensor)), type_number, c_size_t(count), c_void_p(address)
+        )
+        if tensor.origin and not finite:
+            raise ModelError(f"{tensor.origin} contains values that are not finite numbers")
+
+
+def _address(tensor: RawTensor) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(tensor.content))
 
 
 class Weights(Memory):
@@ -66,19 +86,19 @@ class Weights(Memory):
             config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
             config.decoder_cell == "ssru", config.alignment_layer,
         )  # fmt: skip
-        bias = self._floats("output.bias_V") if config.output_bias else np.zeros(vocabulary, np.float32)
-        self.model.projection = self.linear(projection, bias)
+        self.model.projection = self.linear(projection, self._raw("output.bias_V") if config.output_bias else None)
         self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
         if config.source_vocab_size is not None:
             self.source_vocabulary = config.source_vocab_size
-            zeros = np.zeros(self.source_vocabulary, np.float32)
-            self.model.source_embedding = self.linear(arrays["source_weight_VD"], zeros)
+            self.model.source_embedding = self.linear(arrays["source_weight_VD"], None)
         self.model.encoder = self._stack("encoder", config.encoder_layers, norms=2)
         self.model.decoder = self._stack("decoder", config.decoder_layers, norms=3)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
-        self._learned = self._floats("embedding.positions.table_TD") if config.positions == "learned" else None
         self._length, self._lock = 0, threading.Lock()
+        if config.positions == "learned":
+            self.model.positions = self.floats(self._raw("embedding.positions.table_TD"))
+            self._length = config.max_positions
         self.require_positions(min(config.max_positions, 256))
         del self._arrays  # those that are stored in 8 bits are not needed any more
 
@@ -91,15 +111,14 @@ class Weights(Memory):
         with self._lock:
             if self._length >= length:
                 return
-            if self._learned is not None and length > len(self._learned):
-                reach = len(self._learned)
+            if self._config.positions == "learned":
                 raise ConfigError(
-                    f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)"
+                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
                 )
-            table_TD = self._learned
-            if table_TD is None:
-                table_TD = fixed_positions(self._config.positions, max(length, 2 * self._length), self._config.d_model)
-            self.model.positions, self._length = self.keep(table_TD), len(table_TD)
+            length, width = max(length, 2 * self._length), self._config.d_model
+            table = self.new(4 * length * width)
+            self._library.fill_positions(self._config.positions == "marian", length, width, c_void_p(table))
+            self.model.positions, self._length = table, length
 
     def _stack(self, name: str, layers: int, norms: int) -> Any:
         stack = (Layer * layers)()
@@ -122,21 +141,22 @@ class Weights(Memory):
         return stack
 
     def _linear(self, name: str) -> Linear:
-        return self.linear(self._arrays[f"{name}.weight"], self._floats(f"{name}.bias"))
+        return self.linear(self._arrays[f"{name}.weight"], self._raw(f"{name}.bias"))
 
     def _ssru(self, name: str) -> Linear:
         """The input, which has no bias, and the forget gate of an SSRU as one layer."""
         weights = [self._arrays[f"{name}.{part}.weight"] for part in ("input", "forget")]
-        gate_bias = self._floats(f"{name}.forget.bias")
-        return self.linear(concatenated(weights), np.concatenate([np.zeros_like(gate_bias), gate_bias]))
+        gate_bias = self._raw(f"{name}.forget.bias")
+        no_bias = gate_bias._replace(content=memoryview(bytearray(len(gate_bias.content))))
+        return self.linear(concatenated(weights), joined([no_bias, gate_bias]))
 
     def _norm(self, name: str) -> Norm:
-        gain, shift = self._floats(f"{name}.weight"), self._floats(f"{name}.bias")
-        return Norm(len(gain), self._config.norm_epsilon, self.keep(gain), self.keep(shift))
+        gain, shift = self._raw(f"{name}.weight"), self._raw(f"{name}.bias")
+        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), self.floats(shift))
 
-    def _floats(self, name: str) -> Floats:
+    def _raw(self, name: str) -> RawTensor:
         array = self._arrays[name]
-        assert not isinstance(array, Int8Matrix)
+        assert isinstance(array, RawTensor)
         return array
 
 
