@@ -171,10 +171,15 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
         job->log_prob[w] = log_prob[w];
     }
     for (int w = kept; w < W; w++) job->log_prob[w] = -INFINITY;
-    /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. */
-    float bound = kept ? log_prob[0] / EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha) : -INFINITY;
-    int final = 0;
-    for (int i = 0; i < job->finished_count; i++) final += job->finished_score[i] >= bound;
-    job->done = final >= job->nbest || !kept;
+    /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. If as many
+     * finished ones as are wanted are as good as that, it is given up, and so are those below it.
+     */
+    float penalty = EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha);
+    for (int w = 0; w < kept; w++) {
+        int as_good = 0;
+        for (int i = 0; i < job->finished_count; i++) as_good += job->finished_score[i] >= log_prob[w] / penalty;
+        if (as_good >= job->nbest) job->log_prob[w] = -INFINITY;
+    }
+    job->done = job->log_prob[0] == -INFINITY;
     job->position = t + 1;
 }
