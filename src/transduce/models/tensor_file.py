@@ -10,6 +10,7 @@ from transduce.errors import ModelError
 from transduce.models.arrays import Block, RawTensor
 
 _HEADER_BYTES = 1 << 23
+_DIMENSIONS = 8
 _BYTES = {
     **dict.fromkeys(("F64", "I64", "U64"), 8),
     **dict.fromkeys(("F32", "I32", "U32"), 4),
@@ -42,7 +43,7 @@ class TensorFile:
                 raise ModelError(f"{path}: cannot be read: not safetensors, or damaged: its header has {size:,} bytes")
             self._start = 8 + size
             header = json.loads(self._file.read(size))
-            self.metadata: dict[str, str] = header.pop("__metadata__", {})
+            self.metadata = dict[str, str](header.pop("__metadata__", {}))
             self._entries = {name: _entry(table) for name, table in header.items()}
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             raise ModelError(f"{path}: cannot be read: not safetensors, or damaged: {error}") from None
@@ -55,6 +56,11 @@ class TensorFile:
             raise ModelError(
                 f"{path}: cannot be read: damaged: it has {available - size:,} bytes of tensors, not {end:,}"
             )
+
+    def __del__(self) -> None:
+        """Close the file, if it could be opened."""
+        if hasattr(self, "_file"):
+            self._file.close()
 
     @property
     def types(self) -> dict[str, str]:
@@ -80,7 +86,7 @@ class TensorFile:
 
 def _entry(table: Any) -> _Entry:
     shape, (begin, end) = tuple(table["shape"]), table["data_offsets"]
-    numbers = (*shape, begin, end)
-    if table["dtype"] not in _BYTES or not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers):
+    are_sizes = len(shape) <= _DIMENSIONS and all(type(n) is int and 0 <= n < 1 << 63 for n in (*shape, begin, end))
+    if table["dtype"] not in _BYTES or not are_sizes:
         raise ValueError("a tensor has an unknown data type, shape or place")
     return _Entry(table["dtype"], shape, begin, end)
