@@ -96,7 +96,7 @@ class LanguageModelWeights(Memory):
             config.layers, config.norm == "pre", ACTIVATIONS.index(config.activation), config.d_ff, scale,
         )  # fmt: skip
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
-        self.model.projection = self.linear(projection, self._raw("output.bias_V") if config.output_bias else None)
+        self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
         self.model.embedding = self.model.projection
         if not config.tie_output:
             self.model.embedding = self.linear(embedding, None)
@@ -107,7 +107,7 @@ class LanguageModelWeights(Memory):
         self.model.layer = self._stack()
         self._length, self._lock = 0, threading.Lock()
         if config.positions == "learned":
-            table_TD = self._raw("embedding.positions.table_TD")
+            table_TD = arrays["embedding.positions.table_TD"]
             self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
         del self._arrays
         self.require_positions(1)
@@ -143,17 +143,12 @@ class LanguageModelWeights(Memory):
         return stack
 
     def _linear(self, name: str) -> Linear:
-        return self.linear(self._arrays[f"{name}.weight"], self._raw(f"{name}.bias") if self._config.bias else None)
+        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"] if self._config.bias else None)
 
     def _norm(self, name: str) -> Norm:
-        gain = self._raw(f"{name}.weight")
-        shift = self.floats(self._raw(f"{name}.bias")) if self._config.norm_type == "layer" else None
+        gain = self._arrays[f"{name}.weight"]
+        shift = self.floats(self._arrays[f"{name}.bias"]) if self._config.norm_type == "layer" else None
         return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), shift)
-
-    def _raw(self, name: str) -> RawTensor:
-        array = self._arrays[name]
-        assert isinstance(array, RawTensor)
-        return array
 
 
 class NativeLanguageModel:

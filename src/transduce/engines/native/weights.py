@@ -29,21 +29,21 @@ class Memory:
         self._kept.append(block)
         return block.address
 
-    def floats(self, tensor: RawTensor, room: int = 0) -> int:
+    def floats(self, tensor: Array, room: int = 0) -> int:
         """The numbers of a tensor as floats, with zeros behind them up to `room` numbers; returns their address."""
         count = math.prod(tensor.shape)
         address = self.new(4 * max(count, room))
         self._read(tensor, address)
         return address
 
-    def linear(self, weight: Array, bias: RawTensor | None) -> Linear:
+    def linear(self, weight: Array, bias: Array | None) -> Linear:
         """A linear layer with quantised weights in panels; integers are taken as they are stored."""
         width_out, width_in = weight.shape
         require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
         rows = panels * PANEL
         packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows, 4 * rows))
-        padded_bias = self.floats(bias, rows) if bias else self.new(4 * rows)
+        padded_bias = self.new(4 * rows) if bias is None else self.floats(bias, rows)
         row = Block(padded_in)
         sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.address, packed, scale, start))
         # Variables, so that memory is not freed before it is read.
@@ -58,8 +58,9 @@ class Memory:
             self._library.pack_weights(c_void_p(dense.address), *sizes, *addresses)
         return Linear(width_in, padded_in, width_out, panels, packed, scale, padded_bias, start)
 
-    def _read(self, tensor: RawTensor, address: int) -> None:
+    def _read(self, tensor: Array, address: int) -> None:
         """Write the numbers of a tensor as floats; those of a file must be finite."""
+        assert isinstance(tensor, RawTensor)
         count = math.prod(tensor.shape)
         type_number = REALS.index(tensor.dtype)
         finite = count == 0 or self._library.read_floats(
@@ -86,7 +87,7 @@ class Weights(Memory):
             config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
             config.decoder_cell == "ssru", config.alignment_layer,
         )  # fmt: skip
-        self.model.projection = self.linear(projection, self._raw("output.bias_V") if config.output_bias else None)
+        self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
         self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
         if config.source_vocab_size is not None:
             self.source_vocabulary = config.source_vocab_size
@@ -97,7 +98,7 @@ class Weights(Memory):
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
         self._length, self._lock = 0, threading.Lock()
         if config.positions == "learned":
-            self.model.positions = self.floats(self._raw("embedding.positions.table_TD"))
+            self.model.positions = self.floats(arrays["embedding.positions.table_TD"])
             self._length = config.max_positions
         self.require_positions(min(config.max_positions, 256))
         del self._arrays  # those that are stored in 8 bits are not needed any more
@@ -141,23 +142,19 @@ class Weights(Memory):
         return stack
 
     def _linear(self, name: str) -> Linear:
-        return self.linear(self._arrays[f"{name}.weight"], self._raw(f"{name}.bias"))
+        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"])
 
     def _ssru(self, name: str) -> Linear:
         """The input, which has no bias, and the forget gate of an SSRU as one layer."""
         weights = [self._arrays[f"{name}.{part}.weight"] for part in ("input", "forget")]
-        gate_bias = self._raw(f"{name}.forget.bias")
+        gate_bias = self._arrays[f"{name}.forget.bias"]
+        assert isinstance(gate_bias, RawTensor)
         no_bias = gate_bias._replace(content=memoryview(bytearray(len(gate_bias.content))))
         return self.linear(concatenated(weights), joined([no_bias, gate_bias]))
 
     def _norm(self, name: str) -> Norm:
-        gain, shift = self._raw(f"{name}.weight"), self._raw(f"{name}.bias")
+        gain, shift = (self._arrays[f"{name}.{part}"] for part in ("weight", "bias"))
         return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), self.floats(shift))
-
-    def _raw(self, name: str) -> RawTensor:
-        array = self._arrays[name]
-        assert isinstance(array, RawTensor)
-        return array
 
 
 def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
