@@ -24,7 +24,7 @@ from transduce.config import build, read_toml, to_toml
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.card import read_card
-from transduce.models.header import PRECISIONS, Precision, weight_shapes
+from transduce.models.header import PRECISIONS, Precision, open_weights
 from transduce.runs.recipe import Recipe, TrainConfig, load_recipe
 from transduce.text.files import MAX_LINE_BYTES, raw_lines
 from transduce.text.pairs import ReadReport, read_pairs
@@ -228,7 +228,7 @@ def test_any_weights_file_has_shapes_or_is_rejected(
 ) -> None:
     path = written("model.safetensors", (len(content).to_bytes(8, "little") if honest else b"") + content + tail)
     try:
-        shapes = weight_shapes(path, precision)
+        shapes = open_weights(path, precision).shapes
     except ModelError as error:
         assert str(path) in str(error)
         return
