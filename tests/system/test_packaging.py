@@ -147,10 +147,19 @@ def test_init_asks_in_a_terminal(transduce: Any, trained: Any, tmp_path: Path) -
         (["--text", "own.txt", "--preset", "tinny"], "no preset tinny"),
         (["--text", "own.txt", "--set", "train.stepz=1"], "unknown key stepz"),
         (["--text", "own.txt", "--task", "juggle"], "no task juggle"),
+        (["--text", "own.txt", "--set", "train.learning_rate=5"], "training would diverge"),
+        (["--text", "own.txt", "--set", "tokenizer.path=no.model"], "no.model"),
+        (["--text", "own.txt", "--valid", "empty.txt"], "empty.txt: no text"),
+        (["--src", "own.txt", "--tgt", "own.txt", "--task", "masked"], "not from pairs of files"),
+        (["--src", "own.txt", "--tgt", "own.txt", "--set", "train.start_from=nowhere"], "nowhere"),
+        (["--train", "own.txt"], "own.txt: cannot tell its format"),
+        (["--train", "own.txt", "--task", "parse"], "own.txt: no usable tree"),
+        (["--train", "own.txt", "--task", "classify"], "own.txt: labelled texts are .tsv"),
     ],
 )
 def test_init_refuses_what_train_would(transduce: Any, tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "own.txt").write_text("some text\n")
+    (tmp_path / "empty.txt").touch()
     assert message in complaint(transduce("init", *words, cwd=tmp_path))
     assert not (tmp_path / "recipe.toml").exists()
 

@@ -47,14 +47,15 @@ def init(
     """Write a recipe for `transduce train`, with a comment for each setting.
 
     In a terminal, the command asks for the training text, the validation text and the size of the model if they are not
-    given. The files are not read, but they must exist.
+    given. What `transduce train` would refuse is refused; of each file, only the first example is read.
     """
     from transduce.config import apply_sets
     from transduce.disk import write_atomically
     from transduce.errors import ConfigError
     from transduce.runs.recipe_template import recipe_text
     from transduce.training.api import given_settings
-    from transduce.training.start import require_text
+    from transduce.training.mistakes import refuse_mistakes
+    from transduce.training.start import foreign_vocabulary, require_examples, require_text
 
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} exists; name another file, or give --force to overwrite it")
@@ -66,7 +67,11 @@ def init(
     if not given.get("data", {}).get("train"):
         raise ConfigError("no training text: give --src and --tgt, --train or --text")
     text_of_recipe, resolved = recipe_text(recipe, preset, style, apply_sets(given, set_ or []))
+    refuse_mistakes(resolved)
     require_text(resolved)
+    require_examples(resolved)
+    if resolved.tokenizer.path:
+        foreign_vocabulary(Path(resolved.tokenizer.path), resolved.tokenizer.target_path)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(recipe, text_of_recipe.encode())
     log(f"wrote {recipe}; train with: transduce train {recipe}")

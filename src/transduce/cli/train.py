@@ -72,6 +72,7 @@ def train(
     if recipe and not task and format_suffix(recipe) in suffixes:
         raise ConfigError(f"{recipe} is not a recipe (.toml); give pairs with --train, or running text with --text")
     with ended_by_signals(), announce("loading PyTorch"):
+        from transduce.runs.recipe import default_run_folder
         from transduce.training.api import train as run
 
     if task and recipe and recipe.suffix != ".toml":
@@ -79,7 +80,7 @@ def train(
     if out is None:
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
-        out = Path("runs") / recipe.stem
+        out = default_run_folder(recipe)
     outcome = run(
         out,
         recipe=recipe,

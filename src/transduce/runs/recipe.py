@@ -253,6 +253,11 @@ def load_recipe(
     return recipe
 
 
+def default_run_folder(recipe: Path) -> Path:
+    """The folder of the run of a recipe, unless another one is given."""
+    return Path("runs") / recipe.stem
+
+
 def read_preset(name: str) -> Table:
     """The settings of a preset: sizes of a model and how to train it."""
     return _read_included("preset", name)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from transduce.config import Table, to_table, toml_value
-from transduce.runs.recipe import DEFAULT_PRESET, Recipe, load_recipe
+from transduce.runs.recipe import DEFAULT_PRESET, Recipe, default_run_folder, load_recipe
 from transduce.search.options import describe_bounds
 from transduce.tasks.registry import TASKS
 
@@ -43,7 +43,7 @@ _WIDTH = 118
 
 def recipe_text(path: Path, preset: str | None, style: str | None, given: Table) -> tuple[str, Recipe]:
     """The text of a recipe at this path, and what it resolves to; a ConfigError if the settings are not valid."""
-    recipe = load_recipe(None, preset, given, [], style=style)
+    recipe = load_recipe(None, preset, given, [], default_run_folder(path), style)
     preset = preset or DEFAULT_PRESET
     lines = [
         *_comment(f"Train with: transduce train {path}"),

@@ -25,6 +25,7 @@ from transduce.tasks.task import Scoring, Task
 from transduce.text.abbreviations import base_language
 from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.languages import direction_of_entry, parse_direction
+from transduce.text.pairs import ReadReport
 from transduce.text.readers import READERS
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_pair import TokenizerPair
@@ -121,6 +122,13 @@ def require_text(recipe: Recipe) -> None:
         raise DataError(f"{name}: no such file{hint}")
 
 
+def require_examples(recipe: Recipe) -> None:
+    """Raise an error if a file of the text has no example of the recipe's task; only its first example is read."""
+    reader = READERS[recipe.make_task().reader]
+    for files in dict.fromkeys([*recipe.data.all_train, *recipe.data.all_valid]):
+        next(reader.pieces([files], ReadReport()) if reader.pieces else reader.read([files], ReadReport()))
+
+
 def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | AnyTokenizer:
     """The settings to train a tokenizer with; or the given one, or that of the model that training starts from."""
     start, path = recipe.train.start_from, recipe.tokenizer.path
@@ -129,8 +137,7 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     if run.has_checkpoint:
         return load_tokenizer(run.path)
     if path:
-        own, target = Tokenizer.load_foreign(Path(path)), recipe.tokenizer.target_path
-        return TokenizerPair(own, Tokenizer.load_foreign(Path(target))) if target else own
+        return foreign_vocabulary(Path(path), recipe.tokenizer.target_path)
     assert start
     folder = find_start(start)
     log(f"starting from {folder}, with its sizes and vocabulary")
@@ -142,6 +149,12 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     require(not new, f"tokenizer.symbols: the vocabulary of {folder} was imported; symbols cannot be added to it")
     require(not recipe.train.bpe_dropout, f"train.bpe_dropout: the vocabulary of {folder} was imported")
     return tokenizer
+
+
+def foreign_vocabulary(path: Path, target_path: str | None) -> AnyTokenizer:
+    """The vocabulary of `tokenizer.path` and, if the target has its own, of `tokenizer.target_path`."""
+    own = Tokenizer.load_foreign(path)
+    return TokenizerPair(own, Tokenizer.load_foreign(Path(target_path))) if target_path else own
 
 
 def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
