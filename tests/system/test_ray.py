@@ -139,6 +139,25 @@ def test_the_names_of_files_and_the_option_from_tell_the_target_language(
     assert outcome.out == f"{target}\n", outcome.err
 
 
+def test_an_unfinished_translation_is_not_resumed_in_another_language(transduce: Any, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        write_lines(tmp_path / name, ["babo"])
+    words = ("translate", "--ray", "a.txt", "b.txt", "--out", "out", "--resume", "--to")
+    translate = """
+import transduce.ray as r
+def translate(_, out, to, **__):
+    out.mkdir(exist_ok=True)
+    (out / "{name}.txt").write_text(to)
+r.translate_files = translate
+"""
+    only_first, only_second = (translate.format(name=name) for name in ("a", "b"))
+    assert transduce(*words, "de", cwd=tmp_path, before=only_first).code == 0
+    message = complaint(transduce(*words, "fr", cwd=tmp_path, before=only_second))
+    assert message.endswith("out was begun with another target language; resume it the same way, or name another --out")
+    assert transduce(*words, "de", cwd=tmp_path, before=only_second).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt", "out"]
+
+
 def test_a_direction_that_the_model_does_not_translate_in_is_refused_before_ray_starts(
     transduce: Any, tmp_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ def test_an_output_is_resumed_in_the_format_that_it_was_begun_in(
         lines = out.read_text().splitlines(keepends=True)
         out.write_text("".join(lines[:10]))
         message = complaint(run(transduce, trained, many, "-o", out, "--resume", *second))
-        assert message == f"{out} was begun {begun} --jsonl; resume it the same way, or name another file"
+        assert message == f"{out} was begun {begun} --jsonl; resume it the same way, or name another --out"
         assert out.read_text() == "".join(lines[:10])
         assert run(transduce, trained, many, "-o", out, "--resume", *first).code == 0
         assert out.read_text() == "".join(lines)
@@ -85,7 +85,7 @@ def test_an_output_is_resumed_with_the_request_that_it_was_begun_with(
         (["-m", trained.run], "target language and model and search"),
     ]:
         message = complaint(transduce(*words, "--resume", *more, cwd=tmp_path))
-        assert message == f"out.txt was begun with another {other}; resume it the same way, or name another file"
+        assert message == f"out.txt was begun with another {other}; resume it the same way, or name another --out"
         assert (tmp_path / "out.txt").read_text() == begun
     assert transduce(*words, "--resume", "--to", "de", cwd=tmp_path).code == 0
     assert (tmp_path / "out.txt").read_text() == f"{begun.splitlines()[0]}\n" * 901

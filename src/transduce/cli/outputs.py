@@ -150,7 +150,7 @@ def open_output(
         with line_output(path, resume=resume, asked=asked) as (file, done):
             if done and _has_records(path) != records:
                 begun = "without --jsonl" if records else "with --jsonl"
-                raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another file")
+                raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another --out")
             yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
         return
     if records:

@@ -22,7 +22,7 @@ _COMPARED_BYTES = 1 << 16
 def request(
     folders: Sequence[Path],
     to: str | None,
-    search: "SearchConfig",
+    search: "SearchConfig | Mapping[str, object]",
     glossary: "Glossary | None" = None,
     **others: object,
 ) -> dict[str, str]:
@@ -56,7 +56,7 @@ class RequestRecord:
         if others:
             other = " and ".join(others)
             raise ConfigError(
-                f"{self._out} was begun with another {other}; resume it the same way, or name another file"
+                f"{self._out} was begun with another {other}; resume it the same way, or name another --out"
             )
 
     def write(self) -> None:

@@ -170,11 +170,17 @@ def translate(
         refused = [name for name, value in (given | {"--long refuse": long == "refuse"}).items() if value]
         if refused:
             raise ConfigError(f"--ray does not support {', '.join(refused)}")
-        loading = {"device": device, "engine": engine, "batch_tokens": batch_tokens, **options}
-        loading |= {"protect": (protect_pattern or []) if protect else False, "model": model}
-        loading |= {"prefix": prefix, "glossary": Glossary.load(glossary) if glossary else None}
+        loading = {
+            "model": model,
+            "device": device,
+            "engine": engine,
+            "batch_tokens": batch_tokens,
+            "protect": (protect_pattern or []) if protect else False,
+            "prefix": prefix,
+            "glossary": Glossary.load(glossary) if glossary else None,
+        }
         translate_with_ray(
-            inputs, out, loading, from_, to, column=column, workers=workers, threads=threads, resume=resume
+            inputs, out, loading, options, from_, to, column=column, resume=resume, workers=workers, threads=threads
         )
         return
     if out and documents:

@@ -1,11 +1,13 @@
 """`transduce translate --ray`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
+from transduce.cli.request_record import RequestRecord, request
 from transduce.cli.translate_direction import target_language
 from transduce.cli.translate_progress import Progress
 from transduce.errors import ConfigError, DataError
@@ -17,9 +19,13 @@ def translate_with_ray(
     inputs: Sequence[Input],
     out: Path | None,
     loading: dict[str, Any],
+    search: Mapping[str, Any],
     source: str | None,
     target: str | None,
-    **options: Any,
+    *,
+    column: str | None,
+    resume: bool,
+    **workers: Any,
 ) -> None:
     """Translate files into a folder with the model that `loading` describes, and report the progress."""
     from transduce.ray import translate_files
@@ -33,14 +39,35 @@ def translate_with_ray(
         raise DataError(f"{path}: no such file")
     # A worker may run in another folder than this process.
     models = [find_model(Path(path)).resolve() for path in loading["model"] or []] or None
-    card = read_card(models[0] if models else find_model(None))
-    to = target_language(ModelLanguages.of_facts(card["facts"]), inputs, source, target)
-    with Progress(lambda: count_lines(inputs), 0, hidden=False) as progress:
+    folders = models or [find_model(None)]
+    to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
+    others = {name: loading[name] for name in ("prefix", "protect")}
+    asked = request(folders, to, search, loading["glossary"], column=column, **others)
+    outputs = [out / path.name for path in files]
+    with (
+        _recorded(RequestRecord(out.resolve(), asked), outputs, resume=resume),
+        Progress(lambda: count_lines(inputs), 0, hidden=False) as progress,
+    ):
         translate_files(
             [path.resolve() for path in files],
             out,
+            column=column,
+            resume=resume,
             on_row=progress.advance,
             log=log,
-            **{**loading, "model": models, "to": to},
-            **options,
+            **{**loading, **search, "model": models, "to": to},
+            **workers,
         )
+
+
+@contextmanager
+def _recorded(record: RequestRecord, outputs: Sequence[Path], *, resume: bool) -> Iterator[None]:
+    """Keep the record while only some of the outputs are there; to resume, the request must be the same."""
+    if resume and any(path.exists() for path in outputs):
+        record.require_same()
+    record.write()
+    try:
+        yield
+    finally:
+        if len({path.exists() for path in outputs}) == 1:
+            record.remove()
