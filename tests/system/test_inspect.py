@@ -19,6 +19,15 @@ def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tm
     assert output == f"→ {header['translation']}"
 
 
+def test_the_translation_has_the_protected_text(transduce: Any, tmp_path: Path) -> None:
+    text = "Write to info@example.com before 5:30."
+    outcome = transduce("inspect", text, "--to", "de", "-o", tmp_path / "look.html", cwd=tmp_path)
+    _, output, _ = outcome.out.splitlines()
+    assert "info@example.com" in output
+    assert "5:30" in output
+    assert output == f"→ {inspected_header(tmp_path / 'look.html')['translation']}"
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

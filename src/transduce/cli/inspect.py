@@ -58,12 +58,13 @@ def _translation_page(
     from transduce.cli.inputs import require_utf8
     from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
+    from transduce.inspect.serialize import translation_text
     from transduce.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
     forced = translator.tokenizer.target.encode(require_utf8(prefix)) if prefix else []
     result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
-    return self_contained(result, translator), translator.tokenizer.target.decode(result.best.tokens)
+    return self_contained(result, translator), translation_text(result, result.best.tokens, translator.tokenizer.target)
 
 
 def _text_page(text: str, model: Path | None, architecture: str, device: str) -> str:

@@ -74,7 +74,7 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "off": inspection.request.off,
         "beam": inspection.config.beam,
         "alpha": inspection.config.length_penalty,
-        "translation": _text(inspection, inspection.best.tokens, tokenizer.target),
+        "translation": translation_text(inspection, inspection.best.tokens, tokenizer.target),
         "log_prob": inspection.best.log_prob,
         "score": inspection.best.score,
         "source": [_source_id(token, tokenizer) for token in inspection.source],
@@ -126,9 +126,9 @@ def _source_id(token: int, tokenizer: AnyTokenizer) -> int:
     return token + tokenizer.target.vocab_size if has_own else token
 
 
-def _text(inspection: Inspection, tokens: list[int], tokenizer: AnyTokenizer) -> str:
+def translation_text(inspection: Inspection, tokens: list[int], target: AnyTokenizer) -> str:
     """The text of output tokens, with the spans that slots stand for."""
-    (marked,) = tokenizer.decode_all([tokens], marked=True) if tokens else ("",)
+    (marked,) = target.decode_all([tokens], marked=True) if tokens else ("",)
     return output_text(marked, inspection.part)
 
 
@@ -155,7 +155,7 @@ def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenize
         return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
 
     return {
-        "translation": _text(inspection, ablation.full.tokens, tokenizer),
+        "translation": translation_text(inspection, ablation.full.tokens, tokenizer),
         "target": ablation.full.tokens,
         "full": scores(ablation.full),
         "rescored": scores(ablation.rescored),
