@@ -21,6 +21,8 @@ def test_inspect_writes_one_self_contained_page(transduce: Any, trained: Any, tm
 
 def test_the_translation_has_the_protected_text(transduce: Any, tmp_path: Path) -> None:
     text = "Write to info@example.com before 5:30."
+    many = " and ".join(f"{number}.5 apples" for number in range(12))
+    assert transduce("inspect", many, "--to", "de", "-o", tmp_path / "many.html", cwd=tmp_path).code == 0
     outcome = transduce("inspect", text, "--to", "de", "-o", tmp_path / "look.html", cwd=tmp_path)
     _, output, _ = outcome.out.splitlines()
     assert "info@example.com" in output

@@ -71,16 +71,15 @@ class Splitter:
 
     def whole(self, text: str, target: str | None) -> Part:
         """A text as one part, even if it has several sentences; a DataError if it is empty or does not fit."""
-
-        def refusal(_: int, tokens: int) -> DataError:
-            return DataError(f"the text has {tokens:,} tokens; the model takes {self.max_source_length}: shorten it")
-
-        (parts,) = replace(self, by_sentence=False, aligns=False).parts([text], [()], [target], refuse_long=refusal)
-        if not parts:
+        drafts = replace(self, by_sentence=False)._drafts(text, target, None, takes_tags=False)
+        if not drafts:
             raise DataError("the text is empty")
-        if len(parts) > 1:
-            raise DataError(f"the text has more than {len(SLOTS)} protected spans, such as numbers: shorten it")
-        return parts[0]
+        (tokens,) = self.tokenizer.encode_all([drafts[0].marked], marked=True)
+        if len(tokens) > self.max_source_length:
+            raise DataError(
+                f"the text has {len(tokens):,} tokens; the model takes {self.max_source_length}: shorten it"
+            )
+        return _with_space_around([drafts[0].part(tokens, (), self.tokenizer)], text)[0]
 
     def parts(
         self,

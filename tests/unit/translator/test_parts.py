@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from transduce.errors import DataError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
 from transduce.text.protect import Protection
+from transduce.text.symbols import SLOTS
 from transduce.text.tokenizer import Tokenizer
 from transduce.translator import Translator
 from transduce.translator.confidence import ANY, Calibration
@@ -43,8 +43,8 @@ def test_spans_beyond_the_number_of_slots_are_joined_or_in_other_parts(translato
     parts = translator.parts(" babo ".join(names))
     assert len(parts) > 1
     assert requirements(parts) == [(name, True) for name in names]
-    with pytest.raises(DataError, match="more than 10 protected spans"):
-        translator.whole(" babo ".join(names))
+    whole = translator.whole(" babo ".join(names))
+    assert requirements([whole]) == [(name, index < len(SLOTS)) for index, name in enumerate(names)]
 
 
 def test_a_term_takes_precedence_over_what_it_contains(translator: Translator) -> None:
