@@ -131,6 +131,15 @@ def test_every_span_comes_back_exactly_once(kind: str, transduce: Any, tmp_path:
             if output.count(span) != 1] == []  # fmt: skip
 
 
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_numbers_side_by_side_and_formulas_are_kept(transduce: Any, tmp_path: Path, language: str) -> None:
+    kept = ["7 8 9", "4 8 15 16 23 42", "3 2", "E = mc^2", "f(x) = x^2", "2 x 4 = 8", "1920x1080"]
+    text = "".join(f"The result is {part}.\n{part}\n" for part in kept)
+    lines = transduce("translate", "--to", language, cwd=tmp_path, stdin=text).out.splitlines()
+    assert lines[1::2] == kept
+    assert all(part in line for part, line in zip(kept, lines[::2], strict=True)), lines
+
+
 def test_every_span_of_a_long_list_comes_back_exactly_once(transduce: Any, tmp_path: Path) -> None:
     texts = [
         f"The temperatures were {', '.join(f'{n} °C' for n in range(12))} and it was cold.",

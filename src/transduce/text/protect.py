@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.errors import ConfigError
+from transduce.text.formulas import FORMULA
 from transduce.text.given_texts import require_list
 from transduce.text.symbols import SLOTS, escape
 
@@ -50,9 +51,10 @@ _EMOJI_CHARACTER = (
 _EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
 _SHORTCODE = r"(?<!\S):[\w+-]{2,40}+:(?![^\s.,!?])"  # of an emoji: ":smile:"
 _BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
-_COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "5 > 3", and "File > Save"
+_COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "File > Save"
 _EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
 _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
+_SIZE = rf"(?<![\w.,]){_DIGITS}(?: ?[x×] ?{_DIGITS})++(?:\s?(?:{_UNITS}))?+(?!\w)"  # "1920x1080", "10 x 15 cm"
 # A number that is more than a plain integer: with a sign, separators, a unit, a currency, or five digits and more.
 # Before a word such as million it is left to the model, which knows how the target language writes "$1.5 million".
 _SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
@@ -64,18 +66,22 @@ _NUMBER = (
     rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
-_INTEGER_LIST = r"(?<![\w.,:/-])\d{1,4}+(?:[,;] \d{1,4}+){3,}+(?!\w|[.,:/-]\d)"
+_THOUSANDS = r"\d{1,3}(?: \d{3})++(?!\d)"  # "12 000", which the model may write as the target language does
+_INTEGER_LIST = (
+    rf"(?<![\w.,:/-])(?:\d{{1,4}}+(?:[,;] \d{{1,4}}+){{3,}}+|(?!{_THOUSANDS})\d{{1,4}}+(?: \d{{1,4}}+){{2,}}+|\d \d)"
+    r"(?!\w|-|[.,:/]\d)"
+)
 
 _NAMES = re.compile(
     "|".join(
         [_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK, _COMPARISON]
     )
 )
-_ALL = re.compile("|".join([_NAMES.pattern, _NUMBER]))
+_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, _SIZE, _NUMBER]))
 _INTEGERS = re.compile(_INTEGER)
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(
-    r"[\d@/\\{}$%<>`&#_\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
+    r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
 )
 _CLOSING = ".,;:!?'\"»”’"
 _OPENING_OF = {")": "(", "]": "[", "}": "{"}
@@ -102,14 +108,20 @@ class Protection:
                 raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
 
     def spans(self, text: str, *, numbers: bool = True) -> list[Span]:
-        """The protected spans, in order and without overlap; `numbers` includes those with separators or units."""
+        """The protected spans, in order and without overlap.
+
+        With `numbers`, formulas, sizes and numbers with separators or units are among them.
+        """
         own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
         if not _WORTH_SEARCHING.search(text):
             return own
         return merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
 
     def integer_lists(self, text: str) -> list[Span]:
-        """Lists of at least four plain integers, in which a model would repeat or change some."""
+        """Lists of plain integers, in which a model would repeat or change some.
+
+        They have at least four with commas between them, or three (or two digits) with spaces.
+        """
         return [Span(*match.span()) for match in _INTEGER_LISTS.finditer(text)]
 
     def integers(self, text: str, spans: Sequence[Span]) -> list[Span]:

@@ -36,10 +36,14 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("Thanks 😀🎉 and ❤️!", ["😀🎉", "❤️"]),
         ("A family 👨‍👩‍👧 and a thumb 👍🏽", ["👨‍👩‍👧", "👍🏽"]),
         (":wave: Thanks :+1: :thumbs_up: for all :heart:.", [":wave:", ":+1:", ":thumbs_up:", ":heart:"]),
-        ("> If 5 > 3 or x >= y, go to File > Save", [">", ">=", ">"]),
+        ("> If 5 > 3 or x >= y, go to File > Save", ["5 > 3", "x >= y", ">"]),
+        ("So E = mc^2, f(x) = 2x + 1 and (a + b)^2 > 0", ["E = mc^2", "f(x) = 2x + 1", "(a + b)^2 > 0"]),
+        ("If 2 x 4 = 8, x_1 ≤ 5 and p<0.05, compute x² - 10^6", ["2 x 4 = 8", "x_1 ≤ 5", "p<0.05", "x² - 10^6"]),
+        ("x = a number, A = good, we + you = us, T-shirt = 5, a <b", []),
+        ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
-        ("Two (one :p) a=(b), x :( y", [":("]),
+        ("Two (one :p) a=(b), x :( y", ["a=(b)", ":("]),
         ("He said:yes: no. Two things :one, two: three", []),
         ("From 10:30:00 to 10:45:", ["10:30:00", "10:45"]),
         ("Use max_length, --dry-run, @anna and #python", ["max_length", "--dry-run", "@anna", "#python"]),
@@ -63,6 +67,12 @@ def test_plain_integers_are_listed_separately() -> None:
     text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg."
     integers = PROTECTION.integers(text, PROTECTION.spans(text))
     assert [text[start:end] for start, end in integers] == ["12", "1999"]
+
+
+def test_lists_of_integers_are_found_as_a_whole() -> None:
+    text = "Rooms 1 2 3, bus 12 14 15 or 5 6; pages 7, 8, 9, 10. No 12 14, 12 000 000, one 1, 2, 3 or 5 6-year-olds."
+    found = [text[start:end] for start, end in PROTECTION.integer_lists(text)]
+    assert found == ["1 2 3", "12 14 15", "5 6", "7, 8, 9, 10"]
 
 
 def test_a_users_pattern_comes_before_the_kinds() -> None:
@@ -118,6 +128,13 @@ def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
         " :a",
         "{a,plural,",
         "{a,select,{}",
+        "a + ",
+        "a=",
+        "a^",
+        "(a",
+        "1 x ",
+        "1x",
+        "1 = ",
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
