@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document
 from transduce.documents.encodings import decode_text
-from transduce.documents.markdown_admonitions import open_admonitions
+from transduce.documents.markdown_indentation import without_indentation
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
 from transduce.documents.options import ReadOptions
 from transduce.text.html_text import HtmlText
@@ -63,7 +63,7 @@ def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     environment: dict[str, Any] = {}
     row, cursor = -1, 0
-    for token in ranges.blocks(open_admonitions(hidden), environment):
+    for token in ranges.blocks(without_indentation(hidden), environment):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
         first, last = token.map

@@ -68,6 +68,15 @@ def test_the_text_of_a_directive_in_markdown_is_translated(source: str) -> None:
     assert translated(read("a.md", source.encode()), str.upper) == words.encode()
 
 
+def test_all_paragraphs_of_a_definition_are_translated() -> None:
+    source = (
+        "Apple\n:   A fruit.\n\n    It grows on\n    trees.\n\n        code\n\n    - one\n\n"
+        "Salt\n\n:   White.\n\n    Not sweet.\n\nText.\n\n    code\n"
+    )
+    words = source.upper().replace("CODE", "code")
+    assert translated(read("a.md", source.encode()), str.upper).decode() == words
+
+
 def test_a_term_and_its_definitions_are_texts_of_their_own() -> None:
     source = "Apple\n:   A *red* fruit\n:   A company\n\nSalt\n\n  ~ White: and\n    not sweet\n"
     document = read("a.md", source.encode())
@@ -79,7 +88,7 @@ def test_a_term_and_its_definitions_are_texts_of_their_own() -> None:
         "White: and not sweet",
     ]
     assert translated(document, str.upper).decode() == (
-        "APPLE\n:   A *RED* FRUIT\n:   A COMPANY\n\nSALT\n\n  ~ WHITE: AND\nNOT SWEET\n"
+        "APPLE\n:   A *RED* FRUIT\n:   A COMPANY\n\nSALT\n\n  ~ WHITE: AND\n    NOT SWEET\n"
     )
 
 
