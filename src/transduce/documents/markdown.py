@@ -1,6 +1,6 @@
-"""Markdown files: paragraphs, headings, list items, table cells, alternative texts, and the text of HTML blocks.
+"""Markdown files: paragraphs, headings, list items, table cells, alternative texts, titles, and text of HTML blocks.
 
-Code, formulas (between dollar signs), front matter, link targets and reference definitions stay as they are.
+Code, formulas (between dollar signs), other front matter, link targets and reference definitions stay as they are.
 """
 
 import re
@@ -9,15 +9,15 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document
+from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text, text_document
 from transduce.documents.encodings import decode_text
+from transduce.documents.front_matter import FRONT_MATTER, front_matter_units
 from transduce.documents.markdown_indentation import without_indentation
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
 from transduce.documents.options import ReadOptions
 from transduce.text.html_text import HtmlText
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _LABEL = re.compile(
     r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
 )
@@ -32,8 +32,10 @@ _BLOCK_START = re.compile(r"(?:[-+>#=|:~]|\d+[.)])(?:\s|\Z)|>|=|```|~~~|\|")
 _EMPTY_TAG = re.compile(r"<(?:!|\?|(?:area|br|hr|img|input|wbr)\b)|.*/>\Z", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"(?:`[^`]+`|[^ ])+")
 """What a line break does not divide: text without spaces, and code in backticks."""
-_MARKER = re.compile("\0([0-9]+)\0")
-"""Stands for an alternative text, by its number among those of the block."""
+_MARKER = re.compile('("?)\0([0-9]+)\0')
+"""Stands for an alternative text or a title, by its number among those of the block."""
+_TITLE = re.compile(r"(\]\(\s*(?:<[^<>\n]*>|[^\s<]\S*)\s+)(?:\"([^\"\\]*)\"|'([^'\\]*)')(\s*\))", re.DOTALL)
+"""The end of a link or an image that has a title."""
 _TAG_NAME = re.compile(r"</?([^\s/>]+)")
 
 
@@ -57,7 +59,9 @@ def read_markdown(data: bytes, name: str, options: ReadOptions) -> Document:
 
 def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
     ranges = InlineRanges()
-    front = _FRONT_MATTER.match(source)
+    front = FRONT_MATTER.match(source)
+    if front:
+        yield from front_matter_units(front[0])
     hidden = re.sub(r"[^\n]", "", front[0]) + source[front.end() :] if front else source
     lines = source.split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
@@ -108,8 +112,8 @@ def _html_unit(source: str) -> Unit | None:
 
 
 def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool) -> Unit | None:
-    """The unit of a block's content: hard line breaks separate texts, and alternative texts of images follow them."""
-    content, alternatives = _take_alternatives(source, find)
+    """The unit of a block's content: hard line breaks separate texts; alternative texts and titles follow them."""
+    content, attributes = _take_attributes(source, find)
     label = _LABEL.match(content)
     begin = label.end() if label else 0
     closing = _DIRECTIVE_END.search(content, begin)
@@ -130,22 +134,26 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
             texts.append(tagged)
         pieces += [tagged if has_words(tagged) else _continue(before, place), raw]
         builder, first = TaggedTextBuilder(), one.end
-    if not texts and not alternatives:
+    if not texts and not attributes:
         return None
     has_line_breaks = any("\n" in content[one.start : one.end] for one in ranges if one.kind != "hardbreak")
     width = max(map(len, source.split("\n"))) if has_line_breaks else None
 
     def write(outputs: list[str]) -> str:
+        def attribute(marker: re.Match[str]) -> str:
+            quote, text = marker[1], outputs[len(texts) + int(marker[2])]
+            return quote + (text.replace('"', '\\"') if quote else text)
+
         waiting = iter(outputs)
         text = "".join(piece if isinstance(piece, str) else next(waiting) for piece in pieces)
-        text = _MARKER.sub(lambda marker: outputs[len(texts) + int(marker[1])], text)
+        text = _MARKER.sub(attribute, text)
         return f"\\{text}" if not begin and _BLOCK_START.match(text) and not _BLOCK_START.match(content) else text
 
     def escape(text: str) -> str:
         text = _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
         return text.replace("|", "\\|") if in_table else text
 
-    return Unit([*texts, *alternatives], write, escape, layout=lambda text: _wrap(text, width))
+    return Unit([*texts, *attributes], write, escape, layout=lambda text: _wrap(text, width))
 
 
 def _separated(one: InlineRange, content: str) -> InlineRange:
@@ -159,18 +167,28 @@ def _continue(source: str, place: _Place) -> str:
     return source.replace("\n", place.line_break)
 
 
-def _take_alternatives(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:
-    """The content with a marker for each alternative text of an image, and these texts."""
+def _take_attributes(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:
+    """The content with a marker for each alternative text and each title of a link or an image, and these texts."""
     parts, texts, at = list[str](), list[TaggedText](), 0
-    for image in find(content):
-        if image.kind != "image" or not has_words(text := _alternative_text(image.text, find(image.text))):
-            continue
-        rest = content[image.start : image.end].removeprefix(f"![{image.text}")
-        # A label that was the text itself is written out, because the text changes.
-        rest = f"][{image.text}]" if rest in ("]", "][]") else rest
-        parts.append(f"{content[at : image.start]}![\0{len(texts)}\0{rest}")
+
+    def marker(text: TaggedText) -> str:
         texts.append(text)
-        at = image.end
+        return f"\0{len(texts) - 1}\0"
+
+    for one in find(content):
+        if one.kind not in ("image", "link_close"):
+            continue
+        raw = content[one.start : one.end]
+        if one.kind == "image" and has_words(text := _alternative_text(one.text, find(one.text))):
+            rest = raw.removeprefix(f"![{one.text}")
+            # A label that was the text itself is written out, because the text changes.
+            rest = f"][{one.text}]" if rest in ("]", "][]") else rest
+            raw = f"![{marker(text)}{rest}"
+        title = _TITLE.search(raw)
+        if title and title.end() == len(raw) and has_words(text := tagged_text(title[2] or title[3] or "")):
+            raw = f'{raw[: title.start()]}{title[1]}"{marker(text)}"{title[4]}'
+        parts += [content[at : one.start], raw]
+        at = one.end
     return "".join([*parts, content[at:]]), texts
 
 

@@ -32,6 +32,34 @@ def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
     assert written.startswith("SEE ![A *B* \\[C](x.png) OR ![D][d] OR [![E][e]](l) OR ![1](y).\n\n> ![F G](z)\n")
 
 
+def test_title_and_description_in_the_front_matter_are_translated() -> None:
+    source = (
+        "---\ntitle: My page\ndescription: \"It's all\"\r\nsummary: 'some words'\nexcerpt: one\n  two\n"
+        'subtitle: "a\\tb"\nslug: my-page\ndate: 2024-01-02\n---\n\nThe text.\n'
+    )
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == ["My page", "It's all", "some words", "The text."]
+    outputs = ["Titre : ma page", 'C\\est "tout"', "l'été", "Texte."]
+    written = document.write([Output(text) for text in outputs]).decode()
+    assert written == (
+        '---\ntitle: "Titre : ma page"\ndescription: "C\\\\est \\"tout\\""\r\nsummary: "l\'été"\nexcerpt: one\n  two\n'
+        'subtitle: "a\\tb"\nslug: my-page\ndate: 2024-01-02\n---\n\nTexte.\n'
+    )
+    toml = read("a.md", b"+++\ntitle = 'some words'\ndraft = true\n+++\n")
+    assert translated(toml, str.upper) == b"+++\ntitle = 'SOME WORDS'\ndraft = true\n+++\n"
+
+
+def test_titles_of_links_and_images_in_markdown_are_translated() -> None:
+    source = """See [the shop](a.html "Our *new* shop"), [![x](b.png 'a picture')](<c d> (stays)) or [e](f "7").\n"""
+    document = read("a.md", source.encode())
+    assert [text.text for text in document.texts] == ["See the shop, or e.", "Our *new* shop", "x", "a picture"]
+    outputs = ["Voir la boutique, ou e.", 'Un "bon" x_', "y", "une image"]
+    written = document.write([Output(text) for text in outputs]).decode()
+    assert '(a.html "Un \\"bon\\" x\\_")' in written
+    assert """[![y](b.png "une image")](<c d> (stays))""" in written
+    assert '(f "7")' in written
+
+
 def test_formulas_in_markdown_stay() -> None:
     source = "Let $a_1 < b_1$ be true for $5 or $6 of it.\n\n$$ E = mc^2 $$\n\n> where $$x\n> = y$$ holds\n"
     document = read("a.md", source.encode())
