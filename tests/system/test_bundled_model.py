@@ -41,6 +41,17 @@ def test_it_translates_in_its_other_directions(to: str, text: str, word: str) ->
     assert word in Translator.load().translate(text, to=to)
 
 
+@pytest.mark.parametrize(("language", "text"), [("de", "Go home."), ("fr", "third item"), ("en", "Ouvrez la porte.")])
+def test_the_numbers_of_a_list_are_kept(transduce: Any, tmp_path: Path, language: str, text: str) -> None:
+    numbers = ["1.", "10.", "3)", "(4)", "- 5."]
+    lines = "".join(f"{number} {text}\n" for number in numbers)
+    outcome = transduce("translate", "--to", language, cwd=tmp_path, stdin=lines)
+    (translation,) = {
+        line.removeprefix(f"{number} ") for number, line in zip(numbers, outcome.out.splitlines(), strict=True)
+    }
+    assert translation[0].isalpha()
+
+
 def test_without_a_target_language_it_translates_to_its_default(transduce: Any, tmp_path: Path) -> None:
     outcome = transduce("translate", QUESTION, cwd=tmp_path)
     message = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"

@@ -3,19 +3,26 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from transduce.text.abbreviations import Abbreviations
 from transduce.text.sentences import LINE_BREAKS, Sentence
 
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
 _SEPARATOR = re.compile(rf"\t\s*|{LINE_BREAKS}|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
 _ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
+_NUMBER = r"\d{1,3}\.|[IVX]{2,5}\.|\(?(?:\d{1,3}|[A-Za-z])\)"
+_NUMBERED = re.compile(rf"({_NUMBER})(\s+)(?=[\"'(«„“‘*]*([^\W\d_]+))")
+LIST_NUMBER = re.compile(_NUMBER)
+"""A mark of a numbered list: "1.", "IV.", "2)", "(3)", "(a)"."""
 
 
-def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+def split_layout(sentences: Iterable[Sentence], language: str | None = None) -> Iterator[Sentence]:
     """Split sentences at tabs, at <br> and at marks between texts, such as " | " in a list of links.
 
-    The marks that lines begin with, such as "-" and "#", are separated from their text.
+    The marks that lines begin with, such as "-", "#" and "1.", are separated from their text. In a language in which
+    "1." may mean "first", it is a mark before a capital letter, except in "1. Mai" and the like.
     """
+    rules = Abbreviations.of(language)
     at_start = True
     for sentence in sentences:
         for column in _columns(sentence):
@@ -23,6 +30,10 @@ def split_layout(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
             if mark:
                 yield Sentence(mark[1], mark[2])
                 column = column._replace(text=column.text[mark.end() :])
+            number = _NUMBERED.match(column.text) if at_start else None
+            if number and not (number[1].endswith(".") and rules.is_ordinal_before(number[3])):
+                yield Sentence(number[1], number[2])
+                column = column._replace(text=column.text[number.end() :])
             yield column
             at_start = bool(_BREAK.search(column.separator))
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from transduce.engines.engine import Job
 from transduce.text.inline_tags import TaggedText
+from transduce.text.layout import LIST_NUMBER
 from transduce.text.scripts import has_spaces
 from transduce.text.symbols import SLOTS
 from transduce.text.truecase import Shape
@@ -65,7 +66,9 @@ class Part(Job):
 
     @cached_property
     def is_untranslatable(self) -> bool:
-        """Whether the text has only spans in slots and characters other than letters and digits, which are copied."""
+        """Whether the text is copied: it numbers a list, or has only spans in slots and neither letters nor digits."""
+        if not self.prefix and LIST_NUMBER.fullmatch(self.text):
+            return True
         if self.prefix or not all(one.is_slot for one in self.required):
             return False
         rest = self.text

@@ -141,7 +141,8 @@ class Splitter:
             return []
         if not self.by_sentence:
             return [Sentence(text, "")]
-        sentences = list(split_layout(split_sentences(text, self.source_language(target))))
+        language = self.source_language(target)
+        sentences = list(split_layout(split_sentences(text, language), language))
         if len(sentences) == 1 or not (self.protection or glossary):
             return sentences
         text = text.strip()
