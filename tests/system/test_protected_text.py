@@ -140,6 +140,20 @@ def test_numbers_side_by_side_and_formulas_are_kept(transduce: Any, tmp_path: Pa
     assert all(part in line for part, line in zip(kept, lines[::2], strict=True)), lines
 
 
+def test_codes_of_letters_and_digits_are_kept(transduce: Any, tmp_path: Path) -> None:
+    texts = {
+        "Press F5.": "F5",
+        "PRESS F5 NOW": "F5",
+        "H2O": "H2O",
+        "Flight LH400 is late.": "LH400",
+        "Take bus M41.": "M41",
+    }
+    for language in ("de", "fr"):
+        outcome = transduce("translate", "--to", language, cwd=tmp_path, stdin="\n".join(texts) + "\n")
+        for code, line in zip(texts.values(), outcome.out.splitlines(), strict=True):
+            assert re.search(rf"\b{code}\b", line), line
+
+
 def test_every_span_of_a_long_list_comes_back_exactly_once(transduce: Any, tmp_path: Path) -> None:
     texts = [
         f"The temperatures were {', '.join(f'{n} °C' for n in range(12))} and it was cold.",

@@ -66,6 +66,7 @@ _NUMBER = (
     rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
+_CODE = r"(?<![\w.,:/-])[A-Z]{1,4}\d[A-Z\d]{0,8}+(?!\w)"  # "F5", "H2O", "LH400"
 _THOUSANDS = r"\d{1,3}(?: \d{3})++(?!\d)"  # "12 000", which the model may write as the target language does
 _INTEGER_LIST = (
     rf"(?<![\w.,:/-])(?:\d{{1,4}}+(?:[,;] \d{{1,4}}+){{3,}}+|(?!{_THOUSANDS})\d{{1,4}}+(?: \d{{1,4}}+){{2,}}+|\d \d)"
@@ -78,7 +79,7 @@ _NAMES = re.compile(
     )
 )
 _ALL = re.compile("|".join([FORMULA, _NAMES.pattern, _SIZE, _NUMBER]))
-_INTEGERS = re.compile(_INTEGER)
+_COPIED = re.compile(f"{_INTEGER}|{_CODE}")
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w\.\w|:[\w+-]|[:;=][()|]"
@@ -124,10 +125,10 @@ class Protection:
         """
         return [Span(*match.span()) for match in _INTEGER_LISTS.finditer(text)]
 
-    def integers(self, text: str, spans: Sequence[Span]) -> list[Span]:
-        """Plain integers of two to four digits outside the spans: a model copies them, which is checked."""
+    def copied(self, text: str, spans: Sequence[Span]) -> list[Span]:
+        """Integers of two to four digits and codes ("F5") outside the spans: a model copies them, as is checked."""
         taken = {*spans}
-        merged = merge(spans, [Span(*match.span()) for match in _INTEGERS.finditer(text)])
+        merged = merge(spans, [Span(*match.span()) for match in _COPIED.finditer(text)])
         return [span for span in merged if span not in taken]
 
 

@@ -203,15 +203,16 @@ class Splitter:
         copies = len(spans) > slots
         shape = shape_of(text, spans) if self.truecases and not copies else None
         if shape:
-            text = truecase(text, spans, self.tokenizer.encode)
+            kept = merge(spans, protection.copied(text, spans)) if protection else spans
+            text = truecase(text, kept, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
             return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
-        integers = protection.integers(text, spans) if protection and self.uses_slots else []
+        others = protection.copied(text, spans) if protection and self.uses_slots else []
         copied = [span for span in spans if span not in {*taken}]
         in_slots = copied[:slots]
-        wanted = [(span, text[span.start : span.end], False) for span in [*copied, *integers]]
+        wanted = [(span, text[span.start : span.end], False) for span in [*copied, *others]]
         wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
             Required(

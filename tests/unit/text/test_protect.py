@@ -63,10 +63,10 @@ def test_numbers_are_only_found_if_requested() -> None:
     assert [text[start:end] for start, end in PROTECTION.spans(text, numbers=False)] == ["anna@example.org"]
 
 
-def test_plain_integers_are_listed_separately() -> None:
-    text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg."
-    integers = PROTECTION.integers(text, PROTECTION.spans(text))
-    assert [text[start:end] for start, end in integers] == ["12", "1999"]
+def test_plain_integers_and_codes_are_listed_separately() -> None:
+    text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg of H2O by LH400 in 20A, a5, ABCDE1 or F5."
+    copied = PROTECTION.copied(text, PROTECTION.spans(text))
+    assert [text[start:end] for start, end in copied] == ["12", "1999", "H2O", "LH400", "F5"]
 
 
 def test_lists_of_integers_are_found_as_a_whole() -> None:
