@@ -108,10 +108,10 @@ class _Projection:
         return "".join(output)
 
     def _content(self, placed: _Placed, escape: Callable[[str], str]) -> list["_Placed | str"]:
+        before, after = placed.spaces
         if placed.tag.protected:
-            before, after = placed.spaces
             return [before + placed.tag.opening + after]
-        items: list[_Placed | str] = [placed.tag.opening]
+        items: list[_Placed | str] = [before + placed.tag.opening]
         position = placed.start
         for child in sorted(placed.children, key=lambda child: (child.start, child.end)):
             items += [self._text(placed, position, child.start, escape), child]
@@ -158,6 +158,8 @@ class _Projection:
                 placed[id(tag)] = _Placed(tag, sources[id(tag)], range(0), place, end)
                 if tag.protected and tag.start < tag.end:
                     placed[id(tag)].spaces = self._spaces(place)
+                elif self._lacks_space(tag, place, parent):
+                    placed[id(tag)].spaces = " ", ""
         parent.children = [placed[id(tag)] for tag in tags]
 
     def _placed(self, tag: Tag, source: range, words: range, parent: _Placed, deeper: int) -> _Placed:
@@ -168,6 +170,15 @@ class _Projection:
         """The white space that separates an inserted word from the words around it."""
         before, after = self._translation[place - 1 : place], self._translation[place : place + 1]
         return " " if before and not before.isspace() else "", " " if after.isalnum() else ""
+
+    def _follows_space(self, tag: Tag) -> bool:
+        """Whether there is white space before the tag in the source."""
+        return self._tagged.text[tag.start - 1 : tag.start].isspace()
+
+    def _lacks_space(self, tag: Tag, place: int, parent: _Placed) -> bool:
+        """Whether something without text comes to be next to a word, but was separated from it in the source."""
+        is_empty = tag.start == tag.end and parent.start < place
+        return is_empty and self._follows_space(tag) and not self._translation[place - 1].isspace()
 
     def _covers(self, tag: Tag, parent: _Placed) -> bool:
         """Whether the element contains all words of its parent."""
@@ -262,5 +273,4 @@ class _Projection:
             return parent.start
         if boundary >= parent.target.stop:
             return parent.end
-        after_space = self._tagged.text[tag.start - 1 : tag.start].isspace()
-        return self._words.target[boundary][0] if after_space else self._words.target[boundary - 1][1]
+        return self._words.target[boundary][0] if self._follows_space(tag) else self._words.target[boundary - 1][1]
