@@ -140,6 +140,12 @@ def test_numbers_side_by_side_and_formulas_are_kept(transduce: Any, tmp_path: Pa
     assert all(part in line for part, line in zip(kept, lines[::2], strict=True)), lines
 
 
+@pytest.mark.parametrize(("language", "time"), [("de", "17:30"), ("fr", "17:30"), ("en", "5:30 pm")])
+def test_the_half_of_the_day_is_kept(transduce: Any, tmp_path: Path, language: str, time: str) -> None:
+    text = "Das Treffen ist um 5:30 pm." if language == "en" else "We meet at 5:30 pm tomorrow."
+    assert time in transduce("translate", "--to", language, text, cwd=tmp_path).out
+
+
 def test_codes_of_letters_and_digits_are_kept(transduce: Any, tmp_path: Path) -> None:
     texts = {
         "Press F5.": "F5",

@@ -12,6 +12,7 @@ from transduce.errors import ConfigError
 from transduce.text.formulas import FORMULA
 from transduce.text.given_texts import require_list
 from transduce.text.symbols import SLOTS, escape
+from transduce.text.times import TIME
 
 _FILE_TYPES = (
     "7z apk avi bak bat bib bmp bz2 c cfg conf cpp cs css csv db deb dll dmg doc docx env epub exe flac gif go gz h "
@@ -78,7 +79,7 @@ _NAMES = re.compile(
         [_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK, _COMPARISON]
     )
 )
-_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, _SIZE, _NUMBER]))
+_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _NUMBER]))
 _COPIED = re.compile(f"{_INTEGER}|{_CODE}")
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(

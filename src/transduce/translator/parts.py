@@ -18,6 +18,7 @@ from transduce.text.protect import Protection, Span, join_neighbours, mask, merg
 from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
+from transduce.text.times import in_24_hours
 from transduce.text.truecase import Shape, shape_of, truecase
 from transduce.translator.part import Part, Required
 
@@ -212,7 +213,7 @@ class Splitter:
         others = protection.copied(text, spans) if protection and self.uses_slots else []
         copied = [span for span in spans if span not in {*taken}]
         in_slots = copied[:slots]
-        wanted = [(span, text[span.start : span.end], False) for span in [*copied, *others]]
+        wanted = [(span, in_24_hours(text[span.start : span.end], target), False) for span in [*copied, *others]]
         wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
             Required(

@@ -40,6 +40,8 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("So E = mc^2, f(x) = 2x + 1 and (a + b)^2 > 0", ["E = mc^2", "f(x) = 2x + 1", "(a + b)^2 > 0"]),
         ("If 2 x 4 = 8, x_1 ≤ 5 and p<0.05, compute x² - 10^6", ["2 x 4 = 8", "x_1 ≤ 5", "p<0.05", "x² - 10^6"]),
         ("x = a number, A = good, we + you = us, T-shirt = 5, a <b", []),
+        ("At 5:30 pm, 5pm, 11 PM, 8am or 10.45 a.m. on Monday", ["5:30 pm", "5pm", "11 PM", "8am", "10.45 a.m."]),
+        ("Open 9am-5pm, 9 am – 5:30 pm; um 5 am Bahnhof, 5 pmx. It is 5 p.m.", ["9am-5pm", "9 am – 5:30 pm", "5 p.m"]),
         ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
