@@ -52,6 +52,12 @@ def test_the_numbers_of_a_list_are_kept(transduce: Any, tmp_path: Path, language
     assert translation[0].isalpha()
 
 
+def test_it_reads_the_quotation_marks_of_german_books() -> None:
+    translator, texts = Translator.load(), ["„Warum?“, fragte sie.", "‚Nein‘, sagte sie (und „Nein“)."]
+    pointed = [text.translate(str.maketrans("„“‚‘", "»«›‹")) for text in texts]
+    assert translator.translate(pointed, to="en") == translator.translate(texts, to="en")
+
+
 def test_without_a_target_language_it_translates_to_its_default(transduce: Any, tmp_path: Path) -> None:
     outcome = transduce("translate", QUESTION, cwd=tmp_path)
     message = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"

@@ -15,9 +15,12 @@ _STAND_INS = {
     "\xad": "", "\u200b": "", "\u2060": "", "\ufeff": "",
 }  # fmt: skip
 """Hyphens, dashes and primes with others that look alike, and characters that are not seen."""
-UNUSUAL_FORM = re.compile(f"[\u0300-\u036f\ufb00-\ufb06{''.join(_STAND_INS)}]")
+_INWARD_QUOTES = re.compile(r"(?<![^\s(\[])([»›])(?=\w)|(?<=[^\s(\[])([«‹])(?!\w)")
+"""Quotation marks that point to the words, as in German books: »Nein«."""
+_LOW_QUOTES = {"»": "„", "«": "“", "›": "‚", "‹": "‘"}
+UNUSUAL_FORM = re.compile(f"[\u0300-\u036f\ufb00-\ufb06«»‹›{''.join(_STAND_INS)}]")
 """Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, or one
-of these marks, such as the non-breaking hyphen of Word."""
+of these marks, such as the non-breaking hyphen of Word and the quotation marks of German books."""
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
 _OTHER_SYMBOLS = "§¶†‡"
 _TRADEMARKS = "®™℠"
@@ -85,7 +88,9 @@ class ReadableText:
         return merge(words, symbols)
 
     def usual_form(self, text: str) -> str:
-        """The text with usual letters and marks in place of forms that the vocabulary lacks."""
+        """The text with usual letters and marks in place of forms that the vocabulary lacks, and „“ in place of »«."""
+        if self._characters.issuperset(_LOW_QUOTES.values()):
+            text = _INWARD_QUOTES.sub(lambda quote: _LOW_QUOTES[quote[0]], text)
         unusual = {char for char in UNUSUAL_FORM.findall(text) if char not in self._characters}
         if any(map(unicodedata.combining, unusual)):
             text = unicodedata.normalize("NFC", text)

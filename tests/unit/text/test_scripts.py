@@ -72,3 +72,10 @@ def test_accents_and_ligatures_that_the_vocabulary_lacks_get_their_usual_form() 
 def test_letters_of_a_script_without_spaces_are_left_to_the_model() -> None:
     readable = ReadableText(["東京", *("東" + letter for letter in "一二三四五六七八九十百千万日月火水木金土")])
     assert readable.unreadable("東京鷗 →") == [(4, 5)]
+
+
+def test_quotation_marks_that_point_inwards_get_their_usual_form() -> None:
+    text = "»Nein«, (›ja.‹) « oui » ou «non», «» »"
+    marks = [*string.printable, *"„“‚‘«»‹›"]
+    assert ReadableText(marks).usual_form(text) == "„Nein“, (‚ja.‘) « oui » ou «non», «» »"
+    assert ReadableText([*string.printable, *"«»‹›"]).usual_form(text) == text
