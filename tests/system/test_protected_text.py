@@ -146,6 +146,15 @@ def test_the_half_of_the_day_is_kept(transduce: Any, tmp_path: Path, language: s
     assert time in transduce("translate", "--to", language, text, cwd=tmp_path).out
 
 
+def test_the_size_of_an_amount_is_kept(transduce: Any, tmp_path: Path) -> None:
+    amounts = ["$5bn", "$20K", "20k", "$3M"]
+    text = "".join(f"It cost {amount}.\n" for amount in amounts)
+    for language in ("de", "fr"):
+        lines = transduce("translate", "--to", language, cwd=tmp_path, stdin=text).out.splitlines()
+        assert all(amount in line for amount, line in zip(amounts, lines, strict=True)), lines
+    assert "3.2 billion" in transduce("translate", "--to", "en", "Das kostet 3,2 Mrd. Euro.", cwd=tmp_path).out
+
+
 def test_codes_of_letters_and_digits_are_kept(transduce: Any, tmp_path: Path) -> None:
     texts = {
         "Press F5.": "F5",

@@ -58,7 +58,12 @@ _DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
 _SIZE = rf"(?<![\w.,]){_DIGITS}(?: ?[x×] ?{_DIGITS})++(?:\s?(?:{_UNITS}))?+(?!\w)"  # "1920x1080", "10 x 15 cm"
 # A number that is more than a plain integer: with a sign, separators, a unit, a currency, or five digits and more.
 # Before a word such as million it is left to the model, which knows how the target language writes "$1.5 million".
-_SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|bn\b|m\b))"
+_SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|mrd\b|mio\b))"
+# An amount in thousands, millions or billions, abbreviated: "$5bn", "£20m", "20k", "5 M€".
+_SHORT_AMOUNT = (
+    rf"(?<![\w.,$€£¥-])(?:[$€£¥] ?{_DIGITS} ?(?:[kKmMB]|bn|mn|tn)|"
+    rf"{_DIGITS}(?:[kKM]| ?(?:bn|mn|tn)| ?(?:k|M|Md)€))(?!\w)"
+)
 _NUMBER = (
     r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
     r"(?<![\w.,$€£¥+−-])[+−-]?+(?:[$€£¥]\s?)?+(?:"
@@ -79,7 +84,7 @@ _NAMES = re.compile(
         [_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK, _COMPARISON]
     )
 )
-_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _NUMBER]))
+_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _SHORT_AMOUNT, _NUMBER]))
 _COPIED = re.compile(f"{_INTEGER}|{_CODE}")
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(

@@ -42,6 +42,10 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("x = a number, A = good, we + you = us, T-shirt = 5, a <b", []),
         ("At 5:30 pm, 5pm, 11 PM, 8am or 10.45 a.m. on Monday", ["5:30 pm", "5pm", "11 PM", "8am", "10.45 a.m."]),
         ("Open 9am-5pm, 9 am – 5:30 pm; um 5 am Bahnhof, 5 pmx. It is 5 p.m.", ["9am-5pm", "9 am – 5:30 pm", "5 p.m"]),
+        (
+            "$5bn, £ 20m, €3.5 M, 20k, 1.5 bn or 5 M€, 3,2 Mrd. Euro",
+            ["$5bn", "£ 20m", "€3.5 M", "20k", "1.5 bn", "5 M€"],
+        ),
         ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
