@@ -147,7 +147,7 @@ def test_the_half_of_the_day_is_kept(transduce: Any, tmp_path: Path, language: s
 
 
 def test_the_size_of_an_amount_is_kept(transduce: Any, tmp_path: Path) -> None:
-    amounts = ["$5bn", "$20K", "20k", "$3M"]
+    amounts = ["$5bn", "$20K", "20k", "$3M", "10 lbs"]
     text = "".join(f"It cost {amount}.\n" for amount in amounts)
     for language in ("de", "fr"):
         lines = transduce("translate", "--to", language, cwd=tmp_path, stdin=text).out.splitlines()

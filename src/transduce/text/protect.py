@@ -23,7 +23,8 @@ _FILE_TYPES = (
 _DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
 _UNITS = (
     "%%|%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
-    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lb|oz|m|g|l|h|W|V"
+    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lbs?|oz|m|g|l|h|W|V|"
+    "mpg|rpm|psi|tbsp|tsp|qt|gal|yd|kbps|Mbps|Gbps|[kMG]bit/s|[KMG]iB|Wh|MWh|GWh|kJ|MJ|kV|mV|mA|kN|Nm"
 )
 # Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
 _URL = (

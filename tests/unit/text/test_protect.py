@@ -46,6 +46,10 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
             "$5bn, £ 20m, €3.5 M, 20k, 1.5 bn or 5 M€, 3,2 Mrd. Euro",
             ["$5bn", "£ 20m", "€3.5 M", "20k", "1.5 bn", "5 M€"],
         ),
+        (
+            "Take 2 tbsp, 10 lbs, 30 mpg, 100 Mbit/s and 4 GiB, not 5 lbsx",
+            ["2 tbsp", "10 lbs", "30 mpg", "100 Mbit/s", "4 GiB"],
+        ),
         ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
