@@ -90,6 +90,12 @@ def test_tags_change_no_word(transduce: Any, tmp_path: Path) -> None:
     assert "<b>readme.txt</b>" in tagged[4]
 
 
+def test_emphasis_of_markdown_in_text_changes_no_word(transduce: Any, tmp_path: Path) -> None:
+    text = "The **red** house is *old*.\n**Note:** The dog sleeps.\n"
+    outcome = transduce("translate", "--to", "de", cwd=tmp_path, stdin=text)
+    assert outcome.out == "Das **rote** Haus ist *alt*.\n**Hinweis:** Der Hund schläft.\n"
+
+
 def test_texts_between_line_breaks_are_translated_separately(transduce: Any, tmp_path: Path) -> None:
     texts = "The house is big.\nTwo dogs\nThe house is big.<br>Two dogs\n"
     house, dogs, both = transduce("translate", "--to", "de", stdin=texts, cwd=tmp_path).out.splitlines()

@@ -1,5 +1,6 @@
-"""Pairs of HTML tags in a line of text: taken out before it is translated, and put back by alignment."""
+"""Pairs of HTML tags and of Markdown's asterisks in a line of text: taken out, and put back by alignment."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -7,6 +8,12 @@ from transduce.text.html_text import BLOCKS
 from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
 from transduce.text.paired_tags import paired_tags
 from transduce.text.sentences import Sentence
+
+_EMPHASIS = re.compile(
+    r"`[^`\n]+`|<[^<>\n]+>|"
+    r"(?<![\w/\\*~])(?P<mark>\*{1,3}|~~)(?=[^\s*~])(?P<text>[^*~<>\n]{1,400}+)(?<=\S)(?P=mark)(?![\w*~])"
+)
+"""Code, a tag, or emphasized text: "**very**"."""
 
 
 class LineTag(NamedTuple):
@@ -20,24 +27,34 @@ class LineTag(NamedTuple):
 
 
 def take_tags(line: str) -> tuple[str, list[LineTag]]:
-    """The line without its pairs of tags, and these; a line that has nothing else keeps them.
+    """The line without its pairs of tags and asterisks, and these; a line that has nothing else keeps them.
 
     A tag that separates blocks, as in "<li>one</li><li>two</li>", leaves a space between the words around it.
     """
     pieces, tags, length, end = list[str](), list[LineTag](), 0, 0
     separates = False
-    for tag in [*paired_tags(line), None]:
-        piece = line[end : tag.start() if tag else len(line)]
+    for found in [*_pairs(line), None]:
+        piece = line[end : found.place if found else len(line)]
         if piece and separates and length and not (pieces[-1][-1].isspace() or piece[0].isspace()):
             piece = f" {piece}"
         if piece:
             pieces.append(piece)
             length, separates = length + len(piece), False
-        if tag:
-            tags.append(LineTag(length, tag["name"], tag[0], bool(tag["closes"])))
-            end, separates = tag.end(), separates or tag["name"].lower() in BLOCKS
+        if found:
+            tags.append(found._replace(place=length))
+            end = found.place + len(found.source)
+            separates = separates or found.name.lower() in BLOCKS
     text = "".join(pieces)
     return (text, tags) if any(map(str.isalnum, text)) else (line, [])
+
+
+def _pairs(line: str) -> list[LineTag]:
+    """The tags and asterisks of a line, with their places in it."""
+    pairs = [LineTag(tag.start(), tag["name"], tag[0], bool(tag["closes"])) for tag in paired_tags(line)]
+    for found in _EMPHASIS.finditer(line):
+        if mark := found["mark"]:
+            pairs += [LineTag(found.start(), mark, mark, False), LineTag(found.end("text"), mark, mark, True)]
+    return sorted(pairs)
 
 
 def tags_by_sentence(text: str, tags: Sequence[LineTag], sentences: Sequence[Sentence]) -> Iterator[list[LineTag]]:
