@@ -46,6 +46,12 @@ _PATH = (
     rf"(?<![\w./\\+-])(?:[\w.+-]++[/\\])*\w[\w.+-]*?\.(?:{_FILE_TYPES.replace(' ', '|')})(?![\w-])"
 )
 _IDENTIFIER = r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+(?!\w)|(?<![\w&])[@#][A-Za-z_]\w+"
+# Numbers of machines: "0x1F", "1e-5", "00:1A:2B:3C:4D:5E", "2001:db8::1", UUIDs, "abc123def456".
+_HEXADECIMAL = (
+    r"(?<![\w.-])(?:[\dA-Fa-f]{8}-(?:[\dA-Fa-f]{4}-){3}[\dA-Fa-f]{12}|0x[\dA-Fa-f]++|\d++(?:\.\d++)?[eE][+-]?\d++|"
+    r"(?=[A-Za-z]{0,8}\d{1,8}[A-Za-z]{1,8}\d)[A-Za-z\d]{5,64}+)(?!\w)|"
+    r"(?<![\w:])(?:[\dA-Fa-f]{1,4}::?){2,7}[\dA-Fa-f]{1,4}(?![\w:])"
+)
 _EMOJI_CHARACTER = (
     "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
     "[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"  # variation selectors, joiners, skin tones, tags
@@ -66,14 +72,15 @@ _SHORT_AMOUNT = (
     rf"{_DIGITS}(?:[kKM]| ?(?:bn|mn|tn)| ?(?:k|M|Md)€))(?!\w)"
 )
 _NUMBER = (
-    r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+)(?!\w)|"
+    r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+(?:-[a-z]+(?:\.\d+)?)?)(?!\w)|"
     r"(?<![\w.,$€£¥+−-])[+−-]?+(?:[$€£¥]\s?)?+(?:"
     rf"{_DIGITS}(?:\s?(?:{_UNITS})|\ss)(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w){_SCALED}|\d{{5,}}+(?!\w)|"
     rf"(?<=[$€£¥])\d++(?!\w){_SCALED})|"
     rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
 )
 _INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
-_CODE = r"(?<![\w.,:/-])[A-Z]{1,4}\d[A-Z\d]{0,8}+(?!\w)"  # "F5", "H2O", "LH400"
+# "F5", "H2O", "LH400", "camelCase"
+_CODE = r"(?<![\w.,:/-])(?:[A-Z]{1,4}\d[A-Z\d]{0,8}+|[a-z]{1,20}+(?:[A-Z][a-z]{1,20}+){1,5}+)(?!\w)"
 _THOUSANDS = r"\d{1,3}(?: \d{3})++(?!\d)"  # "12 000", which the model may write as the target language does
 _INTEGER_LIST = (
     rf"(?<![\w.,:/-])(?:\d{{1,4}}+(?:[,;] \d{{1,4}}+){{3,}}+|(?!{_THOUSANDS})\d{{1,4}}+(?: \d{{1,4}}+){{2,}}+|\d \d)"
@@ -82,7 +89,20 @@ _INTEGER_LIST = (
 
 _NAMES = re.compile(
     "|".join(
-        [_URL, _MAIL, _MESSAGE, _PLACEHOLDER, _PATH, _IDENTIFIER, _EMOJI, _SHORTCODE, _EMOTICON, _BLANK, _COMPARISON]
+        [
+            _URL,
+            _MAIL,
+            _MESSAGE,
+            _PLACEHOLDER,
+            _PATH,
+            _IDENTIFIER,
+            _HEXADECIMAL,
+            _EMOJI,
+            _SHORTCODE,
+            _EMOTICON,
+            _BLANK,
+            _COMPARISON,
+        ]
     )
 )
 _ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _SHORT_AMOUNT, _NUMBER]))

@@ -22,7 +22,8 @@ from transduce.text.times import in_24_hours
 from transduce.text.truecase import Shape, shape_of, truecase
 from transduce.translator.part import Part, Required
 
-_DIGIT = re.compile(r"\d")
+_MAY_BE_COPIED = re.compile(r"\d|[a-z][A-Z]")
+"""Finds numbers, codes and names such as "camelCase"."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class Splitter:
         if shape:
             kept = merge(spans, protection.copied(text, spans)) if protection else spans
             text = truecase(text, kept, self.tokenizer.encode)
-        if not (spans or terms or (protection and self.uses_slots and _DIGIT.search(text))):
+        if not (spans or terms or (protection and self.uses_slots and _MAY_BE_COPIED.search(text))):
             return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)

@@ -50,6 +50,9 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
             "Take 2 tbsp, 10 lbs, 30 mpg, 100 Mbit/s and 4 GiB, not 5 lbsx",
             ["2 tbsp", "10 lbs", "30 mpg", "100 Mbit/s", "4 GiB"],
         ),
+        ("At 0x1F or 1e-5, abc123def456 and v1.2.3-beta.1", ["0x1F", "1e-5", "abc123def456", "v1.2.3-beta.1"]),
+        ("2001:db8::1 00:1A:2B:3C:4D:5E a:b, ab12", ["2001:db8::1", "00:1A:2B:3C:4D:5E"]),
+        ("The id 550e8400-e29b-41d4-a716-446655440000 is it", ["550e8400-e29b-41d4-a716-446655440000"]),
         ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
@@ -74,9 +77,9 @@ def test_numbers_are_only_found_if_requested() -> None:
 
 
 def test_plain_integers_and_codes_are_listed_separately() -> None:
-    text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg of H2O by LH400 in 20A, a5, ABCDE1 or F5."
+    text = "He saw 12 birds, 1999 cats, 3 dogs and 3.5 kg of H2O by LH400 in 20A, a5, ABCDE1, getName or F5."
     copied = PROTECTION.copied(text, PROTECTION.spans(text))
-    assert [text[start:end] for start, end in copied] == ["12", "1999", "H2O", "LH400", "F5"]
+    assert [text[start:end] for start, end in copied] == ["12", "1999", "H2O", "LH400", "getName", "F5"]
 
 
 def test_lists_of_integers_are_found_as_a_whole() -> None:
@@ -145,6 +148,10 @@ def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
         "1 x ",
         "1x",
         "1 = ",
+        "a1",
+        "1:",
+        "aA",
+        "9 am-",
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
