@@ -58,6 +58,14 @@ def test_it_reads_the_quotation_marks_of_german_books() -> None:
     assert translator.translate(pointed, to="en") == translator.translate(texts, to="en")
 
 
+def test_an_ellipsis_at_the_end_is_kept(transduce: Any, tmp_path: Path) -> None:
+    for language in ("de", "fr"):
+        outcome = transduce(
+            "translate", "--to", language, cwd=tmp_path, stdin="Wait…\nOpen file…\nIt is 5 km…\nWell…\n"
+        )
+        assert all(line.endswith(("…", "...")) for line in outcome.out.splitlines()), outcome.out
+
+
 def test_without_a_target_language_it_translates_to_its_default(transduce: Any, tmp_path: Path) -> None:
     outcome = transduce("translate", QUESTION, cwd=tmp_path)
     message = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"

@@ -1,5 +1,6 @@
 """Translates the parts of texts: what the translator, documents, the server and the inspection share."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from transduce.translator.translation import Translation, join
 if TYPE_CHECKING:
     from transduce.models.model import Model
 
+_ELLIPSIS = re.compile(r"…|\.\.\.")
 Terms = Glossary | Mapping[str, str]
 """A glossary, or its terms and their translations."""
 Confidence = bool | Literal["words"]
@@ -192,7 +194,8 @@ class PartTranslator:
         calibrations = None
         if confidence:
             calibrations = [self.calibration(part.target) if confidence is True else None for part in parts]
-        return decode_outputs(self.reader, self.tokenizer, parts, results, align=align, calibrations=calibrations)
+        outputs = decode_outputs(self.reader, self.tokenizer, parts, results, align=align, calibrations=calibrations)
+        return ([_with_ellipsis(one, part) for one in best] for part, best in zip(parts, outputs, strict=True))
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
@@ -220,3 +223,11 @@ class PartTranslator:
             join(before + join_sentences([one.text for one in rank], separators, parts[0].target) + after, parts, rank)
             for rank in ranks
         ]
+
+
+def _with_ellipsis(output: Translation, part: Part) -> Translation:
+    """The output; it ends with an ellipsis as the source does, which models drop."""
+    is_whole = not part.prefix and part.tagged is None
+    if not (is_whole and part.text.endswith("…") and output.text) or _ELLIPSIS.search(output.text):
+        return output
+    return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
