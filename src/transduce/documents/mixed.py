@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.text.inline_tags import TaggedText, TaggedTextBuilder, all_tags
 from transduce.text.paired_tags import paired_tags
 from transduce.text.project_tags import project
 from transduce.text.protect import Protection
@@ -42,7 +42,9 @@ class _Piece(NamedTuple):
 
     def write(self, output: str) -> str:
         """The markup of the translation with the white space around it."""
-        if self.label:
+        if self.label and self.tagged.tags:
+            output = self.label._replace(mark=escape_xml(self.label.mark)).write(output)
+        elif self.label:
             output = escape_xml(self.label.write(html.unescape(output)))
         return self.before + output + self.after
 
@@ -139,10 +141,24 @@ class MixedText:
     def _end(self) -> None:
         tagged, text = self._builder.finish(), "".join(self._text)
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
-        label = read_label(tagged.text) if self._labels and not tagged.tags else None
-        if label and label.text != tagged.text:
+        label = read_label(tagged.text) if self._labels else None
+        if label and label.text != tagged.text and not tagged.tags:
             self._pieces.append(_Piece(before, tagged_text(label.text), after, label))
+        elif label and label.mark and not label.doubles and _take_mark(tagged, label):
+            self._pieces.append(_Piece(before, tagged, after, label))
         elif has_words(tagged):
             self._pieces.append(_Piece(before, tagged, after))
         elif text or tagged.tags:
             self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)
+
+
+def _take_mark(tagged: TaggedText, label: Label) -> bool:
+    """Take the mark of a mnemonic out of a text with tags; false if it is in text to keep, or beside HTML in text."""
+    place = next(index for index, (one, other) in enumerate(zip(tagged.text, label.text, strict=False)) if one != other)
+    is_kept = any(start <= place < end for start, end, _ in tagged.protected)
+    if is_kept or any(tag.opening.startswith("&lt;") for tag in all_tags(tagged.tags)):
+        return False
+    tagged.text = label.text
+    for tag in all_tags(tagged.tags):
+        tag.start, tag.end = tag.start - (tag.start > place), tag.end - (tag.end > place)
+    return True

@@ -201,6 +201,9 @@ def test_a_mnemonic_is_not_read_and_marks_a_word_of_the_translation(
         ("Hello &lt;name&gt; &lt;b&gt;there", "Hello <name> <b>there", "HELLO &lt;NAME&gt; &lt;B&gt;THERE"),
         ("Save &amp;as ...", "Save as ...", "SAVE &amp;AS ..."),
         ("_Tea &amp; milk", "Tea & milk", "_TEA &amp; MILK"),
+        ("Click <g id='1'>&amp;Save</g> now", "Click Save now", "CLICK <g id='1'>&amp;SAVE</g> NOW"),
+        ("<g id='a_b'>E_xit</g> &lt; y", "Exit < y", "<g id='a_b'>_EXIT</g> &lt; Y"),
+        ("<b/>R&amp;D _&lt;i&gt;x&lt;/i&gt;", "R&D _x", "<b/>R&amp;D _&lt;i&gt;X&lt;/i&gt;"),
     ],
 )  # fmt: skip
 def test_html_and_mnemonics_in_the_text_of_xliff_are_no_words(source: str, text: str, written: str) -> None:
