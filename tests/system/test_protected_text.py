@@ -161,6 +161,16 @@ def test_the_size_of_an_amount_is_kept(transduce: Any, tmp_path: Path) -> None:
     assert "3.2 billion" in transduce("translate", "--to", "en", "Das kostet 3,2 Mrd. Euro.", cwd=tmp_path).out
 
 
+def test_what_programs_read_is_kept(transduce: Any, tmp_path: Path) -> None:
+    texts = {
+        r"First line.\nSecond line.": r"Die erste Zeile.\nZweite Zeile.",
+        "Press Ctrl+Alt+Del.": "Drücken Sie Ctrl+Alt+Del.",
+        "<!-- comment -->": "<!-- comment -->",
+    }
+    outcome = transduce("translate", "--to", "de", cwd=tmp_path, stdin="\n".join(texts) + "\n")
+    assert outcome.out.splitlines() == list(texts.values())
+
+
 def test_codes_of_letters_and_digits_are_kept(transduce: Any, tmp_path: Path) -> None:
     texts = {
         "Press F5.": "F5",

@@ -7,7 +7,8 @@ from transduce.text.abbreviations import Abbreviations
 from transduce.text.sentences import LINE_BREAKS, Sentence
 
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
-_SEPARATOR = re.compile(rf"\t\s*|{LINE_BREAKS}|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
+_ESCAPES = r"(?<=\S)(?:\\[nrt])+(?=[^a-z\s])"  # in messages of programs: "First line.\\nSecond line."
+_SEPARATOR = re.compile(rf"\t\s*|{LINE_BREAKS}|{_ESCAPES}|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
 _ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
 _NUMBER = r"\d{1,3}\.|[IVX]{2,5}\.|\(?(?:\d{1,3}|[A-Za-z])\)"
@@ -17,7 +18,7 @@ LIST_NUMBER = re.compile(_NUMBER)
 
 
 def split_layout(sentences: Iterable[Sentence], language: str | None = None) -> Iterator[Sentence]:
-    """Split sentences at tabs, at <br> and at marks between texts, such as " | " in a list of links.
+    r"""Split sentences at tabs, at <br>, at escapes (\n) and at marks between texts, such as " | " in a list of links.
 
     The marks that lines begin with, such as "-", "#" and "1.", are separated from their text. In a language in which
     "1." may mean "first", it is a mark before a capital letter, except in "1. Mai" and the like.

@@ -73,10 +73,10 @@ def split_sentences(text: str, language: str | None = None) -> list[Sentence]:
 
 
 def join_sentences(translations: Sequence[str], separators: Sequence[str], target_language: str | None) -> str:
-    """Join the translations of sentences; `separators` are the white space after each sentence in the source.
+    r"""Join the translations of sentences; `separators` are the white space after each sentence in the source.
 
-    Line ends, tabs and <br> tags are kept. Otherwise, there is one space between sentences, but none in Chinese and
-    Japanese. Thai, Lao, Khmer and Burmese put a space between sentences, though not between words.
+    Line ends, tabs, <br> tags and escapes (\n) are kept. Otherwise, there is one space between sentences, but none in
+    Chinese and Japanese. Thai, Lao, Khmer and Burmese put a space between sentences, though not between words.
     """
     unspaced = base_language(target_language) in ("zh", "ja")
     parts: list[str] = []
@@ -88,7 +88,7 @@ def join_sentences(translations: Sequence[str], separators: Sequence[str], targe
                 between = "" if unspaced and _UNSPACED.search(near) else " "
             parts += [between, translation]
             between, last = "", translation
-        if _LINE_END.search(separator) or "\t" in separator or "<" in separator:
+        if _LINE_END.search(separator) or not {*"\t<\\"}.isdisjoint(separator):
             between += separator
     return "".join(parts)
 

@@ -17,6 +17,7 @@ from transduce.text.sentences import Sentence, split_sentences
         ("Name:\tTom \t\t- 5", ["Name:", "Tom", "-", "5"]),
         ("One<br>two <br /> <BR/> three", ["One", "two", "three"]),
         ("<br>one<br>", ["<br>one<br>"]),
+        (r"\nOne.\n\nTwo\tThree\nu\n", [r"\nOne.", "Two", r"Three\nu\n"]),
         ("a - b", ["a - b"]),
         ("-5 degrees", ["-5 degrees"]),
         ("#tag", ["#tag"]),

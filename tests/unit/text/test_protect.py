@@ -53,6 +53,11 @@ ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&�
         ("At 0x1F or 1e-5, abc123def456 and v1.2.3-beta.1", ["0x1F", "1e-5", "abc123def456", "v1.2.3-beta.1"]),
         ("2001:db8::1 00:1A:2B:3C:4D:5E a:b, ab12", ["2001:db8::1", "00:1A:2B:3C:4D:5E"]),
         ("The id 550e8400-e29b-41d4-a716-446655440000 is it", ["550e8400-e29b-41d4-a716-446655440000"]),
+        ("Press Ctrl+Alt+Del or Ctrl-C, not Alt-text", ["Ctrl+Alt+Del", "Ctrl-C"]),
+        (
+            r"\nUse __init__ && \ref{a b} == c <!-- x --> \nu",
+            [r"\n", "__init__", "&&", r"\ref{a b}", "==", "<!-- x -->"],
+        ),
         ("A 1920x1080 screen, 10 x 15.5 cm, or a 4×4", ["1920x1080", "10 x 15.5 cm", "4×4"]),
         ("Name: ______, age: ____.", ["______", "____"]),
         ("Haha :-) and ;) but :-(", [":-)", ";)", ":-("]),
@@ -152,6 +157,10 @@ def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
         "1:",
         "aA",
         "9 am-",
+        "Ctrl+",
+        "<!--",
+        "\\a{",
+        "__a",
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
