@@ -72,12 +72,13 @@ def train(
     if recipe and not task and format_suffix(recipe) in suffixes:
         raise ConfigError(f"{recipe} is not a recipe (.toml); give pairs with --train, or running text with --text")
     with ended_by_signals(), announce("loading PyTorch"):
-        from transduce.runs.recipe import default_run_folder
         from transduce.training.api import train as run
 
     if task and recipe and recipe.suffix != ".toml":
         train, recipe = [recipe, *(train or [])], None
     if out is None:
+        from transduce.runs.recipe import default_run_folder
+
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")
         out = default_run_folder(recipe)
