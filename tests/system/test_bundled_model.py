@@ -58,6 +58,14 @@ def test_it_reads_the_quotation_marks_of_german_books() -> None:
     assert translator.translate(pointed, to="en") == translator.translate(texts, to="en")
 
 
+def test_countries_are_not_confused(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "--to", "de", "He lives in the U.K. now.", "THE U.S. ARMY WON.", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    british, american = outcome.out.splitlines()
+    assert re.search("Vereinigten Königreich|Großbritannien", british)
+    assert "US-ARMEE" in american
+
+
 def test_an_ellipsis_at_the_end_is_kept(transduce: Any, tmp_path: Path) -> None:
     for language in ("de", "fr"):
         outcome = transduce(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from transduce.text.protect import Span, merge
+from transduce.text.symbols import SPACE_MARK
 
 _KNOWN_FROM = 20
 """Number of tokens with several letters of a script in the vocabularies of models that can read it."""
@@ -18,9 +19,13 @@ _STAND_INS = {
 _INWARD_QUOTES = re.compile(r"(?<![^\s(\[])([»›])(?=\w)|(?<=[^\s(\[])([«‹])(?!\w)")
 """Quotation marks that point to the words, as in German books: »Nein«."""
 _LOW_QUOTES = {"»": "„", "«": "“", "›": "‚", "‹": "‘"}
-UNUSUAL_FORM = re.compile(f"[\u0300-\u036f\ufb00-\ufb06«»‹›{''.join(_STAND_INS)}]")
-"""Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, or one
-of these marks, such as the non-breaking hyphen of Word and the quotation marks of German books."""
+_DOTTED = re.compile(r"(?<![\w.])(?:U\.S\.S\.R|U\.S\.A|U\.A\.E|U\.K|U\.N|U\.S|E\.U)\.(?!\w)")
+"""Names with full stops, which models confuse with one another: "the U.K." was "den Vereinigten Staaten"."""
+_UNUSUAL_CHARACTER = re.compile(f"[\u0300-\u036f\ufb00-\ufb06«»‹›{''.join(_STAND_INS)}]")
+UNUSUAL_FORM = re.compile(rf"{_UNUSUAL_CHARACTER.pattern}|[EU]\.[AKNSU]\.")
+"""Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, one of
+these marks, such as the non-breaking hyphen of Word and the quotation marks of German books, or names such as "U.K.".
+"""
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
 _OTHER_SYMBOLS = "§¶†‡"
 _TRADEMARKS = "®™℠"
@@ -73,6 +78,7 @@ class ReadableText:
             for char in {*characters, *characters.lower(), *characters.upper()}
             if script(char) in ("", *self.scripts)
         )
+        self._reads_initials = any(f"{SPACE_MARK}{name}" in pieces for name in ("UK", "US", "USA"))
 
     def unreadable(self, text: str) -> list[Span]:
         """The ranges of words that the model cannot read, and of symbols that its vocabulary does not have."""
@@ -87,11 +93,17 @@ class ReadableText:
         ]
         return merge(words, symbols)
 
+    def initials(self, text: str) -> list[Span]:
+        """The names such as "U.K." that get another form."""
+        return [Span(*name.span()) for name in _DOTTED.finditer(text)] if self._reads_initials else []
+
     def usual_form(self, text: str) -> str:
-        """The text with usual letters and marks in place of forms that the vocabulary lacks, and „“ in place of »«."""
+        """The text with usual letters and marks for forms that the vocabulary lacks, „“ for »«, and "UK" for "U.K."."""
+        if self._reads_initials:
+            text = _DOTTED.sub(_without_full_stops, text)
         if self._characters.issuperset(_LOW_QUOTES.values()):
             text = _INWARD_QUOTES.sub(lambda quote: _LOW_QUOTES[quote[0]], text)
-        unusual = {char for char in UNUSUAL_FORM.findall(text) if char not in self._characters}
+        unusual = {char for char in _UNUSUAL_CHARACTER.findall(text) if char not in self._characters}
         if any(map(unicodedata.combining, unusual)):
             text = unicodedata.normalize("NFC", text)
         usual = {char: _STAND_INS.get(char, _plain_letters(char)) for char in unusual}
@@ -104,6 +116,14 @@ class ReadableText:
         they are in the same range as the words around them.
         """
         return has_spaces(char) and not self._characters.issuperset(_plain_letters(char))
+
+
+def _without_full_stops(name: re.Match[str]) -> str:
+    """The name without its full stops, except one that also ends a sentence; "US" as the whole text would be "us"."""
+    letters = name[0].replace(".", "")
+    if name[0] == name.string:
+        return "USA" if letters == "US" else letters
+    return letters + "." * (name.end() == len(name.string))
 
 
 def foreign_words(text: str, known: Collection[str], letters: Collection[str] = ()) -> list[Span]:

@@ -205,7 +205,9 @@ class Splitter:
         copies = len(spans) > slots
         shape = shape_of(text, spans) if self.truecases and not copies else None
         if shape:
-            kept = merge(spans, protection.copied(text, spans)) if protection else spans
+            kept = merge(
+                merge(spans, self._readable.initials(text)), protection.copied(text, spans) if protection else []
+            )
             text = truecase(text, kept, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _MAY_BE_COPIED.search(text))):
             return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
@@ -214,14 +216,18 @@ class Splitter:
         others = protection.copied(text, spans) if protection and self.uses_slots else []
         copied = [span for span in spans if span not in {*taken}]
         in_slots = copied[:slots]
+
+        def in_slots_before(place: int) -> list[Span]:
+            return [slot for slot in in_slots if slot.end <= place]
+
         wanted = [(span, in_24_hours(text[span.start : span.end], target), False) for span in [*copied, *others]]
         wanted += [(span, translation, True) for span, translation in terms]
         required = tuple(
             Required(
                 needed,
                 SLOTS[index] if index < len(in_slots) else escape(needed),
-                (tag + mask(text[: span.start], [slot for slot in in_slots if slot.end <= span.start])).rstrip(),
-                tag + mask(text[: span.end], [slot for slot in in_slots if slot.end <= span.end]),
+                (tag + self._usual_form(mask(text[: span.start], in_slots_before(span.start)))).rstrip(),
+                tag + self._usual_form(mask(text[: span.end], in_slots_before(span.end))),
                 is_term,
             )
             for index, (span, needed, is_term) in enumerate(wanted)
