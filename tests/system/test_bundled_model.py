@@ -66,6 +66,12 @@ def test_countries_are_not_confused(transduce: Any, tmp_path: Path) -> None:
     assert "US-ARMEE" in american
 
 
+def test_abbreviations_are_not_misread(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "--to", "de", "It opened on Mon., Sept. 2, 2019, see p. 12.", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert all(word in outcome.out for word in ("Montag", "2. September", "2019", "Seite 12"))
+
+
 def test_an_ellipsis_at_the_end_is_kept(transduce: Any, tmp_path: Path) -> None:
     for language in ("de", "fr"):
         outcome = transduce(

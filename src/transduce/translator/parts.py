@@ -15,6 +15,7 @@ from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
 from transduce.text.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
 from transduce.text.protect import Protection, Span, join_neighbours, mask, merge
+from transduce.text.readings import ABBREVIATION, Readings
 from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
@@ -173,7 +174,17 @@ class Splitter:
 
     @cached_property
     def _readable(self) -> ReadableText:
-        return ReadableText(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
+        return ReadableText(self._vocabulary)
+
+    @cached_property
+    def _readings(self) -> dict[str | None, Readings]:
+        """What abbreviations are read as in each source language."""
+        pieces, languages = {*self._vocabulary}, {None, *(source for source, _ in self.directions)}
+        return {language: Readings(language, pieces) for language in languages}
+
+    @property
+    def _vocabulary(self) -> list[str]:
+        return self.tokenizer.pieces(range(self.tokenizer.vocab_size))
 
     def _pieces(self, long: "_Draft", prefix: Sequence[int], glossary: Glossary | None) -> list[Part]:
         """The parts of a sentence that does not fit; the output of the first starts with the prefix."""
@@ -210,7 +221,7 @@ class Splitter:
             )
             text = truecase(text, kept, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _MAY_BE_COPIED.search(text))):
-            return _Draft(sentence, target, tag + self._usual_form(escape(text)), (), shape, tags, 0)
+            return _Draft(sentence, target, tag + self._usual_form(escape(text), target), (), shape, tags, 0)
         taken = [span for span, _ in terms]
         spans = merge(taken, spans)
         others = protection.copied(text, spans) if protection and self.uses_slots else []
@@ -226,18 +237,21 @@ class Splitter:
             Required(
                 needed,
                 SLOTS[index] if index < len(in_slots) else escape(needed),
-                (tag + self._usual_form(mask(text[: span.start], in_slots_before(span.start)))).rstrip(),
-                tag + self._usual_form(mask(text[: span.end], in_slots_before(span.end))),
+                (tag + self._usual_form(mask(text[: span.start], in_slots_before(span.start)), target)).rstrip(),
+                tag + self._usual_form(mask(text[: span.end], in_slots_before(span.end)), target),
                 is_term,
             )
             for index, (span, needed, is_term) in enumerate(wanted)
         )
         return _Draft(
-            sentence, target, tag + self._usual_form(mask(text, in_slots)), required, shape, tags, len(copied)
+            sentence, target, tag + self._usual_form(mask(text, in_slots), target), required, shape, tags, len(copied)
         )
 
-    def _usual_form(self, marked: str) -> str:
-        return self._readable.usual_form(marked) if UNUSUAL_FORM.search(marked) else marked
+    def _usual_form(self, marked: str, target: str | None) -> str:
+        """The text as the model reads it."""
+        if UNUSUAL_FORM.search(marked):
+            marked = self._readable.usual_form(marked)
+        return self._readings[self.source_language(target)].read(marked) if ABBREVIATION.search(marked) else marked
 
 
 def _with_space_around(parts: list[Part], text: str) -> list[Part]:
