@@ -66,10 +66,18 @@ def test_countries_are_not_confused(transduce: Any, tmp_path: Path) -> None:
     assert "US-ARMEE" in american
 
 
-def test_abbreviations_are_not_misread(transduce: Any, tmp_path: Path) -> None:
-    outcome = transduce("translate", "--to", "de", "It opened on Mon., Sept. 2, 2019, see p. 12.", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("to", "text", "words"),
+    [
+        ("de", "It opened on Mon., Sept. 2, 2019, see p. 12.", ["Montag", "2. September", "2019", "Seite 12"]),
+        ("en", "Er kommt am Mo., den 5. Jan. 2020.", ["Monday", "5 January 2020"]),
+        ("en", "Il vient le lun. 5 janv. 2020.", ["Monday", "January", "2020"]),
+    ],
+)
+def test_abbreviations_are_not_misread(transduce: Any, tmp_path: Path, to: str, text: str, words: list[str]) -> None:
+    outcome = transduce("translate", "--to", to, text, cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
-    assert all(word in outcome.out for word in ("Montag", "2. September", "2019", "Seite 12"))
+    assert all(word in outcome.out for word in words), outcome.out
 
 
 def test_an_ellipsis_at_the_end_is_kept(transduce: Any, tmp_path: Path) -> None:

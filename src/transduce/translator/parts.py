@@ -117,8 +117,12 @@ class Splitter:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = {one for one, other in self.directions if target in (None, other)}
+        sources = self._sources(target)
         return sources.pop() if len(sources) == 1 else None
+
+    def _sources(self, target: str | None) -> set[str]:
+        """The languages that the source of a translation may have."""
+        return {source for source, other in self.directions if target in (None, other)}
 
     def _encode_prefix(self, prefix: str, number: int) -> list[int]:
         tokens = self.tokenizer.target.encode(prefix) if prefix else []
@@ -178,9 +182,9 @@ class Splitter:
 
     @cached_property
     def _readings(self) -> dict[str | None, Readings]:
-        """What abbreviations are read as in each source language."""
-        pieces, languages = {*self._vocabulary}, {None, *(source for source, _ in self.directions)}
-        return {language: Readings(language, pieces) for language in languages}
+        """What abbreviations are read as, for each target language."""
+        pieces, targets = {*self._vocabulary}, {None, *(target for _, target in self.directions)}
+        return {target: Readings(sorted(self._sources(target)), pieces) for target in targets}
 
     @property
     def _vocabulary(self) -> list[str]:
@@ -251,7 +255,7 @@ class Splitter:
         """The text as the model reads it."""
         if UNUSUAL_FORM.search(marked):
             marked = self._readable.usual_form(marked)
-        return self._readings[self.source_language(target)].read(marked) if ABBREVIATION.search(marked) else marked
+        return self._readings[target].read(marked) if ABBREVIATION.search(marked) else marked
 
 
 def _with_space_around(parts: list[Part], text: str) -> list[Part]:
