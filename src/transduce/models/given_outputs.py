@@ -1,4 +1,4 @@
-"""What a model predicts about outputs that are given: alignment with the source, log-probabilities.
+"""What a model predicts about given outputs (forced decoding): alignment with the source, log-probabilities.
 
 A torch module is read with torch; a stored model, by the engine that runs it.
 """
@@ -36,7 +36,7 @@ class TokenStatistics:
 
 @runtime_checkable
 class OutputReader(Protocol):
-    """An engine that reads outputs itself."""
+    """An engine that scores and aligns given outputs itself."""
 
     def attention_weights(self, pairs: Pairs) -> list[Attention]:
         """See the function of this name."""

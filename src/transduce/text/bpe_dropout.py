@@ -8,6 +8,7 @@ import re
 import struct
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,12 @@ _NEVER = 1 << 62
 _EMPTY = np.uint64(2**64 - 1)
 
 Array = NDArray[Any]
+
+
+@lru_cache(maxsize=8)
+def bpe_dropout(model: bytes) -> "BpeDropout":
+    """The merges of a SentencePiece model, which are read once."""
+    return BpeDropout(model)
 
 
 class BpeDropout:

@@ -47,8 +47,10 @@ _PATH = (
 )
 _IDENTIFIER = r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+(?!\w)|(?<![\w&])[@#][A-Za-z_]\w+"
 # What programs read: "Ctrl+Alt+Del", "__init__", "\\ref{one}", "\\n", "<!-- comment -->", "&&".
+_KEYS = "Ctrl|Strg|Alt|Shift|Maj|Cmd|Win|Fn"
 _CODE_WORD = (
-    r"(?<!\w)(?:Ctrl|Strg|Alt|Shift|Maj|Cmd|Win|Fn)(?:\+\w{1,9}+|-\w(?!\w))++|(?<!\w)__[A-Za-z]\w{0,40}__(?!\w)|"
+    rf"(?<!\w)(?:{_KEYS})(?:\+\w{{1,9}}+|-\w(?!\w))++|"
+    r"(?<!\w)__[A-Za-z]\w{0,40}__(?!\w)|"
     r"\\[A-Za-z]{2,20}+\*?\{[^{}\n]{0,80}+\}|\\[nrt](?![a-z])|<!--[^<>\n]{0,500}?-->|(?<!\S)(?:&&|\|\||[=!:]=|[=-]>)(?!\S)"
 )
 # Numbers of machines: "0x1F", "1e-5", "00:1A:2B:3C:4D:5E", "2001:db8::1", UUIDs, "abc123def456".
@@ -115,7 +117,8 @@ _ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _SHORT_AMOUNT,
 _COPIED = re.compile(f"{_INTEGER}|{_CODE}")
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(
-    r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|(?:Ctrl|Strg|Alt|Shift|Maj|Cmd|Win|Fn)-|:[\w+-]|[:;=][()|]"
+    r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
+    rf"(?:{_KEYS})-|:[\w+-]|[:;=][()|]"
 )
 _CLOSING = ".,;:!?'\"»”’"
 _OPENING_OF = {")": "(", "]": "[", "}": "{"}

@@ -20,11 +20,11 @@ _INWARD_QUOTES = re.compile(r"(?<![^\s(\[])([»›])(?=\w)|(?<=[^\s(\[])([«‹]
 """Quotation marks that point to the words, as in German books: »Nein«."""
 _LOW_QUOTES = {"»": "„", "«": "“", "›": "‚", "‹": "‘"}
 _DOTTED = re.compile(r"(?<![\w.])(?:U\.S\.S\.R|U\.S\.A|U\.A\.E|U\.K|U\.N|U\.S|E\.U)\.(?!\w)")
-"""Names with full stops, which models confuse with one another: "the U.K." was "den Vereinigten Staaten"."""
+"""Initialisms with full stops, which models confuse with one another: "the U.K." was "den Vereinigten Staaten"."""
 _UNUSUAL_CHARACTER = re.compile(f"[\u0300-\u036f\ufb00-\ufb06«»‹›{''.join(_STAND_INS)}]")
 UNUSUAL_FORM = re.compile(rf"{_UNUSUAL_CHARACTER.pattern}|[EU]\.[AKNSU]\.")
 """Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, one of
-these marks, such as the non-breaking hyphen of Word and the quotation marks of German books, or names such as "U.K.".
+these marks, such as the non-breaking hyphen of Word and the quotation marks of German books, or an initialism: "U.K.".
 """
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
 _OTHER_SYMBOLS = "§¶†‡"
@@ -78,7 +78,7 @@ class ReadableText:
             for char in {*characters, *characters.lower(), *characters.upper()}
             if script(char) in ("", *self.scripts)
         )
-        self._reads_initials = any(f"{SPACE_MARK}{name}" in pieces for name in ("UK", "US", "USA"))
+        self._has_initialisms = any(f"{SPACE_MARK}{name}" in pieces for name in ("UK", "US", "USA"))
 
     def unreadable(self, text: str) -> list[Span]:
         """The ranges of words that the model cannot read, and of symbols that its vocabulary does not have."""
@@ -93,13 +93,13 @@ class ReadableText:
         ]
         return merge(words, symbols)
 
-    def initials(self, text: str) -> list[Span]:
-        """The names such as "U.K." that get another form."""
-        return [Span(*name.span()) for name in _DOTTED.finditer(text)] if self._reads_initials else []
+    def initialisms(self, text: str) -> list[Span]:
+        """The initialisms, such as "U.K.", that get another form."""
+        return [Span(*name.span()) for name in _DOTTED.finditer(text)] if self._has_initialisms else []
 
     def usual_form(self, text: str) -> str:
         """The text with usual letters and marks for forms that the vocabulary lacks, „“ for »«, and "UK" for "U.K."."""
-        if self._reads_initials:
+        if self._has_initialisms:
             text = _DOTTED.sub(_without_full_stops, text)
         if self._characters.issuperset(_LOW_QUOTES.values()):
             text = _INWARD_QUOTES.sub(lambda quote: _LOW_QUOTES[quote[0]], text)
@@ -119,7 +119,7 @@ class ReadableText:
 
 
 def _without_full_stops(name: re.Match[str]) -> str:
-    """The name without its full stops, except one that also ends a sentence; "US" as the whole text would be "us"."""
+    """The letters without full stops, except one that also ends a sentence; "US" as the whole text would be "us"."""
     letters = name[0].replace(".", "")
     if name[0] == name.string:
         return "USA" if letters == "US" else letters

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import sentencepiece
 
@@ -18,9 +18,6 @@ from transduce.text.one_line import one_line
 from transduce.text.scripts import all_digits
 from transduce.text.sentencepiece_file import add_user_defined_pieces
 from transduce.text.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
-
-if TYPE_CHECKING:
-    from transduce.text.bpe_dropout import BpeDropout
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
@@ -261,13 +258,9 @@ class Tokenizer:
 
     def encode_with_dropout(self, marked: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Encode marked texts with BPE-dropout; the result is determined by the seed, in every process."""
-        return self._bpe_dropout.encode(self._pieces.normalize(list(marked)), dropout, seed)
+        from transduce.text.bpe_dropout import bpe_dropout  # needs numpy, as only training does
 
-    @cached_property
-    def _bpe_dropout(self) -> "BpeDropout":
-        from transduce.text.bpe_dropout import BpeDropout
-
-        return BpeDropout(self.model)
+        return bpe_dropout(self.model).encode(self._pieces.normalize(list(marked)), dropout, seed)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to text; special tokens and symbols are ignored."""

@@ -9,13 +9,13 @@ from functools import cached_property
 from transduce.errors import DataError
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.chunks import split_long
+from transduce.text.expansions import ABBREVIATION, Expansions
 from transduce.text.given_texts import require_text
 from transduce.text.glossary import Glossary
 from transduce.text.languages import Direction, tag_prefix
 from transduce.text.layout import split_layout
 from transduce.text.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
 from transduce.text.protect import Protection, Span, join_neighbours, mask, merge
-from transduce.text.readings import ABBREVIATION, Readings
 from transduce.text.scripts import UNUSUAL_FORM, ReadableText
 from transduce.text.sentences import Sentence, split_sentences
 from transduce.text.symbols import SLOTS, escape
@@ -181,10 +181,10 @@ class Splitter:
         return ReadableText(self._vocabulary)
 
     @cached_property
-    def _readings(self) -> dict[str | None, Readings]:
-        """What abbreviations are read as, for each target language."""
+    def _expansions(self) -> dict[str | None, Expansions]:
+        """Those of abbreviations in the source, for each target language."""
         pieces, targets = {*self._vocabulary}, {None, *(target for _, target in self.directions)}
-        return {target: Readings(sorted(self._sources(target)), pieces) for target in targets}
+        return {target: Expansions(sorted(self._sources(target)), pieces) for target in targets}
 
     @property
     def _vocabulary(self) -> list[str]:
@@ -221,7 +221,7 @@ class Splitter:
         shape = shape_of(text, spans) if self.truecases and not copies else None
         if shape:
             kept = merge(
-                merge(spans, self._readable.initials(text)), protection.copied(text, spans) if protection else []
+                merge(spans, self._readable.initialisms(text)), protection.copied(text, spans) if protection else []
             )
             text = truecase(text, kept, self.tokenizer.encode)
         if not (spans or terms or (protection and self.uses_slots and _MAY_BE_COPIED.search(text))):
@@ -255,7 +255,7 @@ class Splitter:
         """The text as the model reads it."""
         if UNUSUAL_FORM.search(marked):
             marked = self._readable.usual_form(marked)
-        return self._readings[target].read(marked) if ABBREVIATION.search(marked) else marked
+        return self._expansions[target].expand(marked) if ABBREVIATION.search(marked) else marked
 
 
 def _with_space_around(parts: list[Part], text: str) -> list[Part]:

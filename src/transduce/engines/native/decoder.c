@@ -174,7 +174,7 @@ static void cross_attention(Worker worker, const Model *model, int l, Batch *bat
     barrier(worker);
 }
 
-/* The means of the attention weights over the heads, for the rows of outputs that are read. */
+/* The means of the attention weights over the heads, for the rows of forced decoding. */
 static void average_heads(Worker worker, const Model *model, Batch *batch) {
     int first, last;
     split_work(worker, batch->count, &first, &last);

@@ -97,7 +97,7 @@ class NativeEngine:
         return [job.token_statistics() for job in self._read(pairs)]
 
     def _read(self, pairs: Pairs) -> list[ActiveJob]:
-        """The searches whose forced prefixes are the outputs."""
+        """Forced decoding: the searches whose prefixes are the outputs."""
         session = NativeSession(self, SearchConfig(beam=1), reads=True)
         session.add([(key, Job(source, output)) for key, (source, output) in enumerate(pairs)])
         finished: dict[int, ActiveJob] = {}
@@ -109,8 +109,8 @@ class NativeEngine:
 class NativeSession:
     """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching).
 
-    `config` has the options of the jobs that have none of their own. If it `reads`, prefixes are complete outputs, and
-    jobs keep what the model predicts at their tokens.
+    `config` has the options of the jobs that have none of their own. If it `reads`, it is forced decoding: prefixes are
+    complete outputs, and jobs keep what the model predicts at their tokens.
     """
 
     def __init__(self, engine: NativeEngine, config: SearchConfig, *, reads: bool = False) -> None:

@@ -172,7 +172,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
     }
     for (int w = kept; w < W; w++) job->log_prob[w] = -INFINITY;
     /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. If as many
-     * finished ones as are wanted are as good as that, it is given up, and so are those below it.
+     * finished ones as are wanted are as good as that, it is pruned, and so are those below it.
      */
     float penalty = EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha);
     for (int w = 0; w < kept; w++) {

@@ -77,7 +77,7 @@ typedef struct {
     const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
     Shortlist own;
     float *head_attention;      /* [head][source]: the attention weights of the layer that aligns, at the current position.
-                                 * This and the next three are NULL unless an output is read, with a beam of 1. */
+                                 * This and the next three are NULL except in forced decoding, with a beam of 1. */
     float *attention;           /* [position][source]: the means over the heads */
     float *token_log_prob, *entropy; /* [position]: of the token there, and of the distribution over the vocabulary */
     float *log_prob;            /* [beam]: of the unfinished hypotheses; -INFINITY if there are fewer */
@@ -104,8 +104,8 @@ typedef struct {
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
-    float *logit_sum;           /* [thread][count]: the sum of logits - max_logit, weighted by the terms of exp_sum, if an
-                                 * output is read */
+    float *logit_sum;           /* [thread][count]: the sum of logits - max_logit, weighted by the terms of exp_sum, in
+                                 * forced decoding */
     Candidate *candidates;      /* [thread][count][2 * the largest beam] */
 } Batch;
 

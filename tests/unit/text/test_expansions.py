@@ -1,14 +1,14 @@
-"""Abbreviations as the words that models know."""
+"""Abbreviations are expanded to words that models know."""
 
 import pytest
 
-from transduce.text.readings import ABBREVIATION, Readings, _tables
+from transduce.text.expansions import ABBREVIATION, Expansions, _tables
 from transduce.text.symbols import SLOTS
 
 
 def words_of(language: str) -> set[str]:
-    readings = (reading for table in _tables()[language].values() for reading in table.values())
-    return {f"▁{word}" for reading in readings for word in reading.split()}
+    expansions = (full for table in _tables()[language].values() for full in table.values())
+    return {f"▁{word}" for full in expansions for word in full.split()}
 
 
 PIECES = set[str]().union(*map(words_of, _tables()))
@@ -43,8 +43,8 @@ GERMAN_OR_FRENCH = [
         *((["de", "fr"], *pair) for pair in GERMAN_OR_FRENCH),
     ],
 )
-def test_abbreviations_are_read_as_words(languages: list[str], text: str, expected: str) -> None:
-    assert Readings(languages, PIECES).read(text) == expected
+def test_abbreviations_are_expanded(languages: list[str], text: str, expected: str) -> None:
+    assert Expansions(languages, PIECES).expand(text) == expected
     assert ABBREVIATION.search(text) or text == expected
 
 
@@ -56,4 +56,4 @@ def test_only_in_their_language_and_with_words_of_the_vocabulary() -> None:
         (["en"], {"▁October", "▁page"}),
         (["en"], words_of("de")),
     ):
-        assert Readings(languages, pieces).read(text) == text
+        assert Expansions(languages, pieces).expand(text) == text
