@@ -15,7 +15,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 PREBUILT = bool(os.environ.get("TRANSDUCE_PREBUILT"))
-NATIVE = Path("transduce", "engines", "native")
+NATIVE = Path("transduce", "fast", "native")
 
 
 def prebuilt_module() -> Any:

@@ -3,7 +3,7 @@
  */
 #include <stdio.h>
 
-#include "../src/transduce/engines/native/decoder.c"
+#include "../src/transduce/fast/native/decoder.c"
 
 enum { WIDTH = 96, HEADS = 3, INNER = 200, VOCABULARY = 1003, LAYERS = 2, LENGTH = 24, MOST_JOBS = 33, ROWS = 256 };
 

@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = "transduce/engines/native/prebuilt/libtransduce-native.so"
+LIBRARY = "transduce/fast/native/prebuilt/libtransduce-native.so"
 OLDEST = 17
 """manylinux_2_17 is the oldest that pip of today's Python versions knows by this name."""
 

@@ -23,7 +23,7 @@ WORDS = 8
 LOAD = """
 import sys, time
 start = time.perf_counter()
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 imported = time.perf_counter()
 Translator.load(sys.argv[1] if sys.argv[1:] else None)
 print(imported - start, time.perf_counter() - imported)

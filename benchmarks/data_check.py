@@ -20,7 +20,7 @@ from transduce.corpora.check.check import examine
 from transduce.corpora.check.issues import ERRORS, ISSUES
 from transduce.corpora.check.report import CheckResults
 from transduce.corpora.demo import demo_corpus
-from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
+from transduce.files.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 RATE = 0.003
 

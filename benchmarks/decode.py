@@ -37,14 +37,14 @@ from setting import (
 )
 
 from transduce.corpora.demo import demo_corpus
-from transduce.engines.choose import pick_engine
-from transduce.engines.engine import Engine, Job, search_all
-from transduce.engines.native.engine import NativeEngine
+from transduce.fast.choose import pick_engine
+from transduce.fast.native.engine import NativeEngine
+from transduce.fast.native.shortlist import Shortlist
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.shortlist import Shortlist
+from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS
+from transduce.translation.translator import Translator
 
 CASES = {"gpu": [(64, 4), (256, 4), (1024, 4), (64, 1)], "cpu": [(1, 1), (1, 4), (32, 1), (32, 4)]}
 """Sentences at once, and beam."""
@@ -115,7 +115,7 @@ def make_engine(name: str, model: EncoderDecoder, threads: int) -> Engine:
     """One of our engines; `gpu` runs in Triton's interpreter if the model is on a CPU."""
     if name == "gpu" and next(model.parameters()).device.type == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
-        from transduce.engines.gpu.engine import GpuEngine
+        from transduce.fast.gpu.engine import GpuEngine
 
         return GpuEngine(model, torch.float32)
     return pick_engine(name, model, threads)

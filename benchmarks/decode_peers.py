@@ -8,7 +8,7 @@ import torch
 from peers import HuggingFaceMarian
 
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 Decode = Callable[[Sequence[list[int]], int], list[list[int]]]
 """Takes sources without markers and a beam; returns outputs as long as the sources with their end marker."""

@@ -17,9 +17,8 @@ import torch
 from setting import SEED, SMOKE_MODEL, SMOKE_VOCABULARY, make_parser, print_setting, save_random_model, write_results
 
 from transduce.corpora.demo import demo_corpus
-from transduce.engines.engine import Job, search_all
-from transduce.engines.plain import PlainEngine
-from transduce.evaluation.scores import bleu
+from transduce.files.files import read_lines
+from transduce.files.languages import mark
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
@@ -27,9 +26,10 @@ from transduce.interop.export.vocabulary import export_vocabulary, typed_tag
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.files import read_lines
-from transduce.text.languages import mark
+from transduce.search.plain_engine import PlainEngine
+from transduce.translation.scores import bleu
 
 BEAMS = (1, 4)
 LENGTH_PENALTY = SearchConfig().length_penalty

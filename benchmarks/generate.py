@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from setting import SEED, make_parser, print_setting, write_results
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.gpu.engine import GpuEngine
+from transduce.fast.gpu.engine import GpuEngine
 from transduce.interop.huggingface import convert
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.registry import create_model
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

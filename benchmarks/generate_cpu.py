@@ -23,13 +23,13 @@ import torch
 from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.data.batch import Stream
-from transduce.engines.choose import pick_decoder
+from transduce.fast.choose import pick_decoder
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.saved import load_model
 from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder
 from transduce.search.sampling import greedy_choice, roll_out_steps
-from transduce.text.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS
 
 Generate = Callable[[], int]
 """Generates once; returns the number of new tokens."""

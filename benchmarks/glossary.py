@@ -21,9 +21,9 @@ from setting import SEED, make_parser, print_setting
 
 from transduce import Translator
 from transduce.corpora.demo import demo_corpus
-from transduce.evaluation.scores import bleu
-from transduce.text.files import read_lines
-from transduce.text.glossary import Glossary
+from transduce.files.files import read_lines
+from transduce.translation.glossary import Glossary
+from transduce.translation.scores import bleu
 
 Pairs = Sequence[Sequence[str]]
 WORD = re.compile(r"[^\W\d_]{3,}")

@@ -29,7 +29,7 @@ from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 OPUS = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "ffn": 2048, "heads": 8, "vocabulary": 58_101}
 SMOKE = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "ffn": 32, "heads": 2, "vocabulary": SMOKE_VOCABULARY}

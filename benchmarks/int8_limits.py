@@ -9,7 +9,7 @@ from os import environ
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.engines.native.prebuilt import FLAGS
+from transduce.fast.native.prebuilt import FLAGS
 from transduce.models.config import EncoderDecoderConfig
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.nn.positions import sinusoids
-from transduce.text.tokenizer import BOS, EOS, PAD
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 
 POOL_BATCHES = 64
 """Batches whose sentences are sorted by length together."""

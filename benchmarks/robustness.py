@@ -17,8 +17,8 @@ from setting import SEED, make_parser, print_setting
 
 from transduce import Translator
 from transduce.corpora.demo import demo_corpus
-from transduce.evaluation.scores import bleu
-from transduce.text.files import read_lines
+from transduce.files.files import read_lines
+from transduce.translation.scores import bleu
 
 EMOJI = "😀😂😍🤔😎🙏👍🎉🔥🌹"
 LONG_WORD = re.compile(r"[^\W\d_]{5,}")

@@ -16,7 +16,7 @@ import torch
 
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.saved import save_model
-from transduce.text.tokenizer import EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import EOS, Tokenizer, TokenizerConfig
 
 SEED = 1
 SMOKE_MODEL = EncoderDecoderConfig(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, num_heads=1)

@@ -27,12 +27,12 @@ from torch.nn import functional as F
 from transduce.data.batch import Batch
 from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
+from transduce.language_model.task import LanguageModel
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.runs.recipe import Recipe, load_recipe
-from transduce.tasks.language_model import LanguageModel
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.training.optimizer import make_optimizer
+from transduce.training.recipe import Recipe, load_recipe
 from transduce.training.schedule import scheduled_rate
 from transduce.training.steps import Steps
 

@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 from setting import SEED, make_parser, news_lengths, print_setting, write_news_like_text, write_results
 
 from transduce import train
-from transduce.runs.recipe import Recipe, load_recipe
+from transduce.training.recipe import Recipe, load_recipe
 
 OURS, PEERS = "transduce, real target tokens/s", "Hugging Face Marian, real target tokens/s"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

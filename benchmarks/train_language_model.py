@@ -20,12 +20,12 @@ import torch
 from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.data.batch import to_device
+from transduce.language_model.task import LanguageModel
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.registry import create_model
-from transduce.runs.recipe import TrainConfig
-from transduce.tasks.language_model import LanguageModel
 from transduce.training.learner import Learner
 from transduce.training.optimizer import make_optimizer
+from transduce.training.recipe import TrainConfig
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 50_257

@@ -6,7 +6,7 @@ from typing import Any
 
 from transduce.config import build
 from transduce.models.registry import config_class
-from transduce.runs.recipe import read_style
+from transduce.training.recipe import read_style
 
 FOLDER = Path(__file__).parent / "family"
 STYLES = ("paper", "gpt2", "llama", "bert", "t5", "bart", "marian", "vit", "whisper")

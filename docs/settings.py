@@ -7,8 +7,8 @@ from pathlib import Path
 from transduce.data.directions import DirectionConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import MODELS
-from transduce.runs.recipe import Recipe, read_preset
-from transduce.runs.recipe_template import help_texts
+from transduce.training.recipe import Recipe, read_preset
+from transduce.training.recipe_template import help_texts
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")

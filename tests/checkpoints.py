@@ -7,8 +7,8 @@ from helpers import logits, random_sentences, small_model
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.runs.checkpoint import Progress, adam_moments, list_checkpoints, save_checkpoint
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.checkpoint import Progress, adam_moments, list_checkpoints, save_checkpoint
 
 V = 23
 

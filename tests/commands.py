@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from transduce.engines.native.library import load_library
+from transduce.fast.native.library import load_library
 
 
 def complaint(outcome: Any) -> str:
@@ -39,7 +39,7 @@ def without_compiling() -> str:
         return ""
     return f"""
 import pathlib, shutil
-from transduce.engines.native import library
+from transduce.fast.native import library
 library._compile = lambda compiler, path: pathlib.Path(shutil.copy({library._name!r}, path))
 """
 

@@ -77,7 +77,7 @@ def toy_pairs() -> Pairs:
 @pytest.fixture(scope="session")
 def toy_tokenizer(toy_pairs: Pairs) -> Any:
     """A tokenizer of the toy language."""
-    from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+    from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
     return Tokenizer.train((text for pair in toy_pairs for text in pair), TokenizerConfig(vocab_size=450))
 

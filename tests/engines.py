@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.engines.engine import Engine, Job, search_all
-from transduce.engines.native.engine import NativeEngine
-from transduce.engines.native.library import load_library
-from transduce.engines.plain import PlainEngine
+from transduce.fast import kernels
+from transduce.fast.native.engine import NativeEngine
+from transduce.fast.native.library import load_library
 from transduce.models.arrays import RawTensor
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
-from transduce.nn import kernels
 from transduce.nn.linear import Linear
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SearchConfig
+from transduce.search.plain_engine import PlainEngine
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on a CPU, through Triton's interpreter
 TOLERANCE = 1e-3
@@ -35,7 +35,7 @@ ATTEMPTS = 20
 def gpu_engine(model: EncoderDecoder) -> Engine:
     if not kernels.HAS_TRITON:
         pytest.skip("no Triton")
-    from transduce.engines.gpu.engine import GpuEngine
+    from transduce.fast.gpu.engine import GpuEngine
 
     return GpuEngine(copy.deepcopy(model).to(DEVICE), torch.float32)
 

@@ -9,7 +9,7 @@ from typing import Any
 from command_line import PATIENCE
 from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
-from transduce.runs.checkpoint import find_damage, list_checkpoints
+from transduce.training.checkpoint import find_damage, list_checkpoints
 
 FULL = os.environ.get("FAULTS") == "full"
 """Set by `make faults`: every fault is repeated as often as the documentation states, instead of a few times."""

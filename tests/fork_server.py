@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 HUGE_PAGE = 1 << 21
@@ -32,9 +31,9 @@ PRELOADED = (
     "rich._emoji_codes",
     "typer._adapters",
     "transduce.corpora.check.check",
-    "transduce.engines.native.engine",
-    "transduce.engines.native.library",
-    "transduce.evaluation.scores",
+    "transduce.fast.native.engine",
+    "transduce.fast.native.library",
+    "transduce.translation.scores",
     "transduce.inspect.inspection",
     "transduce.interop.export.export_model",
     "transduce.serve.app",
@@ -45,9 +44,8 @@ PRELOADED = (
 
 def serve(streams: socket.socket) -> None:
     """Answer requests: with the exit code of a command, or with the id of a process in the background or its state."""
-    preload(
-        [*PRELOADED, *(f"transduce.cli.{one.name}" for one in iter_modules(import_module("transduce.cli").__path__))]
-    )
+    commands = import_module("transduce.cli.main")._COMMANDS.values()
+    preload([*PRELOADED, *(f"transduce.{command.partition(':')[0]}" for command in commands)])
     os.fsync = lambda descriptor: None  # only a machine that loses power needs it, and it takes milliseconds
     answer(0)
     while line := sys.stdin.readline():

@@ -11,8 +11,8 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.translator import Translator
 
 TEXT = "bada gobi dudu begu"
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from serving import serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright, which drives the browser, is not installed: pip install playwright"

@@ -8,8 +8,8 @@ import pytest
 
 from transduce.data import encode_worker, prepare, write_corpus
 from transduce.data.prepare import DataConfig, Prepared
-from transduce.text.pairs import Pair
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.files.pairs import Pair
+from transduce.tokenizers.tokenizer import TokenizerConfig
 
 TOKENIZER = TokenizerConfig(vocab_size=450)
 

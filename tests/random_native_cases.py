@@ -33,24 +33,24 @@ from numpy_memory import allocate_by_malloc
 from random_language_models import draw_settings
 
 from transduce.data.batch import Stream
-from transduce.engines.engine import Job
-from transduce.engines.native.engine import NativeEngine, NativeSession
-from transduce.engines.native.language_model import NativeLanguageModel
-from transduce.engines.native.library import load_library
-from transduce.engines.native.spare_memory import SpareMemory
-from transduce.engines.native.weights import weight_shapes
 from transduce.errors import ConfigError
+from transduce.fast.native.engine import NativeEngine, NativeSession
+from transduce.fast.native.language_model import NativeLanguageModel
+from transduce.fast.native.library import load_library
+from transduce.fast.native.shortlist import Shortlist
+from transduce.fast.native.spare_memory import SpareMemory
+from transduce.fast.native.weights import weight_shapes
 from transduce.models import arrays
 from transduce.models.arrays import Array, Block, Int8Matrix
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.given_outputs import Pairs
 from transduce.models.header import Shapes
-from transduce.models.shortlist import Shortlist
 from transduce.models.stored import StoredModel, StoredWeights
 from transduce.nn.segments import pack_tokens
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS
 
 CPU = torch.device("cpu")
 Floats = npt.NDArray[np.float32]

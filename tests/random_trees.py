@@ -2,7 +2,7 @@
 
 import random
 
-from transduce.text.trees import Leaf, Tree
+from transduce.parsing.trees import Leaf, Tree
 
 LABELS = ("S", "NP", "VP", "PP", "ADVP", "PRT", "SBAR", "X")
 TAGS = ("NN", "DT", "VB", "IN", ",", ".", ":", "``", "''", "-LRB-")

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from transduce.engines.engine import Job
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduled_request import ScheduledRequest
 from transduce.serve.scheduler import Scheduler
-from transduce.translator import Translation
+from transduce.translation.translation import Translation
 
 TIMEOUT = 30
 BUDGET = 40

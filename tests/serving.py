@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import uvicorn
 
-from transduce.generator import Generator
+from transduce.language_model.generator import Generator
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.app import make_app
 from transduce.serve.limits import Limits
 from transduce.serve.middleware import AdmissionMiddleware
 from transduce.serve.served_models import ServedModels
 from transduce.serve.server import allowed_hosts, listen, serve_on
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 TIMEOUT = 300
 """Seconds after which a test gives up waiting for a server."""

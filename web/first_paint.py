@@ -19,7 +19,7 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.app import make_app
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 MEASURE_LATENCY = """async (character) => {
   const [input, output] = ["text", "translation"].map((id) => document.getElementById(id));

@@ -10,8 +10,8 @@ import argparse
 from itertools import islice
 from pathlib import Path
 
-from transduce.text.languages import direction_of_entry
-from transduce.text.pairs import ReadReport, read_pairs
+from transduce.files.languages import direction_of_entry
+from transduce.files.pairs import ReadReport, read_pairs
 
 _LONGEST = 420
 """Number of characters above which a sentence is left out."""

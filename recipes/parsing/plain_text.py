@@ -7,7 +7,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from transduce.text.files import read_lines
+from transduce.files.files import read_lines
 
 
 def main(pairs: str, out: str, count: str = "100000") -> None:

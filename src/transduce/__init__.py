@@ -49,46 +49,54 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from transduce.classifier import Classification, Classifier
-    from transduce.engines.engine import Engine, Job
+    from transduce.classification.classifier import Classification, Classifier
+    from transduce.encoders.text_encoder import Filling, TextEncoder
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
-    from transduce.evaluation.scores import Comparison, Score, compare, score
-    from transduce.generator import Generation, GenerationEvent, Generator, TextScore
+    from transduce.language_model.generation import Generation, GenerationEvent, TextScore
+    from transduce.language_model.generator import Generator
     from transduce.models.model import Model
+    from transduce.parsing.parser import Parser
+    from transduce.parsing.trees import Tree
     from transduce.search.decoder import Hypothesis
+    from transduce.search.engine import Engine, Job
     from transduce.search.options import SamplingOptions, SearchConfig, SearchOptions
-    from transduce.text.any_tokenizer import AnyTokenizer
-    from transduce.text.glossary import Glossary
-    from transduce.text.protect import Protection
-    from transduce.text.tokenizer import Tokenizer
-    from transduce.text.trees import Tree
-    from transduce.text_encoder import Filling, TextEncoder
+    from transduce.speech.transcriber import SpeechOptions, SpokenPart, Transcriber, Transcript
+    from transduce.tokenizers.any_tokenizer import AnyTokenizer
+    from transduce.tokenizers.tokenizer import Tokenizer
     from transduce.training.api import train
     from transduce.training.loop import Outcome
-    from transduce.transcriber import SpeechOptions, SpokenPart, Transcriber, Transcript
-    from transduce.translator import Calibration, PairScore, Part, Translation, Translator
-    from transduce.translator.parser import Parser
+    from transduce.translation.confidence import Calibration
+    from transduce.translation.glossary import Glossary
+    from transduce.translation.part import Part
+    from transduce.translation.protect import Protection
+    from transduce.translation.scores import Comparison, Score, compare, score
+    from transduce.translation.translation import PairScore, Translation
+    from transduce.translation.translator import Translator
 else:
     _MODULES = {
-        "transduce.classifier": ["Classification", "Classifier"],
-        "transduce.engines.engine": ["Engine", "Job"],
+        "transduce.classification.classifier": ["Classification", "Classifier"],
+        "transduce.encoders.text_encoder": ["Filling", "TextEncoder"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
-        "transduce.evaluation.scores": ["Comparison", "Score", "compare", "score"],
-        "transduce.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
+        "transduce.language_model.generation": ["Generation", "GenerationEvent", "TextScore"],
+        "transduce.language_model.generator": ["Generator"],
         "transduce.models.model": ["Model"],
+        "transduce.parsing.parser": ["Parser"],
+        "transduce.parsing.trees": ["Tree"],
         "transduce.search.decoder": ["Hypothesis"],
+        "transduce.search.engine": ["Engine", "Job"],
         "transduce.search.options": ["SamplingOptions", "SearchConfig", "SearchOptions"],
-        "transduce.text.any_tokenizer": ["AnyTokenizer"],
-        "transduce.text.glossary": ["Glossary"],
-        "transduce.text.protect": ["Protection"],
-        "transduce.text.tokenizer": ["Tokenizer"],
-        "transduce.text_encoder": ["Filling", "TextEncoder"],
-        "transduce.text.trees": ["Tree"],
+        "transduce.speech.transcriber": ["SpeechOptions", "SpokenPart", "Transcriber", "Transcript"],
+        "transduce.tokenizers.any_tokenizer": ["AnyTokenizer"],
+        "transduce.tokenizers.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
-        "transduce.transcriber": ["SpeechOptions", "SpokenPart", "Transcriber", "Transcript"],
-        "transduce.translator": ["Calibration", "PairScore", "Part", "Translation", "Translator"],
-        "transduce.translator.parser": ["Parser"],
+        "transduce.translation.confidence": ["Calibration"],
+        "transduce.translation.glossary": ["Glossary"],
+        "transduce.translation.part": ["Part"],
+        "transduce.translation.protect": ["Protection"],
+        "transduce.translation.scores": ["Comparison", "Score", "compare", "score"],
+        "transduce.translation.translation": ["PairScore", "Translation"],
+        "transduce.translation.translator": ["Translator"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.cache_folder import cache_folder
-from transduce.engines.native.library import load_library
 from transduce.errors import TransduceError
-from transduce.text.one_line import one_line
-from transduce.translator import Translator
+from transduce.fast.native.library import load_library
+from transduce.files.one_line import one_line
+from transduce.translation.translator import Translator
 
 _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16")
 """Features of processors that matter for matrix products, as Linux names them."""
@@ -57,7 +57,7 @@ EXTRAS = {
     "ko": Extra(("mecab_ko",), "BLEU of Korean by words"),
 }
 """The extras of the package."""
-_NATIVE_LOG = "transduce.engines.native.library"
+_NATIVE_LOG = "transduce.fast.native.library"
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _gpu() -> Iterator[Finding]:
 def _triton() -> Iterator[Finding]:
     import torch
 
-    from transduce.nn import kernels
+    from transduce.fast import kernels
 
     if not kernels.HAS_TRITON:
         needed = torch.cuda.is_available()

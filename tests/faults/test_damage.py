@@ -13,9 +13,9 @@ from transduce.data import write_corpus
 from transduce.data.prepare import DataConfig, prepare
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, RunError
-from transduce.runs.checkpoint import list_checkpoints, newest_intact
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.api import train
+from transduce.training.checkpoint import list_checkpoints, newest_intact
 
 Damage = Callable[[Path, random.Random], None]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fault_injection import FULL, SmallRun, assert_intact, assert_same_result, train_reference_run
 
-from transduce.runs.checkpoint import list_checkpoints
+from transduce.training.checkpoint import list_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def save(checkpoints, model, moments, tokenizer, progress, facts):
 module.{function}, milestones.save_checkpoint = write, save
 """
 WRITERS = [
-    ("transduce.runs.checkpoint", "save_tensors"),
-    ("transduce.runs.checkpoint", "write_manifest"),
+    ("transduce.training.checkpoint", "save_tensors"),
+    ("transduce.training.checkpoint", "write_manifest"),
     ("transduce.disk", "flush_folder"),
     ("transduce.training.milestones", "write_report"),
 ]
@@ -64,7 +64,7 @@ def test_a_run_that_cannot_save_its_last_checkpoint_keeps_older_ones_and_fails(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    code = TEMPORARILY_FULL.format(module="transduce.runs.checkpoint", function="save_tensors", first=4, last=99)
+    code = TEMPORARILY_FULL.format(module="transduce.training.checkpoint", function="save_tensors", first=4, last=99)
     outcome = transduce(*small.arguments, "--out", run, cwd=small.folder, before=code)
     assert outcome.code == 2
     assert outcome.err.count("warning: no checkpoint") == 4

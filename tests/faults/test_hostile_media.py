@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from fault_injection import repetitions
 
+from transduce.classification import images
+from transduce.classification.images import load_image, read_idx, read_npz
 from transduce.errors import DataError
-from transduce.media import images, sound
-from transduce.media.images import load_image, read_idx, read_npz
-from transduce.media.sound import read_sound
+from transduce.speech import sound
+from transduce.speech.sound import read_sound
 
 EACH = repetitions(25, 2000)
 PIXELS = np.random.default_rng(1).integers(0, 255, (16, 12, 3)).astype(np.uint8)

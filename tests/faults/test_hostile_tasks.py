@@ -17,7 +17,7 @@ from toy_run import Pairs
 
 from transduce.models.registry import build_config, create_model
 from transduce.models.saved import save_model
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 EACH = repetitions(6, 100)
 """Random changes of each model."""

@@ -12,11 +12,11 @@ from fault_injection import repetitions
 from hostile import places
 
 from transduce.errors import ModelError
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.library_tokenizer import LibraryTokenizer
-from transduce.text.sentencepiece_pair import SentencePiecePair
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.library_tokenizer import LibraryTokenizer
+from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import Tokenizer
 
 EACH = repetitions(30, 5000)
 """Mutations of each tokenizer: 20,000 in `make faults`."""

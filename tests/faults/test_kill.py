@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fault_injection import SmallRun, assert_intact, assert_same_result, kill_after, repetitions, train_reference_run
 
-from transduce.runs.checkpoint import newest_step
+from transduce.training.checkpoint import newest_step
 
 SAVE_EVERY = repetitions(2, 4)
 
@@ -44,7 +44,7 @@ import os, signal, sys
 import transduce.training.milestones as milestones
 from transduce import disk
 from transduce.models import saved
-from transduce.runs import checkpoint
+from transduce.training import checkpoint
 files = {{module.__file__ for module in (disk, saved, checkpoint)}}
 save, lines, saves = milestones.save_checkpoint, 0, 0
 def count(frame, event, _):

@@ -20,7 +20,7 @@ from command_line import PATIENCE, free_port
 from fault_injection import FULL, SmallRun, assert_intact, pause_first_call, train_reference_run, wait_for
 from safetensors.torch import load_file
 
-from transduce.runs.checkpoint import list_checkpoints, newest_step
+from transduce.training.checkpoint import list_checkpoints, newest_step
 
 # Without dropout, whose masks depend on the number of processes, and few enough steps that rounding errors stay small.
 STEPS = 8
@@ -76,7 +76,7 @@ def test_several_processes_train_the_same_model_as_one(
 
 
 # What a GPU that several processes share does: gloo exchanges copies in the memory of the CPU.
-THROUGH_CPU = "import transduce.distributed.sharded as sharded; sharded._uses_cpu = lambda device: True"
+THROUGH_CPU = "import transduce.training.sharded as sharded; sharded._uses_cpu = lambda device: True"
 AS_TORCHRUN_DOES = """
 import os
 os.environ |= {{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}"}}
@@ -141,8 +141,8 @@ def test_if_one_process_is_out_of_memory_all_split_batches(transduce: Any, small
 @pytest.mark.parametrize(
     ("owner", "name", "interrupted"),
     [
-        ("transduce.tasks.translate:Validation", "_sums", True),
-        ("transduce.runs.checkpoint", "save_model", False),
+        ("transduce.translation.task:Validation", "_sums", True),
+        ("transduce.training.checkpoint", "save_model", False),
         ("transduce.training.compute:Compute", "__call__", False),
     ],
 )
@@ -174,7 +174,7 @@ def checked(*arguments, **options):
 dist.init_process_group = checked
 """
     ready = tmp_path / "ready"
-    before += pause_first_call("transduce.runs.checkpoint", "save_model", ready)  # only the main process writes
+    before += pause_first_call("transduce.training.checkpoint", "save_model", ready)  # only the main process writes
     transduce.begin(*small.arguments, "--out", tmp_path / "run", cwd=small.folder, processes=2, before=before)
     wait_for(ready)
     time.sleep(0.2)

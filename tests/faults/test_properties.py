@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from transduce.config import build, read_toml, to_toml
 from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.files.files import MAX_LINE_BYTES, raw_lines
+from transduce.files.pairs import ReadReport, read_pairs
 from transduce.models.card import read_card
 from transduce.models.header import PRECISIONS, Precision, open_weights
-from transduce.runs.recipe import Recipe, TrainConfig, load_recipe
-from transduce.text.files import MAX_LINE_BYTES, raw_lines
-from transduce.text.pairs import ReadReport, read_pairs
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.recipe import Recipe, TrainConfig, load_recipe
 
 FOLDER = Path(tempfile.mkdtemp(prefix="transduce-properties-"))
 

@@ -31,7 +31,7 @@ OPTIONS = {
 RUN = f"""
 import os, runpy, sys
 del os.environ["LD_PRELOAD"]
-from transduce.engines.native import library
+from transduce.fast.native import library
 library._TIMEOUT = 3600
 library.FLAGS += {() if FULL else ("-O0",)}
 del sys.argv[0]

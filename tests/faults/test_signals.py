@@ -26,11 +26,11 @@ PHASES = {
     "start-up": ("transduce.training.loop", "prepare", INTERRUPTED),
     "loading": ("transduce.training.loop", "resume", INTERRUPTED),
     "training": ("transduce.training.compute:Compute", "__call__", COMPLETED),
-    "validation": ("transduce.tasks.translate:Validation", "_sums", INTERRUPTED),
-    "translating": ("transduce.translator:Translator", "translate", INTERRUPTED),
-    "saving": ("transduce.runs.checkpoint", "save_model", COMPLETED),
+    "validation": ("transduce.translation.task:Validation", "_sums", INTERRUPTED),
+    "translating": ("transduce.translation.translator:Translator", "translate", INTERRUPTED),
+    "saving": ("transduce.training.checkpoint", "save_model", COMPLETED),
     "pruning": ("transduce.training.milestones", "prune", COMPLETED),
-    "ending": ("transduce.runs.run_folder", "save_model", COMPLETED),
+    "ending": ("transduce.training.run_folder", "save_model", COMPLETED),
 }
 
 

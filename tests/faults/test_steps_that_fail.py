@@ -17,7 +17,7 @@ from toy_run import TINY, make_toy_pairs, write_lines
 
 from transduce.data.batch import Batch
 from transduce.errors import RunError
-from transduce.tasks import task as task_module
+from transduce.training import task as task_module
 from transduce.training.api import train
 from transduce.training.compute import Compute
 from transduce.training.learner import Learner

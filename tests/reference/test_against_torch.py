@@ -14,7 +14,7 @@ from transduce.data.packing import PackedBatch, fill
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import Segments
-from transduce.tasks.translate import Translate
+from transduce.translation.task import Translate
 
 V = 23
 SRC_LENGTHS, TGT_LENGTHS = [5, 1, 9, 3], [4, 7, 1, 6]

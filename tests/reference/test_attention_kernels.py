@@ -81,7 +81,7 @@ def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> 
 
 
 def kernel_attention(*arguments: object) -> Tensor:
-    from transduce.nn.kernels.segment_attention import SegmentAttention
+    from transduce.fast.kernels.segment_attention import SegmentAttention
 
     return SegmentAttention.apply(*arguments)  # type: ignore[no-untyped-call]
 

@@ -10,9 +10,9 @@ from transduce.data.batch import Batch
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn.attention import attend, attention_weights
-from transduce.nn.attention_variants import attend_variant, restricted_attention, scores, variant_weights
 from transduce.nn.kinds import AttentionVariant
 from transduce.nn.segments import Segments
+from transduce.predecessors.attention_variants import attend_variant, restricted_attention, scores, variant_weights
 
 LENGTHS = [3, 1, 6, 0, 4]
 H, K = 2, 4

@@ -9,14 +9,14 @@ from engines import DEVICE, assert_conforms, gpu_engine, native_engine, plain
 from helpers import FIRST_WORD, small_model
 from table_decoder import EXACT_BEAM, WORDS, TableDecoder, all_outputs, assert_same_outputs, greedy_output, narrow_beam
 
-from transduce.engines.engine import Job, output_limit, search_all
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
 from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.sampling import greedy_choice, roll_out
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS
 
 NATIVE, GPU = range(160), range(300)
 INTERPRETED = sorted(set(range(60)) - {2, 5, 7, 8, 11, 12, 13, 15, 16, 18, 23, 24, 25, 26, 27, 32, 33, 45, 56, 57})
@@ -104,7 +104,7 @@ def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hy
 
 
 def check(name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"transduce.engines.{name}.engine.MOST_ROWS", case.most_rows)
+    monkeypatch.setattr(f"transduce.fast.{name}.engine.MOST_ROWS", case.most_rows)
     model, jobs, search = case.model, case.jobs, case.search
     engine = gpu_engine(model) if name == "gpu" else native_engine(model, case.threads)
     actual, expected = (search_all(one, jobs, search) for one in (engine, plain(name, model)))

@@ -14,7 +14,6 @@ from commands import complaint, content
 from engines import FAST, assert_same, plain
 from toy_run import as_sets, make_toy_pairs, write_lines
 
-from transduce.engines.engine import Job, search_all
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
@@ -23,10 +22,11 @@ from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.saved import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.sentencepiece_file import rename_pieces
-from transduce.text.symbols import language_tag
-from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.sentencepiece_file import rename_pieces
+from transduce.tokenizers.symbols import language_tag
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}
 MARIAN: dict[str, Any] = {

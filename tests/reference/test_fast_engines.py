@@ -12,19 +12,19 @@ import pytest
 import torch
 from engines import DEVICE, FAST, assert_same, gpu_engine, plain, raw_tensor
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.native.weights import Memory
-from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
+from transduce.fast import kernels
+from transduce.fast.native.weights import Memory
 from transduce.models.arrays import Block
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.nn import kernels
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
+from transduce.search.plain_engine import PlainEngine
 
 if kernels.HAS_TRITON:
-    from transduce.engines.gpu import engine as gpu
-    from transduce.engines.gpu.beam import SlotBeam
+    from transduce.fast.gpu import engine as gpu
+    from transduce.fast.gpu.beam import SlotBeam
 
 needs_triton = pytest.mark.skipif(not kernels.HAS_TRITON, reason="no Triton")
 V = 300
@@ -73,7 +73,7 @@ def test_texts_beyond_the_learned_positions_are_refused(name: str, max_positions
 def test_sentences_join_a_running_batch_and_come_out_as_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "gpu":
         pytest.importorskip("triton")
-    monkeypatch.setattr(f"transduce.engines.{name}.engine.MOST_ROWS", 4)  # two slots for many sentences
+    monkeypatch.setattr(f"transduce.fast.{name}.engine.MOST_ROWS", 4)  # two slots for many sentences
     jobs = some_jobs(5, longest=8 if name == "native" or DEVICE == "cuda" else 4)  # Triton's interpreter is slow
     model, search = make(EncoderDecoderConfig(**SIZES)), SearchConfig(beam=2, max_extra=2)
     engine = FAST[name](model)
@@ -271,7 +271,7 @@ def test_weights_are_there_until_they_are_packed(monkeypatch: pytest.MonkeyPatch
     def pack_weights(*_: Any) -> None:
         assert all(block() is not None for block in blocks)
 
-    monkeypatch.setattr("transduce.engines.native.weights.Block", Noted)
+    monkeypatch.setattr("transduce.fast.native.weights.Block", Noted)
     library: Any = SimpleNamespace(pack_weights=pack_weights, read_floats=lambda *_: 1)
     memory = Memory(library)
     assert memory.linear(raw_tensor(np.ones((5, 3), np.float32)), None).width_out == 5

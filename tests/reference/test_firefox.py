@@ -17,18 +17,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.engines.engine import Job, search_all
-from transduce.engines.plain import PlainEngine
 from transduce.errors import ModelError
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.saved import load_model
 from transduce.nn.segments import Segments
-from transduce.nn.ssru import SSRU
+from transduce.predecessors.ssru import SSRU
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.any_tokenizer import load_tokenizer
-from transduce.text.tokenizer import EOS
+from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.any_tokenizer import load_tokenizer
+from transduce.tokenizers.tokenizer import EOS
 
 D, H, INNER = 16, 2, 24
 SETTINGS = """dec-cell: ssru

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.nn.recurrent_layers import Recurrence
 from transduce.nn.segments import pack_tokens
+from transduce.predecessors.recurrent_layers import Recurrence
 
 LETTERS = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]
 START, END, LONGEST = 2, 3, 20

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.engines.engine import Job, search_all
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.search.decoder import NEVER_GENERATED
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 pytest.importorskip("triton")
 
@@ -50,7 +50,7 @@ def greedy(model: DecoderOnly, prompt: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_greedy_generation(style: str) -> None:
-    from transduce.engines.gpu.engine import GpuEngine
+    from transduce.fast.gpu.engine import GpuEngine
 
     model = make_model(style)
     generator = torch.Generator().manual_seed(1)
@@ -65,7 +65,7 @@ def test_greedy_generation(style: str) -> None:
 
 
 def test_learned_positions_end_an_output() -> None:
-    from transduce.engines.gpu.engine import GpuEngine
+    from transduce.fast.gpu.engine import GpuEngine
 
     model, prompt = make_model("gpt2"), [7] * 15
     options = SearchConfig(beam=1, length_penalty=0.0, min_length=100, max_extra=50)

@@ -22,13 +22,13 @@ from transformers_models import (
 )
 
 from transduce.data.batch import Batch
+from transduce.encoders.text_encoder import TextEncoder
 from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
-from transduce.text_encoder import TextEncoder
-from transduce.transcriber import Transcriber
-from transduce.translator import Translator
+from transduce.speech.transcriber import Transcriber
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
+from transduce.translation.translator import Translator
 
 
 def test_an_imported_language_model_is_fine_tuned(transduce: Any, tmp_path: Path) -> None:

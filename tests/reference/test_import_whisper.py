@@ -21,12 +21,12 @@ from transformers_models import (
 from transduce.data.batch import Batch, Stream
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
-from transduce.media.sound import RATE, SILENCE
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import Segments
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.tokenizer import BOS
-from transduce.transcriber import Transcriber
+from transduce.speech.sound import RATE, SILENCE
+from transduce.speech.transcriber import Transcriber
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.tokenizer import BOS
 
 
 def ctranslate2_folder(folder: Path, model: Any, tokenizer: Any, *, quantized: bool) -> None:

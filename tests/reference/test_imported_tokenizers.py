@@ -10,10 +10,10 @@ import sentencepiece
 from mixed_text import MIXED
 
 from transduce.interop.tokenizer_files import gguf_tokenizer, read_tokenizer
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.symbols import escape
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")

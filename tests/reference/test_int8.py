@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from engines import raw_tensor
 
-from transduce.engines.native import library as native_library
-from transduce.engines.native.library import load_library
-from transduce.engines.native.prebuilt import FLAGS
-from transduce.engines.native.weights import Memory
+from transduce.fast.native import library as native_library
+from transduce.fast.native.library import load_library
+from transduce.fast.native.prebuilt import FLAGS
+from transduce.fast.native.weights import Memory
 
 
 @pytest.fixture(scope="module")

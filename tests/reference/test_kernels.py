@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.nn import kernels
+from transduce.fast import kernels
 from transduce.nn.feed_forward import activate
 from transduce.nn.loss import smoothed_cross_entropy
-from transduce.runs.checkpoint import begin_moments
-from transduce.text.tokenizer import PAD
+from transduce.tokenizers.tokenizer import PAD
+from transduce.training.checkpoint import begin_moments
 
 pytest.importorskip("triton")
 
@@ -29,7 +29,7 @@ pytest.importorskip("triton")
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize(("N", "D"), [(37, 48), (34, 512), (9, 520)])
 def test_add_norm(N: int, D: int, p: float) -> None:
-    from transduce.nn.kernels.add_norm import AddNorm
+    from transduce.fast.kernels.add_norm import AddNorm
 
     inputs = [draw(N, D, seed=1), draw(N, D, seed=2), *(draw(D, seed=seed) for seed in (3, 4, 5))]
     probes = draw(N, D, seed=6), draw(N, D, seed=7)
@@ -51,7 +51,7 @@ def test_add_norm(N: int, D: int, p: float) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("N", [1, 37])
 def test_linear_activation(activation: str, bias: bool, N: int) -> None:
-    from transduce.nn.kernels.activation import LinearActivation
+    from transduce.fast.kernels.activation import LinearActivation
 
     width = 40 if activation in ("geglu", "swiglu") else 20
     inputs = [draw(N, 12, seed=1), draw(width, 12, seed=2), draw(width, seed=3)]
@@ -72,7 +72,7 @@ def test_linear_activation(activation: str, bias: bool, N: int) -> None:
 @pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
 @pytest.mark.parametrize("rms", [False, True])
 def test_pre_norm(N: int, D: int, rms: bool) -> None:
-    from transduce.nn.kernels.pre_norm import PreNorm
+    from transduce.fast.kernels.pre_norm import PreNorm
 
     inputs = [draw(N, D, seed=1), draw(D, seed=2), draw(D, seed=3)][: 2 if rms else 3]
     probes = draw(N, D, seed=4), draw(N, D, seed=5)
@@ -89,7 +89,7 @@ def test_pre_norm(N: int, D: int, rms: bool) -> None:
 @pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
 @pytest.mark.parametrize("rms", [False, True])
 def test_add_then_norm(N: int, D: int, rms: bool) -> None:
-    from transduce.nn.kernels.pre_norm import add_then_norm
+    from transduce.fast.kernels.pre_norm import add_then_norm
 
     x, sublayer, gain, shift = draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3), draw(D, seed=4)
     y, total = add_then_norm(x, sublayer, gain, None if rms else shift, 1e-5)
@@ -101,7 +101,7 @@ def test_add_then_norm(N: int, D: int, rms: bool) -> None:
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize("bias", [False, True])
 def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
-    from transduce.nn.kernels.pre_norm import AddResidual
+    from transduce.fast.kernels.pre_norm import AddResidual
 
     inputs = [draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3)][: 3 if bias else 2]
     given, plain = leaves(*inputs), leaves(*inputs)
@@ -117,7 +117,7 @@ def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_embedding(p: float) -> None:
-    from transduce.nn.kernels.embed import Embed
+    from transduce.fast.kernels.embed import Embed
 
     token, position = torch.randint(0, 50, (130,), device=DEVICE), torch.randint(0, 9, (130,), device=DEVICE)
     (weight,), table, probes = leaves(draw(50, 48)), draw(9, 48), (draw(130, 48, seed=1), draw(130, 48, seed=2))
@@ -130,7 +130,7 @@ def test_embedding(p: float) -> None:
 
 
 def test_a_mask_drops_its_share_at_every_place_and_follows_the_seed() -> None:
-    from transduce.nn.kernels.embed import Embed
+    from transduce.fast.kernels.embed import Embed
 
     def mask(seed: int) -> Tensor:
         torch.manual_seed(seed)
@@ -148,7 +148,7 @@ def test_a_mask_drops_its_share_at_every_place_and_follows_the_seed() -> None:
 
 
 def test_relu_gradient() -> None:
-    from transduce.nn.kernels.relu_gradient import relu_gradient
+    from transduce.fast.kernels.relu_gradient import relu_gradient
 
     dy, y = draw(100, 200), draw(100, 200, seed=1).relu()
     dx, dbias = relu_gradient(dy, y)
@@ -162,7 +162,7 @@ def test_relu_gradient() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(("V", "width"), [(100, 128), (100, 100), (9000, 9024)])
 def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
-    from transduce.nn.kernels.cross_entropy import smoothed_terms
+    from transduce.fast.kernels.cross_entropy import smoothed_terms
 
     padded = 3 * draw(9, width)
     logits = padded[:, :V]
@@ -180,7 +180,7 @@ def test_cross_entropy(V: int, width: int, smoothing: float) -> None:
 
 @pytest.mark.parametrize(("clip_norm", "decay"), [(0.0, 0.0), (300.0, 0.0), (300.0, 0.5)])
 def test_adam(clip_norm: float, decay: float) -> None:
-    from transduce.nn.kernels.adam import FusedAdam
+    from transduce.fast.kernels.adam import FusedAdam
 
     start = [draw(3, 5), draw(4100), draw(7)]
     ours, copies, torchs = leaves(*start), leaves(*start), leaves(*start)
@@ -212,7 +212,7 @@ def test_adam(clip_norm: float, decay: float) -> None:
 
 
 def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
-    from transduce.nn.kernels.adam import FusedAdam
+    from transduce.fast.kernels.adam import FusedAdam
 
     weights, copies = leaves(draw(3)), leaves(draw(3).half())
     copies[0].grad = torch.zeros_like(copies[0])
@@ -224,7 +224,7 @@ def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
 
 @pytest.mark.parametrize("clip_norm", [0.0, 300.0])
 def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_norm: float) -> None:
-    from transduce.nn.kernels.adam import FusedAdam
+    from transduce.fast.kernels.adam import FusedAdam
 
     start = [draw(3, 5), draw(4100)]
     weights, copies = leaves(*start), leaves(*start)

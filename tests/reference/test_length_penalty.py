@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from transduce.engines.native.library import load_library
-from transduce.nn import kernels
+from transduce.fast import kernels
+from transduce.fast.native.library import load_library
 from transduce.search.decoder import length_penalty
 
 if kernels.HAS_TRITON:
     import triton
     import triton.language as tl
 
-    from transduce.engines.gpu.beam_kernels import _penalty
+    from transduce.fast.gpu.beam_kernels import _penalty
 
     @triton.jit
     def penalties(length_N, alpha_N, penalty_N, N, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]

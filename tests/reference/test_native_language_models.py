@@ -9,13 +9,13 @@ from engines import ATTEMPTS, ROUNDING_TIES, TOLERANCE, quantised_language_model
 from helpers import FIRST_WORD, packed_stream, small_language_model
 from random_language_models import draw_settings
 
-from transduce.engines.native.language_model import NativeLanguageModel
-from transduce.engines.native.library import load_library
 from transduce.errors import ConfigError
+from transduce.fast.native.language_model import NativeLanguageModel
+from transduce.fast.native.library import load_library
 from transduce.models.decoder_only import DecoderOnly
 from transduce.search.decoder import Decoder
 from transduce.search.sampling import greedy_choice, roll_out_steps, sampler
-from transduce.text.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS
 
 CASES = 100
 STYLES: dict[str, dict[str, Any]] = {
@@ -114,7 +114,7 @@ def test_a_prompt_is_longer_than_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     model = small_language_model(2, 40, **STYLES["llama"])
     prompts = [[5 + number % 30 for number in range(length)] for length in (50, 3)]
     at_once = generate(native_decoder(model), prompts, 4)
-    monkeypatch.setattr("transduce.engines.native.language_model._PREFILL_TOKENS", 7)
+    monkeypatch.setattr("transduce.fast.native.language_model._PREFILL_TOKENS", 7)
     assert generate(native_decoder(model), prompts, 4) == at_once
 
 

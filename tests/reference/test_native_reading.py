@@ -10,7 +10,7 @@ from helpers import random_sentences, small_model
 from transduce.models.given_outputs import attention_weights, can_align, token_log_probs, token_statistics
 from transduce.models.saved import save_model
 from transduce.models.stored import read_model
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 
 KINDS: list[dict[str, Any]] = [
     {},

@@ -10,11 +10,11 @@ import torch
 from engines import assert_same, native_engine
 from helpers import FIRST_WORD, random_sentences, small_model
 
-from transduce.engines.engine import Job, search_all
-from transduce.models.shortlist import Shortlist
+from transduce.fast.native.shortlist import Shortlist
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS
 
 V = 300
 MODEL = small_model(vocab_size=V, output_bias=True)

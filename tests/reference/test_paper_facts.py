@@ -15,7 +15,7 @@ from transduce.nn.linear import Linear
 from transduce.nn.multi_head_attention import HeadSizes
 from transduce.nn.positions import Positions, sinusoids
 from transduce.nn.segments import Segments
-from transduce.runs.recipe import load_recipe
+from transduce.training.recipe import load_recipe
 from transduce.training.schedule import learning_rate
 
 PAD = 0

@@ -12,20 +12,20 @@ from torch.nn import functional as F
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import fill
 from transduce.models.alignment import cross_attention
-from transduce.models.convolutional import ConvolutionalModel
 from transduce.models.model import Model
-from transduce.models.recurrent import RecurrentModel
 from transduce.models.registry import build_config, create_model
-from transduce.nn.additive_attention import additive_scores, masked_softmax
-from transduce.nn.convolution import GatedConvolution
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.observe import observe_attention
 from transduce.nn.segments import Segments
+from transduce.predecessors.additive_attention import additive_scores, masked_softmax
+from transduce.predecessors.convolution import GatedConvolution
+from transduce.predecessors.convolutional import ConvolutionalModel
+from transduce.predecessors.recurrent import RecurrentModel
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.task import Translate
 
 V, D = 23, 16
 SRC_LENGTHS, TGT_LENGTHS = [5, 1, 9, 3], [4, 7, 1, 6]

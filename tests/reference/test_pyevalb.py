@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from random_trees import TAGS, changed, random_leaves, random_tree
 
-from transduce.evaluation.brackets import COLLINS, BracketScore, Conventions, score_tree
-from transduce.text.trees import Leaf, Tree
+from transduce.parsing.brackets import COLLINS, BracketScore, Conventions, score_tree
+from transduce.parsing.trees import Leaf, Tree
 
 PAIRS = 5000
 

@@ -11,7 +11,6 @@ from commands import content
 from engines import FAST, assert_same, native_engine
 from mixed_text import MIXED
 
-from transduce.engines.engine import Job, search_all
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
@@ -20,11 +19,12 @@ from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfi
 from transduce.models.given_outputs import token_log_probs
 from transduce.models.saved import SavedModel, load_model, save_model, shrink_model
 from transduce.models.stored import read_model
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.tokenizer import BOS, Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_pair import TokenizerPair
-from transduce.translator import Translator
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
+from transduce.translation.translator import Translator
 
 SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}
 MARIAN: dict[str, Any] = {

@@ -7,7 +7,7 @@ from transformers_models import randomized
 from transduce.config import build, to_table
 from transduce.interop.huggingface import convert
 from transduce.models.registry import config_class
-from transduce.runs.recipe import read_style
+from transduce.training.recipe import read_style
 
 FAMILY_SETTINGS = (
     "architecture", "norm", "norm_type", "activation", "positions", "bias", "embedding", "tie_output",

@@ -12,7 +12,7 @@ from helpers import small_model
 from safetensors.numpy import load_file
 
 from transduce.models.saved import load_model, save_model
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 
 def test_weights_are_the_mean(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 from transduce.data.prepare import DataConfig, prepare
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError
-from transduce.runs.checkpoint import read_progress
-from transduce.text.symbols import BACK_TRANSLATED
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.symbols import BACK_TRANSLATED
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.checkpoint import read_progress
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

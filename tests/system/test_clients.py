@@ -13,7 +13,7 @@ import httpx
 import pytest
 from serving import TIMEOUT, host_and_port, serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 TEXT = "dego gidu"
 GERMAN = "Das ist ein deutscher Satz."

@@ -11,7 +11,7 @@ from commands import complaint, content, copied
 from serving import TIMEOUT, serve_in_thread
 from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 TEXTS = ["babo dego", "gibo babo dedu dedu", "", "xyz 12 ?!", "gigo"]
 

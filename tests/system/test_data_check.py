@@ -9,7 +9,7 @@ import pytest
 from toy_run import write_lines
 
 from transduce.corpora.demo import demo_corpus
-from transduce.text.pairs import Pair
+from transduce.files.pairs import Pair
 
 
 @pytest.fixture(scope="module")

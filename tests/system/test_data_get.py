@@ -18,7 +18,7 @@ from terminals import read_all
 from toy_run import TINY, as_sets, make_toy_pairs
 
 from transduce.corpora.get.catalogue import corpus_names
-from transduce.text.pairs import ReadReport, read_pairs
+from transduce.files.pairs import ReadReport, read_pairs
 
 ROOT = Path(__file__).parents[2]
 NO_PAUSES = "import transduce.corpora.get.download as module; module.PAUSES = (0, 0)"

@@ -13,7 +13,7 @@ from transduce import ModelError, Translator
 from transduce.data.batch import Batch
 from transduce.models.saved import load_model, save_model
 from transduce.search.beam import beam_search
-from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 SEARCH = ("--engine", "plain", "--jsonl", "--nbest", "3")
 

@@ -27,7 +27,7 @@ def test_evaluate_scores_a_model(transduce: Any, trained: Any, tmp_path: Path) -
 
 
 def test_evaluate_scores_one_system_as_sacrebleu_does(transduce: Any, trained: Any, tmp_path: Path) -> None:
-    from transduce.evaluation.scores import score
+    from transduce.translation.scores import score
 
     src, ref = trained.folder / "valid.src", trained.folder / "valid.tgt"
     outcome = transduce("evaluate", "--hyp", src, "--ref", ref, "--json", cwd=tmp_path)

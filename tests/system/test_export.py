@@ -14,7 +14,7 @@ from toy_run import make_toy_pairs, write_lines
 
 from transduce.interop.export.verify import forced_logits
 from transduce.models.saved import load_model
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 
 def assert_same_model(original: Path, restored: Path) -> None:

@@ -14,7 +14,7 @@ from toy_run import as_sets
 
 from transduce import Generator, train
 from transduce.data.batch import Batch
-from transduce.text.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS
 
 TEXT = "".join(f"{number}: the cat sät on the mat.\n" for number in range(200))
 SETTINGS: dict[str, Any] = {

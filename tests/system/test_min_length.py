@@ -8,7 +8,7 @@ import pytest
 from helpers import small_model
 
 from transduce.models.saved import save_model
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
 
 
 @pytest.fixture(scope="module")

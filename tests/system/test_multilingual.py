@@ -13,7 +13,7 @@ from serving import ServerProcess, serve_in_thread
 from toy_languages import ENOUGH, WORDS, evaluate, sentence, write_pairs
 from toy_run import TrainedRun, as_sets
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_every_sentence_of_a_text_has_the_tag(multilingual: TrainedRun) -> None:
 
 
 def test_a_text_cannot_contain_a_tag(multilingual: TrainedRun) -> None:
-    from transduce.text.symbols import language_tag
+    from transduce.tokenizers.symbols import language_tag
 
     translator = Translator.load(multilingual.run, device="cpu", engine="plain")
     (part,) = translator.parts(f"{language_tag('fr')} ba", to="de")

@@ -15,16 +15,16 @@ from toy_run import write_lines
 from transduce import ModelError, Translator, train
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, PackedStream
-from transduce.engines.choose import pick_engine
-from transduce.engines.plain import PlainEngine
+from transduce.fast.choose import pick_engine
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import MODELS, Architecture
 from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
-from transduce.tasks.registry import TASKS
-from transduce.tasks.task import Task, ValidationScore
-from transduce.tasks.validation import Validation
-from transduce.text.tokenizer import BOS, EOS
+from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.training.task import Task, ValidationScore
+from transduce.training.task_registry import TASKS
+from transduce.training.validation import Validation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ from toy_run import TINY, as_sets
 from typer.main import get_command
 
 from transduce.cli.main import app
-from transduce.engines.native.library import load_library
 from transduce.environment import EXTRAS
-from transduce.runs.recipe import load_recipe
+from transduce.fast.native.library import load_library
+from transduce.training.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -78,7 +78,7 @@ def test_doctor_advises_a_compiler_only_if_native_is_not_compiled(
         pytest.skip("no C compiler")
     before = f"""
 import ctypes, os
-from transduce.engines.native import library
+from transduce.fast.native import library
 os.environ.pop("CC", None)
 os.environ["PATH"] = ""
 library.load_prebuilt = lambda: ctypes.CDLL({compiled._name!r}) if {prebuilt} else None

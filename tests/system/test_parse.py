@@ -11,11 +11,11 @@ from commands import complaint, metrics
 from toy_run import TINY, as_sets, write_lines
 
 from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
-from transduce.engines.engine import search_limits
-from transduce.evaluation.brackets import score_trees
 from transduce.models.saved import load_model
+from transduce.parsing.brackets import score_trees
+from transduce.parsing.trees import read_tree, read_trees
+from transduce.search.engine import search_limits
 from transduce.search.options import SearchConfig
-from transduce.text.trees import read_tree, read_trees
 
 NOUNS, VERBS = ("cat", "dog", "bird", "tree"), ("saw", "liked", "chased")
 SETTINGS = TINY | {

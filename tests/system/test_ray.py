@@ -13,8 +13,8 @@ from commands import complaint
 from fault_injection import FULL, repetitions
 from toy_run import make_toy_pairs, write_lines
 
-from transduce.ray import TranslateBatch
-from transduce.text.tables import read_table, table_writer
+from transduce.cluster.ray import TranslateBatch
+from transduce.files.parquet import read_table, table_writer
 
 pytest.importorskip("ray")
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -23,7 +23,7 @@ NAME = "ray::MapWorker(MapBatches(TranslateBatch"
 SLOW = """
 import os
 os.environ["TRANSDUCE_TEST_TOKEN"] = {token!r}
-import transduce.ray as r
+import transduce.cluster.ray as r
 r._ROWS, r._BLOCK_BYTES = 4, 256
 import time, types
 import ray._private.node as node
@@ -134,7 +134,7 @@ def test_the_names_of_files_and_the_option_from_tell_the_target_language(
     transduce: Any, tmp_path: Path, words: list[str], target: str
 ) -> None:
     write_lines(tmp_path / words[0], ["babo"])
-    show = "import transduce.ray as r; r.translate_files = lambda *_, to, **__: print(to)"
+    show = "import transduce.cluster.ray as r; r.translate_files = lambda *_, to, **__: print(to)"
     outcome = transduce("translate", "--ray", *words, "--out", "out", cwd=tmp_path, before=show)
     assert outcome.out == f"{target}\n", outcome.err
 
@@ -144,7 +144,7 @@ def test_an_unfinished_translation_is_not_resumed_in_another_language(transduce:
         write_lines(tmp_path / name, ["babo"])
     words = ("translate", "--ray", "a.txt", "b.txt", "--out", "out", "--resume", "--to")
     translate = """
-import transduce.ray as r
+import transduce.cluster.ray as r
 def translate(_, out, to, **__):
     out.mkdir(exist_ok=True)
     (out / "{name}.txt").write_text(to)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from transduce.runs.recipe import load_recipe
+from transduce.training.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))

@@ -15,7 +15,7 @@ from transduce import DataError, Translator
 from transduce.data.batch import Batch
 from transduce.models import given_outputs, likelihood
 from transduce.models.saved import load_model, save_model
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 
 
 def lines(path: Path) -> list[str]:

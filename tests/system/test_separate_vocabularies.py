@@ -15,12 +15,12 @@ from toy_run import as_sets, write_lines
 
 from transduce.data.shards import TokenShards
 from transduce.models.saved import load_model
-from transduce.runs.checkpoint import read_progress
-from transduce.text.protect import Protection
-from transduce.text.symbols import BACK_TRANSLATED, language_tag
-from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.text.tokenizer_pair import TokenizerPair
-from transduce.translator import Translator
+from transduce.tokenizers.symbols import BACK_TRANSLATED, language_tag
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
+from transduce.training.checkpoint import read_progress
+from transduce.translation.protect import Protection
+from transduce.translation.translator import Translator
 
 WORDS = {"αβγ": "абв", "δεζ": "где", "ηθι": "жзи", "κλμ": "клм", "νξο": "ноп", "πρσ": "рст"}
 SENTENCES = [*([word] for word in WORDS), *permutations(WORDS, 2)]

@@ -15,7 +15,7 @@ from document_samples import docx_of, paragraph, run
 from serving import TIMEOUT, ServerProcess, serve_in_thread
 
 from transduce.serve.middleware import AdmissionMiddleware
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 Server = tuple[str, AdmissionMiddleware]
 PAGE = b"<p>babo <b>gigo</b></p><p>dedu</p>"

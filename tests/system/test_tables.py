@@ -10,7 +10,7 @@ from toy_run import TINY, as_sets, make_toy_pairs
 
 pytest.importorskip("pyarrow")
 
-from transduce.text.tables import read_table, table_writer
+from transduce.files.parquet import read_table, table_writer
 
 PAIRS = make_toy_pairs(300, seed=6)
 

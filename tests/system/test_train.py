@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from toy_run import TINY, as_sets
 
 from transduce import train
-from transduce.tasks.translate import Validation
+from transduce.translation.task import Validation
 
 # Training
 

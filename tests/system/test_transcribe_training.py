@@ -12,7 +12,7 @@ from commands import complaint, copied_until, metrics
 from toy_run import as_sets, write_lines
 
 from transduce import DataError, Transcriber
-from transduce.media.sound import read_sound, to_samples
+from transduce.speech.sound import read_sound, to_samples
 
 pytest.importorskip("soundfile")
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from toy_run import TINY, Pairs, as_sets, write_lines
 
 from transduce.errors import ConfigError, ModelError
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 
 WITHOUT_VOCABULARY = as_sets({name: value for name, value in TINY.items() if not name.startswith("tokenizer.")})
 SYMBOLS = '["<name>", "<ü>"]'

@@ -10,12 +10,12 @@ from window_language_model import WindowConfig, WindowModel
 
 from transduce import ConfigError, DataError, ModelError
 from transduce.data.batch import Batch
-from transduce.engines.native.language_model import NativeLanguageModel
-from transduce.engines.native.library import load_library
-from transduce.generator import Generator
+from transduce.fast.native.language_model import NativeLanguageModel
+from transduce.fast.native.library import load_library
+from transduce.language_model.generator import Generator
+from transduce.language_model.streaming import TextStream
 from transduce.search.sampling import sampler
-from transduce.text.streaming import TextStream
-from transduce.text.tokenizer import BOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
 
 LINES = ["the cat sat on the mat.\n", "naïve 東京 text\n", "dogs and cats\n"] * 5
 CONTEXT = 12
@@ -205,7 +205,7 @@ def test_an_engine_is_chosen_for_the_model(
     assert Generator(window, tokenizer, engine="auto").decoder is window
     with pytest.raises(ConfigError, match="native has no generation with models of the architecture window"):
         _ = Generator(window, tokenizer, engine="native").decoder
-    monkeypatch.setattr("transduce.engines.native.library.load_library", lambda: None)
+    monkeypatch.setattr("transduce.fast.native.library.load_library", lambda: None)
     assert Generator(model, tokenizer, engine="auto").decoder is model
     with pytest.raises(ConfigError, match="engine native needs a model on the CPU, and a"):
         _ = Generator(model, tokenizer, engine="native").decoder

@@ -21,8 +21,8 @@ def compare(
     from rich.table import Table
 
     from transduce.cli.outputs import require_file_output
-    from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
-    from transduce.text.one_line import one_line
+    from transduce.files.one_line import one_line
+    from transduce.training.compare import different_settings, figures, read_runs, write_comparison
 
     if out:
         require_file_output(out)

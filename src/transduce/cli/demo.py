@@ -30,9 +30,9 @@ def demo(
     """
     with ended_by_signals():
         from transduce.corpora.demo import demo_corpus, write_demo_corpus
-        from transduce.evaluation.scores import score
         from transduce.training.api import train
-        from transduce.translator import Translator
+        from transduce.translation.scores import score
+        from transduce.translation.translator import Translator
 
     text = out.parent / f"{out.name}-text"
     corpus = demo_corpus()

@@ -52,9 +52,9 @@ def init(
     from transduce.config import apply_sets
     from transduce.disk import write_atomically
     from transduce.errors import ConfigError
-    from transduce.runs.recipe_template import recipe_text
     from transduce.training.api import given_settings
     from transduce.training.mistakes import refuse_mistakes
+    from transduce.training.recipe_template import recipe_text
     from transduce.training.start import foreign_vocabulary, require_examples, require_text
 
     if recipe.exists() and not force:
@@ -79,7 +79,7 @@ def init(
 
 def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[str, str]:
     """Ask for the task, the files and the size; adds the files."""
-    from transduce.text.formats import PAIR_FORMATS, format_suffix
+    from transduce.files.formats import PAIR_FORMATS, format_suffix
 
     suffixes = {suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes}
     task = task or typer.prompt("What does the model learn (translate, language_model, classify, ...)", "translate")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
-from transduce.text.formats import format_suffix
-from transduce.text.formats.tsv import TSV
-from transduce.text.given_texts import is_unicode
-from transduce.text.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
-from transduce.text.tables import Row
+from transduce.files.formats import format_suffix
+from transduce.files.formats.tsv import TSV
+from transduce.files.given_texts import is_unicode
+from transduce.files.parquet import Row
+from transduce.files.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
 
 Input = Path | str
 """A file, or a text."""

@@ -25,14 +25,37 @@ def _print_version(wanted: bool) -> None:
 _OLD_OPTIONS = {"output": "out", "save": "out"}
 """Earlier names of options, which still work."""
 
-_COMMANDS = (
-    "init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect", "evaluate",
-    "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "shortlist", "export",
-    "serve", "demo", "doctor", "cache", "import", "data", "paper",
-)  # fmt: skip
-"""The commands, in the order of the help; each is the function or the group of its name in the module of its name."""
-_MODULES = {"import": "import_model"}
-_GROUPS = ("data", "paper")
+_COMMANDS = {
+    "init": "cli.init:init",
+    "train": "cli.train:train",
+    "translate": "translation.commands.translate:translate",
+    "transcribe": "speech.command:transcribe",
+    "generate": "language_model.command:generate",
+    "fill": "encoders.fill_command:fill",
+    "embed": "encoders.embed_command:embed",
+    "classify": "classification.command:classify",
+    "parse": "parsing.command:parse",
+    "inspect": "inspect.command:inspect",
+    "evaluate": "translation.commands.evaluate:evaluate",
+    "score": "translation.commands.score:score",
+    "rerank": "translation.commands.rerank:rerank",
+    "calibrate": "translation.commands.calibrate:calibrate",
+    "backtranslate": "translation.commands.backtranslate:backtranslate",
+    "info": "cli.info:info",
+    "compare": "cli.compare:compare",
+    "average": "cli.average:average",
+    "shrink": "cli.shrink:shrink",
+    "shortlist": "translation.commands.shortlist:shortlist",
+    "export": "interop.export_command:export",
+    "serve": "serve.command:serve",
+    "demo": "cli.demo:demo",
+    "doctor": "cli.doctor:doctor",
+    "cache": "cli.cache:cache",
+    "import": "interop.import_command:import_model",
+    "data": "corpora.command:data",
+    "paper": "paper.command:paper",
+}
+"""The commands, in the order of the help: the function or the group of each, which is imported if it runs."""
 
 
 def make_app(*commands: str) -> typer.Typer:
@@ -45,9 +68,9 @@ def make_app(*commands: str) -> typer.Typer:
     )
     app.callback()(about)
     for name in commands:
-        module = _MODULES.get(name, name)
-        command = getattr(import_module(f"transduce.cli.{module}"), module)
-        if name in _GROUPS:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"transduce.{module}"), attribute)
+        if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name, cls=Command)(command)

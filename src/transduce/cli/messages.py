@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from transduce.text.one_line import one_line
+from transduce.files.one_line import one_line
 
 if TYPE_CHECKING:
-    from transduce.classifier import Classifier
-    from transduce.text_encoder import TextEncoder
-    from transduce.translator import Translator
+    from transduce.classification.classifier import Classifier
+    from transduce.encoders.text_encoder import TextEncoder
+    from transduce.translation.translator import Translator
 
 
 _YELLOW, _RED, _END = "\x1b[33m", "\x1b[31m", "\x1b[0m"

@@ -14,12 +14,12 @@ from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input
 from transduce.cli.request_record import RequestRecord
 from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
-from transduce.text.files import COMPRESSIONS
-from transduce.text.formats import format_suffix
-from transduce.text.formats.jsonl import JSONL
-from transduce.text.formats.tsv import TSV
-from transduce.text.rows import TARGET_COLUMN, json_line
-from transduce.text.tables import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
+from transduce.files.files import COMPRESSIONS
+from transduce.files.formats import format_suffix
+from transduce.files.formats.jsonl import JSONL
+from transduce.files.formats.tsv import TSV
+from transduce.files.parquet import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
+from transduce.files.rows import TARGET_COLUMN, json_line
 
 _PACKAGES = ("docx", "odt")
 """Formats of documents that are not text."""

@@ -66,7 +66,7 @@ def train(
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
     """
     from transduce.errors import ConfigError
-    from transduce.text.formats import PAIR_FORMATS, format_suffix
+    from transduce.files.formats import PAIR_FORMATS, format_suffix
 
     suffixes = {".txt", *(suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)}
     if recipe and not task and format_suffix(recipe) in suffixes:
@@ -77,7 +77,7 @@ def train(
     if task and recipe and recipe.suffix != ".toml":
         train, recipe = [recipe, *(train or [])], None
     if out is None:
-        from transduce.runs.recipe import default_run_folder
+        from transduce.training.recipe import default_run_folder
 
         if recipe is None:
             raise ConfigError("there is no folder for the run; give --out, e.g. --out runs/first")

@@ -1,7 +1,7 @@
 """Augmentation of training pairs, so that models are robust to capitals, typing errors and protected text.
 
-Every change is a pure function of the pair and a random generator. Pairs are marked texts (see text/symbols.py): the
-symbols that they begin with, such as a language tag, stay unchanged.
+Every change is a pure function of the pair and a random generator. Pairs are marked texts (see tokenizers/symbols.py):
+the symbols that they begin with, such as a language tag, stay unchanged.
 """
 
 import random
@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from transduce.config import require
-from transduce.text.protect import Protection, occurs_once
-from transduce.text.symbols import SLOTS, has_escapes, split_tags
+from transduce.tokenizers.symbols import SLOTS, has_escapes, split_tags
+from transduce.translation.protect import Protection, occurs_once
 
 Pair = tuple[str, ...]
 

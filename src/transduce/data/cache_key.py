@@ -10,12 +10,12 @@ from typing import Any
 from transduce.data.data_config import DataConfig
 from transduce.disk import digest
 from transduce.errors import DataError
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.formats import format_suffix
-from transduce.text.formats.tsv import HEADER, TSV
-from transduce.text.pairs import entry_suffixes
-from transduce.text.readers import READERS
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.files.formats import format_suffix
+from transduce.files.formats.tsv import HEADER, TSV
+from transduce.files.pairs import entry_suffixes
+from transduce.files.readers import READERS
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.tokenizer import TokenizerConfig
 
 FORMAT = 4
 """Version of the cache: increased whenever shards of older code must not be reused."""

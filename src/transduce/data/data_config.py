@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from transduce.config import require
 from transduce.data.directions import CorpusPart, DirectionConfig, require_entries
-from transduce.text.languages import Direction, is_language_code, parse_direction
-from transduce.text.pairs import Corpus
-from transduce.text.symbols import language_tag
+from transduce.files.languages import Direction, is_language_code, parse_direction
+from transduce.files.pairs import Corpus
+from transduce.tokenizers.symbols import language_tag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import require
-from transduce.text.pairs import Corpus, ReadReport
-from transduce.text.readers import Reader
+from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader
 
 
 def require_entries(**corpora: Corpus) -> None:

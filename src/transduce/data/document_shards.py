@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from transduce.data.shards import INDEX
 from transduce.disk import write_manifest
-from transduce.text.any_tokenizer import load_tokenizer
-from transduce.text.documents import Piece, encoding_units
-from transduce.text.sample import Reservoir
-from transduce.text.tokenizer import EOS
+from transduce.files.documents import Piece, encoding_units
+from transduce.files.sample import Reservoir
+from transduce.tokenizers.any_tokenizer import load_tokenizer
+from transduce.tokenizers.tokenizer import EOS
 
 ENDS = "ends.npy"
 SHARD_CHARACTERS = 1 << 24

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.text.tokenizer import PAD
+from transduce.tokenizers.tokenizer import PAD
 
 Ids = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]

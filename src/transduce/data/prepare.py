@@ -18,10 +18,10 @@ from transduce.data.vocabulary_symbols import require_back_translation_symbol, w
 from transduce.data.write_corpus import write_documents, write_pairs
 from transduce.disk import flush_folder
 from transduce.errors import DataError
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.pairs import ReadReport, count_pairs
-from transduce.text.readers import READERS
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.files.pairs import ReadReport, count_pairs
+from transduce.files.readers import READERS
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.tokenizer import TokenizerConfig
 
 _ABANDONED = 7 * 24 * 3600
 """Seconds after which an unfinished folder is considered abandoned."""

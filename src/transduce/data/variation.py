@@ -24,11 +24,11 @@ from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.linearized_trees import bracket_labels, respell
-from transduce.text.symbols import SPACE_MARK
-from transduce.text.tokenizer import Tokenizer
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.parsing.linearized_trees import bracket_labels, respell
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.symbols import SPACE_MARK
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from transduce.data.data_config import DataConfig
 from transduce.errors import ConfigError
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.symbols import BACK_TRANSLATED, SPACE_MARK
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import BACK_TRANSLATED, SPACE_MARK
+from transduce.tokenizers.tokenizer import TokenizerConfig
 
 
 def with_tags(vocabulary: TokenizerConfig | AnyTokenizer, tags: list[str]) -> TokenizerConfig | AnyTokenizer:

@@ -16,7 +16,7 @@ from transduce.data.document_shards import ENDS
 from transduce.data.packing import Example, Ids
 from transduce.data.plan import Ints, PartShape
 from transduce.data.shards import TokenShards
-from transduce.text.tokenizer import PAD
+from transduce.tokenizers.tokenizer import PAD
 
 
 class WindowPlan:

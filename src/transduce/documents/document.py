@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from transduce.text.inline_tags import TaggedText
-from transduce.text.project_tags import project
-from transduce.text.token_ranges import Span
+from transduce.tokenizers.token_ranges import Span
+from transduce.translation.inline_tags import TaggedText
+from transduce.translation.project_tags import project
 
 _MARKER = re.compile("\0([0-9]+)\0")
 

@@ -20,9 +20,9 @@ from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
 from transduce.documents.xml_members import read_members
 from transduce.errors import DataError
-from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
-from transduce.text.project_tags import project
-from transduce.text.xml_source import Element, Text, parse_xml
+from transduce.files.xml_source import Element, Text, parse_xml
+from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.project_tags import project
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (

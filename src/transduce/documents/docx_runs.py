@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from transduce.text.xml_source import Element, Text
+from transduce.files.xml_source import Element, Text
 
 CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "sdtContent", "bdo", "dir"})
 """Elements of a paragraph that contain runs."""

@@ -15,8 +15,8 @@ from transduce.documents.front_matter import FRONT_MATTER, front_matter_units
 from transduce.documents.markdown_indentation import without_indentation
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
 from transduce.documents.options import ReadOptions
-from transduce.text.html_text import HtmlText
-from transduce.text.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.html_text import HtmlText
+from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
 
 _LABEL = re.compile(
     r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"

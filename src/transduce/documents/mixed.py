@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.text.inline_tags import TaggedText, TaggedTextBuilder, all_tags
-from transduce.text.paired_tags import paired_tags
-from transduce.text.project_tags import project
-from transduce.text.protect import Protection
-from transduce.text.xml_source import Element, Text
+from transduce.files.xml_source import Element, Text
+from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder, all_tags
+from transduce.translation.paired_tags import paired_tags
+from transduce.translation.project_tags import project
+from transduce.translation.protect import Protection
 
 
 class Role(NamedTuple):

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-from transduce.text.protect import Protection
-from transduce.text.scripts import has_spaces
+from transduce.files.scripts import has_spaces
+from transduce.translation.protect import Protection
 
 # Not an entity (&amp;), nor a part of an address or a variable.
 _MARKED = re.compile(r"(?<![\w&~$@/.?=-])([^\W\d_]*)([&_~])([^\W\d_])(?!\w*;)")

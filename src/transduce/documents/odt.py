@@ -6,7 +6,7 @@ from transduce.documents.options import ReadOptions
 from transduce.documents.package import Package
 from transduce.documents.xml_members import read_members
 from transduce.errors import DataError
-from transduce.text.xml_source import Element, parse_xml
+from transduce.files.xml_source import Element, parse_xml
 
 _TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 _PARTS = ("content.xml", "styles.xml")

@@ -4,7 +4,7 @@ from transduce.documents.document import Document, Splicer, Unit, escape_xml, te
 from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
-from transduce.text.xml_source import Element, Text, decode_xml, parse_xml
+from transduce.files.xml_source import Element, Text, decode_xml, parse_xml
 
 
 def read_tmx(data: bytes, name: str, options: ReadOptions) -> Document:

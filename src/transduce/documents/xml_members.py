@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from transduce.documents.document import Document, Splicer
 from transduce.documents.package import Package
-from transduce.text.xml_source import decode_xml
+from transduce.files.xml_source import decode_xml
 
 
 def read_members(

@@ -16,8 +16,8 @@ from transduce.inspect.inspection import check_tokens, inspected_model, inspecte
 from transduce.inspect.request import HeadRequest
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
-from transduce.engines.engine import Job, output_limit
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.files.given_texts import require_text
+from transduce.inspect.ablate import without_heads
 from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens
 from transduce.inspect.request import InspectionRequest as InspectionRequest
@@ -20,16 +21,16 @@ from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
-from transduce.nn.ablate import without_heads
 from transduce.nn.embedding import Embedding
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
 from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
+from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
-from transduce.text.given_texts import require_text
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Part, Translator
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.part import Part
+from transduce.translation.translator import Translator
 
 MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 256, 16
 """Limits of one inspection: the attention weights grow with the square of the number of tokens."""

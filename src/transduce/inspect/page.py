@@ -4,7 +4,7 @@ import base64
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 if TYPE_CHECKING:
     from transduce.inspect.inspection import Inspection

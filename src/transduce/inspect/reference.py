@@ -7,8 +7,8 @@ import torch
 from transduce.data.batch import Batch
 from transduce.errors import DataError
 from transduce.inspect.inspection import MAX_TOKENS, inspected_model, inspected_part
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 from transduce.models.given_outputs import can_align
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

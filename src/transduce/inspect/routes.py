@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.errors import ConfigError, TransduceError, needs_torch
 from transduce.inspect.request import HeadRequest, InspectionRequest
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, Request

@@ -18,11 +18,11 @@ from transduce.inspect.inspection import Ablation, Inspection, inspected_model
 from transduce.inspect.predictions import TEMPERATURES, Predictions
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.tokenizer import EOS
-from transduce.text.tokenizer_pair import TokenizerPair
-from transduce.translator import Translator
-from transduce.translator.repair import output_text
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.tokenizer import EOS
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
+from transduce.translation.repair import output_text
+from transduce.translation.translator import Translator
 
 LENS_TOKENS = 4
 """Number of predictions of each layer that the page shows."""

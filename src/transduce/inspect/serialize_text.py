@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from transduce.config import to_table
+from transduce.encoders.text_encoder import MASK_TEXT
 from transduce.inspect.predictions import TEMPERATURES
 from transduce.inspect.serialize import LENS_TOKENS, encode, position_bytes, prediction_lists, rounded, weight_bytes
 from transduce.inspect.text_inspection import TextInspection
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_only import EncoderOnly
-from transduce.text_encoder import MASK_TEXT
 
 
 def serialize_text(inspection: TextInspection) -> bytes:

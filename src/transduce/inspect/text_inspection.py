@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Batch
+from transduce.encoders.text_encoder import MASK_TEXT, TextEncoder
 from transduce.errors import DataError, ModelError
-from transduce.generator import Generator
 from transduce.inspect.inspection import MAX_TOKENS, check_characters, position_table
 from transduce.inspect.predictions import Predictions, logit_lens
+from transduce.language_model.generator import Generator
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_only import EncoderOnly
 from transduce.nn.observe import observe_attention, observe_layers
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.tokenizer import BOS, EOS, PAD
-from transduce.text_encoder import MASK_TEXT, TextEncoder
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)

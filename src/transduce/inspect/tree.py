@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transduce.search.beam import Extensions
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 Outcome = Literal["kept", "pruned", "finished"]
 

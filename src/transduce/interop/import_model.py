@@ -12,6 +12,8 @@ from torch import Tensor
 
 from transduce.disk import atomic_folder, require_file
 from transduce.errors import ConfigError, ModelError
+from transduce.fast.native.shortlist import Shortlist
+from transduce.files.languages import is_language_code
 from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.interop.export.exporter import CARD
 from transduce.interop.gguf_file import read_gguf
@@ -35,14 +37,12 @@ from transduce.models.header import physical_memory
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
 from transduce.models.saved import save_model
-from transduce.models.shortlist import Shortlist
 from transduce.nn.skip_initialization import SkipInitialization
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.languages import is_language_code
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer import BOS, EOS
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from transduce.errors import ModelError
+from transduce.fast.native.shortlist import Shortlist
 from transduce.interop.vocabulary_files import read_bytes
-from transduce.models.shortlist import Shortlist
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import EOS
 
 _HEADER = struct.Struct("<6Q")
 _MAGIC = 0xF11A48D5013417F5

@@ -9,11 +9,11 @@ from transduce.errors import ModelError
 from transduce.interop.marian_file import read_vocabulary
 from transduce.interop.tokenizer_json import byte_level_bpe, markers_only, word_piece
 from transduce.interop.vocabulary_files import read_bytes, read_ids, read_json, read_list
-from transduce.text.imported_tokenizer import ImportedTokenizer
-from transduce.text.library_tokenizer import LibraryTokenizer, parse_tokenizer
-from transduce.text.sentencepiece_pair import SentencePiecePair
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.library_tokenizer import LibraryTokenizer, parse_tokenizer
+from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _MAX_SENTINELS = 1 << 16
 _END_OF_DOCUMENT = "<|endoftext|>"
@@ -105,7 +105,7 @@ def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedToken
 
     If source and target have vocabularies of their own, the names of the files tell whose they are.
     """
-    from transduce.text.tokenizer import Tokenizer
+    from transduce.tokenizers.tokenizer import Tokenizer
 
     lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
     if "source_vocab_size" in settings:
@@ -209,7 +209,7 @@ def _pair(
     source, target = (read_bytes(folder / name) for name in files)
     size = settings["vocab_size"]
     if pieces is None:
-        from transduce.text.tokenizer import Tokenizer
+        from transduce.tokenizers.tokenizer import Tokenizer
 
         own = Tokenizer.load(folder / files[0])
         pieces = own.pieces(range(own.vocab_size))

@@ -7,7 +7,7 @@ from transduce.data.batch import Batch
 from transduce.errors import ModelError
 from transduce.models.model import Model
 from transduce.nn.observe import observe_attention
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()

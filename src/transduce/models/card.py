@@ -11,8 +11,8 @@ from typing import Any
 
 from transduce.disk import require_file, write_atomically
 from transduce.errors import ModelError
+from transduce.files.languages import is_language_code
 from transduce.models.header import PRECISIONS
-from transduce.text.languages import is_language_code
 
 CARD, WEIGHTS, TOKENIZER, NOTES = "model.json", "model.safetensors", "tokenizer.model", "README.md"
 IMPORTED_TOKENIZER, TOKENIZERS, SHORTLIST = "tokenizer.json", "tokenizers.json", "shortlist.safetensors"

@@ -20,12 +20,12 @@ from transduce.models.transformer import (
 )
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding, token_vectors
-from transduce.nn.frames import Frames
 from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer, vectors
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
-from transduce.text.tokenizer import BOS
+from transduce.speech.frames import Frames
+from transduce.tokenizers.tokenizer import BOS
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from transduce.classification.patches import Patches
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.models.config import TransformerConfig
@@ -29,7 +30,6 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import activate
 from transduce.nn.layers import Branches, EncoderLayer, vectors
 from transduce.nn.linear import projections
-from transduce.nn.patches import Patches
 from transduce.nn.segments import Segments
 
 

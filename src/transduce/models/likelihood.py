@@ -11,7 +11,7 @@ from transduce.data.batch import Batch
 from transduce.models.given_outputs import Pairs, TokenStatistics, batches, in_batches
 from transduce.models.model import Model
 from transduce.nn.observe import observe_attention
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 _LOGITS = 1 << 24
 """Logits in memory at the same time."""

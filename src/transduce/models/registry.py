@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from transduce.config import build, suggestion
 from transduce.errors import ConfigError
-from transduce.models.convolutional import ConvolutionalConfig, ConvolutionalModel
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnly, EncoderOnlyConfig
 from transduce.models.model import Model, ModelConfig
-from transduce.models.recurrent import RecurrentConfig, RecurrentModel
+from transduce.predecessors.convolutional import ConvolutionalConfig, ConvolutionalModel
+from transduce.predecessors.recurrent import RecurrentConfig, RecurrentModel
 
 
 class Architecture(NamedTuple):

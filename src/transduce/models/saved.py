@@ -12,6 +12,8 @@ from safetensors.torch import save_file
 from transduce.config import to_table
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
+from transduce.fast.native.shortlist import load_shortlist
+from transduce.files.languages import describe_directions
 from transduce.models.arrays import Array, Int8Matrix, RawTensor
 from transduce.models.card import (
     CARD,
@@ -25,11 +27,9 @@ from transduce.models.header import Precision
 from transduce.models.int8 import from_int8, to_int8
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.models.shortlist import load_shortlist
 from transduce.models.stored import StoredModel, StoredWeights, read_model
 from transduce.nn.skip_initialization import SkipInitialization
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.languages import describe_directions
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "I8": torch.int8}
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from transduce.config import build
 from transduce.disk import MANIFEST, damaged_file
 from transduce.errors import ConfigError, ModelError, needs_torch
+from transduce.fast.native.shortlist import Shortlist, load_shortlist
 from transduce.models.arrays import Array, Int8Matrix
 from transduce.models.card import CARD, SHORTLIST, WEIGHTS, read_card
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.models.header import LARGEST, Precision, Shapes, is_matrix, open_weights, stored_shapes
-from transduce.models.shortlist import Shortlist, load_shortlist
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 if TYPE_CHECKING:
     from transduce.models.model import Model

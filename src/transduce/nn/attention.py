@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from transduce.nn import kernels
+from transduce.fast import kernels
 from transduce.nn.kinds import MAX_PACKED_WIDTH
 from transduce.nn.segments import Segments
 
@@ -138,7 +138,7 @@ def _packed(x: Inputs) -> Tensor:
             return _padded(x)
     if not kernels.fit(q) or length > _SHORT or width > _NARROW:
         return _flash(q, k, v, q_segments, k_segments, causal)
-    from transduce.nn.kernels.segment_attention import SegmentAttention
+    from transduce.fast.kernels.segment_attention import SegmentAttention
 
     return SegmentAttention.apply(q, k, v, q_segments, k_segments, causal)  # type: ignore[no-untyped-call]
 

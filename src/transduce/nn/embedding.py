@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transduce.nn import kernels
+from transduce.fast import kernels
 from transduce.nn.dropout import Dropout
 from transduce.nn.kinds import EmbeddingKind as EmbeddingKind
 from transduce.nn.layers import Branches
@@ -75,7 +75,7 @@ class Embedding(nn.Module):
         table_TD = None if self.positions is None else self.positions.table_TD
         fixed = table_TD is not None and not table_TD.requires_grad
         if fixed and self.norm is None and kernels.fit(weight_VD):
-            from transduce.nn.kernels.embed import Embed
+            from transduce.fast.kernels.embed import Embed
 
             p = self.dropout.p if self.training else 0.0
             return Embed.apply(token_N, position_N, weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]

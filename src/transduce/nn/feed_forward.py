@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.nn import kernels
+from transduce.fast import kernels
 from transduce.nn.kinds import Activation as Activation
 from transduce.nn.linear import projections
 
@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
         if self.activation == "relu":
             return self.outer(self.inner(x_ND, relu=True), bias=bias)
         if kernels.fit(x_ND) and self.inner.weight.dtype == x_ND.dtype:
-            from transduce.nn.kernels.activation import LinearActivation
+            from transduce.fast.kernels.activation import LinearActivation
 
             y_NF = LinearActivation.apply(x_ND, self.inner.weight, self.inner.bias, self.activation)  # type: ignore[no-untyped-call]
             return self.outer(y_NF, bias=bias)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transduce.nn import kernels
-from transduce.nn.attention_variants import VariantCrossAttention, VariantSelfAttention
+from transduce.fast import kernels
 from transduce.nn.cache import KVCache
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import Activation, FeedForward
@@ -17,7 +16,8 @@ from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.norm import NormType, make_norm
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
-from transduce.nn.ssru import SSRU
+from transduce.predecessors.attention_variants import VariantCrossAttention, VariantSelfAttention
+from transduce.predecessors.ssru import SSRU
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Residual(nn.Module):
     def _norm_first(self, x: Branches, sublayer: Sublayer, bias_D: Tensor | None) -> Branches:
         norm = self.norm
         if isinstance(x, PendingSum) or kernels.fit(x[0]):
-            from transduce.nn.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
+            from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
 
             assert norm.eps is not None  # only RMSNorm would allow it
             shift_D = norm.bias if isinstance(norm, nn.LayerNorm) else None
@@ -134,7 +134,7 @@ class Residual(nn.Module):
         return y_ND, y_ND
 
     def _fused(self, shortcut_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor) -> Branches:
-        from transduce.nn.kernels.add_norm import AddNorm
+        from transduce.fast.kernels.add_norm import AddNorm
 
         norm, p = self.norm, self.dropout.p if self.training else 0.0
         return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.nn import kernels
+from transduce.fast import kernels
 
 
 class Linear(nn.Linear):
@@ -69,7 +69,7 @@ class _FusedLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
-        from transduce.nn.kernels.relu_gradient import relu_gradient
+        from transduce.fast.kernels.relu_gradient import relu_gradient
 
         x, weight, *y = ctx.saved_tensors
         if y:

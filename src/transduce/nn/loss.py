@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.nn import kernels
-from transduce.text.tokenizer import PAD
+from transduce.fast import kernels
+from transduce.tokenizers.tokenizer import PAD
 
 _CPU_CHUNK, _GPU_CHUNK, _IN_PLACE_CHUNK = 1 << 22, 1 << 28, 1 << 30
 """Logits computed at once: on a CPU (about a cache), on a GPU in float32, and on a GPU by the in-place kernel."""
@@ -138,7 +138,7 @@ def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Se
 
 def _fused_terms(logits: Tensor, labels: Tensor, smoothing: float, vocab_size: int) -> tuple[Tensor, Sequence[Tensor]]:
     """`_terms` in one pass over half-precision logits; columns beyond the vocabulary get a gradient of zero."""
-    from transduce.nn.kernels.cross_entropy import smoothed_terms
+    from transduce.fast.kernels.cross_entropy import smoothed_terms
 
     sums, _ = smoothed_terms(logits[:, :vocab_size], labels, smoothing, PAD)
     return sums, [logits]

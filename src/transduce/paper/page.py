@@ -8,7 +8,7 @@ from transduce.disk import write_atomically
 from transduce.paper.charts import log_chart
 from transduce.paper.section import Section, Table
 from transduce.paper.text import verdicts
-from transduce.runs.report import STYLE
+from transduce.training.report import STYLE
 
 PAGE = "paper.html"
 ORDER = ("table1", "scores", "trained_scores", "table2", "table3", "table4")

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from transduce.nn.attention_variants import scores
 from transduce.nn.kinds import Score
 from transduce.paper.counting import allocated_bytes, describe_machine, exponent, seconds_of
 from transduce.paper.section import Chart, Claim, Section, Table
+from transduce.predecessors.attention_variants import scores
 
 _WIDTHS = (4, 16, 64, 256, 1024)
 _SENTENCES, _HEADS, _LENGTH, _WIDTH = 8, 8, 64, 64

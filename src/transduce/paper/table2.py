@@ -17,7 +17,7 @@ from transduce.paper.counting import count_flops
 from transduce.paper.printed import BIG, TABLE2
 from transduce.paper.section import Claim, Results, Section, Table, Verdict
 from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_rows
-from transduce.text.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS
 from transduce.training.loop import Outcome
 
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ from transduce.search.decoder import (
     last_result,
     length_penalty,
 )
-from transduce.text.tokenizer import BOS, EOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 _FIRST_SORTED = 1024
 """Tokens among which the nucleus is looked for before all are sorted."""

@@ -9,17 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import DataError, needs_torch
+from transduce.files.scripts import has_spaces
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.errors import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, content_type, read_json, request_body
 from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import TranslationService
-from transduce.text.scripts import has_spaces
-from transduce.text.symbols import escape
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Part, Translation, Translator
-from transduce.translator.repair import output_text
+from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.part import Part
+from transduce.translation.repair import output_text
+from transduce.translation.translation import Translation
+from transduce.translation.translator import Translator
 
 _EXAMPLE: dict[str, Any] = {"text": "A man sleeps.", "output": "Ein Mann schläft.", "position": 9}
 

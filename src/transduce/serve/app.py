@@ -31,7 +31,7 @@ from transduce.serve.translation_service import ClientDisconnectedError, Transla
 from transduce.serve.v1 import v1_routes
 
 if TYPE_CHECKING:
-    from transduce.generator import Generator
+    from transduce.language_model.generator import Generator
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -12,7 +12,8 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import ConfigError
-from transduce.generator import GenerationEvent, Generator, TextScore, stop_texts
+from transduce.language_model.generation import GenerationEvent, TextScore, stop_texts
+from transduce.language_model.generator import Generator
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.completion_schemas import (
@@ -31,7 +32,7 @@ from transduce.serve.generation_service import PendingGeneration
 from transduce.serve.limits import Limits
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, content_type, read_json, request_body
 from transduce.serve.translation_service import ClientDisconnectedError
-from transduce.text.symbols import BYTE_TOKEN, SPACE_MARK
+from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK
 
 _MAX_STOPS = 16
 _UNSUPPORTED = {"suffix", "logit_bias", "presence_penalty", "frequency_penalty"}

@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from transduce.files.languages import LANGUAGES, language_name
 from transduce.serve.errors import HttpError
 from transduce.serve.served_models import AUTO, ServedModels
-from transduce.text.languages import LANGUAGES, language_name
 
 _MAX_CHARACTERS = 1_000
 """Characters of a text that are considered, which bounds the time."""

@@ -18,15 +18,15 @@ from transduce.documents.document import Document, Output
 from transduce.documents.options import ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
+from transduce.files.languages import language_name
 from transduce.models.given_outputs import can_align
 from transduce.serve.detection import Detector
 from transduce.serve.errors import HttpError, error_location
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.translation_service import TranslationService
-from transduce.text.inline_tags import TaggedText
-from transduce.text.languages import language_name
-from transduce.text.token_ranges import align_characters
+from transduce.tokenizers.token_ranges import align_characters
+from transduce.translation.inline_tags import TaggedText
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from transduce.engines.engine import Engine, Job, Session
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Engine, Job, Session
 from transduce.serve.scheduled_request import JobHypotheses, ScheduledRequest
 
 _TOKEN_BUDGET = 131_072

@@ -16,7 +16,7 @@ from transduce.serve.errors import error_location
 from transduce.serve.scheduler import QueueFullError
 
 if TYPE_CHECKING:
-    from transduce.generator import GenerationEvent, TextScore
+    from transduce.language_model.generation import GenerationEvent, TextScore
 
 _ACTIVE = 8
 """Number of small, and of large, requests that are continued in turn; the others wait."""

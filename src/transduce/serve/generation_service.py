@@ -12,7 +12,7 @@ from transduce.serve.scheduler import QueueFullError
 from transduce.serve.translation_service import ClientDisconnectedError
 
 if TYPE_CHECKING:
-    from transduce.generator import GenerationEvent, TextScore
+    from transduce.language_model.generation import GenerationEvent, TextScore
 
 
 class PendingGeneration:

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
+from transduce.files.languages import language_name
 from transduce.models.given_outputs import can_align
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.detection import Detector
@@ -33,11 +34,10 @@ from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token,
 from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
-from transduce.text.html_text import HtmlText
-from transduce.text.inline_tags import TaggedText
-from transduce.text.languages import language_name
-from transduce.text.project_tags import project
-from transduce.text.token_ranges import align_characters
+from transduce.tokenizers.token_ranges import align_characters
+from transduce.translation.html_text import HtmlText
+from transduce.translation.inline_tags import TaggedText
+from transduce.translation.project_tags import project
 
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""

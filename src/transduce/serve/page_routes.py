@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from transduce.files.languages import language_name
 from transduce.inspect.page import MEDIA_TYPES, static_file
 from transduce.inspect.request import can_inspect
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModel, ServedModels
-from transduce.text.languages import language_name
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 
-from transduce.engines.engine import Job, output_limit
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
-from transduce.translator import Confidence, Part, Translation, Translator
+from transduce.translation.part import Part
+from transduce.translation.part_translator import Confidence
+from transduce.translation.translation import Translation
+from transduce.translation.translator import Translator
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""

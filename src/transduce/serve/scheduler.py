@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from transduce.engines.engine import Engine
+from transduce.search.engine import Engine
 from transduce.serve.engine_queue import EngineQueue, EngineStep, size_of
 from transduce.serve.errors import error_location
 from transduce.serve.metrics import Metrics

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.errors import ConfigError
+from transduce.files.languages import LANGUAGES
 from transduce.serve.errors import HttpError
-from transduce.text.languages import LANGUAGES
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 AUTO = "auto"
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from transduce.text.glossary import Glossary
-from transduce.translator import Part, Translation, Translator, join
+from transduce.translation.glossary import Glossary
+from transduce.translation.part import Part
+from transduce.translation.translation import Translation, join
+from transduce.translation.translator import Translator
 
 
 @dataclass

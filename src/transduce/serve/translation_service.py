@@ -9,8 +9,8 @@ from typing import Any, cast
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from transduce.engines.engine import output_limit
 from transduce.errors import ConfigError, DataError, ModelError
+from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.errors import HttpError, queue_full_error
 from transduce.serve.limits import Limits
@@ -18,8 +18,9 @@ from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
 from transduce.serve.scheduler import QueueFullError, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.split_texts import Sentence, SplitTexts
-from transduce.text.glossary import Glossary
-from transduce.translator import Confidence, Part
+from transduce.translation.glossary import Glossary
+from transduce.translation.part import Part
+from transduce.translation.part_translator import Confidence
 
 _LARGE = 2_000
 """Characters of a request above which its texts are split one request at a time."""

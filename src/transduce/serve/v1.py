@@ -23,7 +23,7 @@ from transduce.serve.request_parsing import (
 from transduce.serve.served_models import ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import ClientDisconnectedError, PendingRequest, TranslationService
-from transduce.translator import Translation
+from transduce.translation.translation import Translation
 
 _EXAMPLE: dict[str, Any] = {"text": ["A man sleeps.", "Two dogs run."], "nbest": 2, "align": True}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table, merge, read_toml, require
-from transduce.distributed.processes import join_processes
-from transduce.runs.recipe import load_recipe
-from transduce.text.pairs import corpus_of
+from transduce.files.pairs import corpus_of
 from transduce.training.display import Display
 from transduce.training.loop import Outcome, run_training
+from transduce.training.processes import join_processes
+from transduce.training.recipe import load_recipe
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -35,8 +35,8 @@ def train(
 ) -> Outcome:
     """Train a model in the folder `out`, or resume the run in it.
 
-    `task` is what the model learns, by default translate (see `tasks/registry.py`). The training text is `src` with
-    `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in
+    `task` is what the model learns, by default translate (see `training/task_registry.py`). The training text is `src`
+    with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in
     brackets; for classify, texts with labels, or images), or the text of the recipe; the same holds for validation
     text. `text` is running text for a language model: .txt files, each one document, or .jsonl with a field "text"; its
     validation text is `valid`. For masked and denoise, every line of it is a text. `settings` maps names of settings to

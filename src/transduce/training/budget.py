@@ -10,13 +10,13 @@ from transduce.data.batch import Batch, to_device
 from transduce.data.packing import fill
 from transduce.data.plan import SHORTEST_MEAN
 from transduce.errors import ConfigError, RunError
+from transduce.files.readers import READERS
 from transduce.models.model import Model
-from transduce.runs.recipe import Recipe
-from transduce.tasks.task import Task
-from transduce.text.readers import READERS
 from transduce.training.learner import Learner
 from transduce.training.optimizer import make_optimizer
+from transduce.training.recipe import Recipe
 from transduce.training.steps import release_memory
+from transduce.training.task import Task
 
 _SMALLEST, _ROUND = 1024, 256
 _MARGIN = 0.9

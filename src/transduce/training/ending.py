@@ -6,8 +6,8 @@ resumed run ends at that step. If the speed changes, the process that has decide
 
 from collections.abc import Callable
 
-from transduce.runs.checkpoint import Progress
-from transduce.runs.recipe import Recipe
+from transduce.training.checkpoint import Progress
+from transduce.training.recipe import Recipe
 from transduce.training.schedule import cooldown_factor, scheduled_rate
 
 _MEASURED_STEPS, _MEASURED_SHARE = 5, 0.05

@@ -16,10 +16,10 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from transduce.data.batch import Batch
 from transduce.models.model import Model
-from transduce.runs.recipe import TrainConfig
-from transduce.tasks.task import Task
 from transduce.training.compute import Compute
 from transduce.training.precision import Bfloat16Copy, Float32
+from transduce.training.recipe import TrainConfig
+from transduce.training.task import Task
 
 TRIAL_TOKENS = 1024
 """Approximate number of tokens of the batch that is computed in both precisions."""

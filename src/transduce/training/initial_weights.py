@@ -6,16 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.prepare import Prepared
-from transduce.distributed.processes import Processes
-from transduce.distributed.sharded import shard
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.saved import SavedModel, load_model, save_tensors
-from transduce.runs.recipe import Recipe
-from transduce.runs.run_folder import RunFolder
-from transduce.runs.start_from import find_start
-from transduce.tasks.task import Task
 from transduce.training.precision import use_bfloat16
+from transduce.training.processes import Processes
+from transduce.training.recipe import Recipe
+from transduce.training.run_folder import RunFolder
+from transduce.training.sharded import shard
+from transduce.training.start_from import find_start
+from transduce.training.task import Task
 
 _NEW_TOKEN_NOISE = 0.1
 """Standard deviation of the embeddings of new tokens around the mean, relative to that of the existing ones."""

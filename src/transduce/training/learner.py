@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
-from transduce.distributed.sharded import Replicated, Sharded, is_sharded
+from transduce.fast import kernels
 from transduce.models.model import Model
-from transduce.nn import kernels
-from transduce.runs.checkpoint import begin_moments
-from transduce.runs.recipe import TrainConfig
-from transduce.tasks.task import Task
+from transduce.training.checkpoint import begin_moments
 from transduce.training.compute import CapturedCompute, Compute
 from transduce.training.precision import Bfloat16Copy, Float32, gradients_of, use_bfloat16
+from transduce.training.processes import SINGLE_PROCESS, Processes
+from transduce.training.recipe import TrainConfig
+from transduce.training.sharded import Replicated, Sharded, is_sharded
+from transduce.training.task import Task
 
 if TYPE_CHECKING:
-    from transduce.nn.kernels.adam import FusedAdam
+    from transduce.fast.kernels.adam import FusedAdam
 
 
 class Learner:
@@ -84,7 +84,7 @@ class Learner:
 
     def _fused_update(self, number: int, rate: float, count: int) -> Tensor:
         if self._fused_adam is None:
-            from transduce.nn.kernels.adam import FusedAdam
+            from transduce.fast.kernels.adam import FusedAdam
 
             self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()), self._weights)
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)

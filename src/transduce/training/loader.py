@@ -12,8 +12,8 @@ from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, fill, without_labels
 from transduce.data.plan import PartShape, Plan
 from transduce.data.variation import Variation, computed_ahead, seed_of
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
-from transduce.tasks.task import Task
+from transduce.training.processes import SINGLE_PROCESS, Processes
+from transduce.training.task import Task
 
 _AHEAD = 5
 """Number of batches in memory besides the one that is computed with."""

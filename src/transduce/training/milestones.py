@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from transduce.distributed.signals import Interrupted
 from transduce.errors import RunError
-from transduce.evaluation.bleu_tokenizer import DEFAULT
 from transduce.models.model import Model
-from transduce.runs.average import load_average, mix_in
-from transduce.runs.checkpoint import (
+from transduce.search.options import SearchConfig
+from transduce.training.average import load_average, mix_in
+from transduce.training.checkpoint import (
     Progress,
     find_damage,
     list_checkpoints,
@@ -20,14 +19,15 @@ from transduce.runs.checkpoint import (
     save_checkpoint,
     scheduled,
 )
-from transduce.runs.recipe import Recipe
-from transduce.runs.report import duration, points_of, write_report
-from transduce.runs.run_folder import RunFolder
-from transduce.search.options import SearchConfig
-from transduce.tasks.task import Task, ValidationScore
-from transduce.tasks.validation import Validation
 from transduce.training.display import Display, sparkline
 from transduce.training.ending import Ending
+from transduce.training.recipe import Recipe
+from transduce.training.report import duration, points_of, write_report
+from transduce.training.run_folder import RunFolder
+from transduce.training.signals import Interrupted
+from transduce.training.task import Task, ValidationScore
+from transduce.training.validation import Validation
+from transduce.translation.bleu_tokenizer import DEFAULT
 
 _CLEARLY_WORSE = 0.1
 """If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""

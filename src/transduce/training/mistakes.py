@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from transduce.config import require
-from transduce.runs.recipe import Recipe, TrainConfig
+from transduce.training.recipe import Recipe, TrainConfig
 from transduce.training.schedule import scheduled_rate
 
 # Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.

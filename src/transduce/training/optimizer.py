@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from transduce.models.model import Model
-from transduce.runs.recipe import TrainConfig
+from transduce.training.recipe import TrainConfig
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from transduce.distributed.sharded import local_shard
 from transduce.models.model import Model
+from transduce.training.sharded import local_shard
 
 
 class Float32:

@@ -2,7 +2,7 @@
 
 import math
 
-from transduce.runs.recipe import TrainConfig
+from transduce.training.recipe import TrainConfig
 
 
 def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> float:

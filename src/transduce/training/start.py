@@ -13,23 +13,17 @@ from transduce.data.data_config import DataConfig
 from transduce.data.plan import Plan
 from transduce.data.prepare import Prepared
 from transduce.data.variation import Variation
-from transduce.distributed.processes import Processes
 from transduce.errors import DataError, RunError
+from transduce.files.languages import direction_of_entry, parse_direction
+from transduce.files.pairs import ReadReport
+from transduce.files.readers import READERS
 from transduce.models.card import read_card
 from transduce.models.model import Model
-from transduce.runs.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
-from transduce.runs.recipe import Recipe
-from transduce.runs.run_folder import RunFolder
-from transduce.runs.start_from import find_start
-from transduce.tasks.task import Scoring, Task
-from transduce.text.abbreviations import base_language
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.languages import direction_of_entry, parse_direction
-from transduce.text.pairs import ReadReport
-from transduce.text.readers import READERS
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.training.budget import largest_batch
+from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
 from transduce.training.faster_precision import (
     TRIAL_TOKENS,
@@ -39,6 +33,12 @@ from transduce.training.faster_precision import (
 )
 from transduce.training.loader import Loader
 from transduce.training.precision import use_bfloat16
+from transduce.training.processes import Processes
+from transduce.training.recipe import Recipe
+from transduce.training.run_folder import RunFolder
+from transduce.training.start_from import find_start
+from transduce.training.task import Scoring, Task
+from transduce.translation.abbreviations import base_language
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 

@@ -12,14 +12,14 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.data.plan import Plan
 from transduce.data.variation import Variation
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.errors import RunError
 from transduce.models.model import Model
-from transduce.runs.recipe import Recipe
-from transduce.tasks.task import Task
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.meter import Meter
+from transduce.training.processes import SINGLE_PROCESS, Processes
+from transduce.training.recipe import Recipe
+from transduce.training.task import Task
 
 
 class Steps(AbstractContextManager["Steps"]):

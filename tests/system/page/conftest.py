@@ -12,8 +12,8 @@ from pages import TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
+from transduce.translation.translator import Translator
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WINDOW = {"width": 1280, "height": 900}

@@ -17,7 +17,7 @@ from pages import (
     wait_for_value,
 )
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 # Keyboard
 

@@ -24,8 +24,8 @@ from pages import (
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.models.registry import build_config, create_model
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 # Highlights
 

@@ -28,8 +28,8 @@ from transduce.inspect.page import self_contained
 from transduce.inspect.reference import score_reference
 from transduce.inspect.request import HeadRequest
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 # References, comparisons, the guided path, examples
 

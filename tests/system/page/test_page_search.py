@@ -8,8 +8,8 @@ import pytest
 from pages import TEXT, expect, expect_state, fractions, hover, settled, slide, wait_for_value
 
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
-from transduce.text.tokenizer import EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS
+from transduce.translation.translator import Translator
 
 # Search
 

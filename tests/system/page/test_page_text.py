@@ -9,13 +9,13 @@ import pytest
 from helpers import randomize
 from pages import accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
-from transduce.generator import Generator
+from transduce.encoders.text_encoder import TextEncoder
 from transduce.inspect.page import self_contained_text
 from transduce.inspect.text_inspection import TextInspection, inspect_text
+from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model
-from transduce.runs.recipe import read_style
-from transduce.text.tokenizer import Tokenizer
-from transduce.text_encoder import TextEncoder
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.recipe import read_style
 
 
 def inspected(style: str, text: str, tokenizer: Tokenizer) -> TextInspection:

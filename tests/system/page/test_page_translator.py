@@ -11,7 +11,7 @@ import pytest
 from pages import TEXT, expect, expect_state, serve_page, settled, sync_api, translated, wait_for_value
 
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 LETTER = "Dear Tom,\n\nThank you for your letter. The dog sleeps.\nWrite to tom@example.org."
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from serving import TIMEOUT, serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from serving import INSPECT, TIMEOUT, error_message, serve_in_thread
 
 from transduce.inspect import inspection
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.mark.parametrize(

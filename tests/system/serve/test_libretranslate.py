@@ -7,7 +7,7 @@ import httpx
 import pytest
 from serving import TEXTS, error_message, serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 def test_a_text_is_translated(client: httpx.Client, translator: Translator) -> None:

@@ -10,7 +10,7 @@ import pytest
 from serving import INSPECT, TIMEOUT, error_message, events, metric_value, serve_in_thread
 
 from transduce.serve.server import allowed_hosts
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.mark.parametrize("key", [None, "", "fremd", "open sesam"])

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from transduce import Generator
 from transduce.models.saved import save_model
 from transduce.serve.http_protocol import _HttpProtocol
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from helpers import small_model
 from serving import INSPECT, TEXTS, TIMEOUT, error_message, events, metric_value, serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 def test_outputs_have_scores_tokens_and_alignments(client: httpx.Client, translator: Translator) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from transduce.data.augment import AugmentConfig, augment, choose
 from transduce.errors import ConfigError
-from transduce.text.symbols import BACK_TRANSLATED, SLOTS, escape, language_tag
+from transduce.tokenizers.symbols import BACK_TRANSLATED, SLOTS, escape, language_tag
 
 PAIR = ("Tom sent 3.5 kg of apples to Berlin.", "Tom schickte 3.5 kg Äpfel nach Berlin.")
 CHANGES = ["upper", "title", "typos", "punctuation", "emoji", "spans"]

@@ -12,8 +12,8 @@ from transduce.data.plan import BatchPlan
 from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.variation import Variation
 from transduce.errors import ConfigError, DataError
-from transduce.text.symbols import language_tag
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.symbols import language_tag
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 TOKENIZER = TokenizerConfig(vocab_size=450)
 

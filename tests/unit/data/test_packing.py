@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transduce.data.packing import PackedBatch, TokenIds, fill
-from transduce.tasks.translate import Translate
+from transduce.translation.task import Translate
 
 PAD, BOS, EOS = 0, 2, 3
 Pair = tuple[list[int], list[int]]

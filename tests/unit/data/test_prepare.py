@@ -13,9 +13,9 @@ from transduce.data import encode_worker, prepare, write_corpus
 from transduce.data.prepare import DataConfig
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
-from transduce.text.files import read_lines
-from transduce.text.pairs import Corpus, Pair, ReadReport
-from transduce.text.readers import READERS, Reader
+from transduce.files.files import read_lines
+from transduce.files.pairs import Corpus, Pair, ReadReport
+from transduce.files.readers import READERS, Reader
 
 pytestmark = pytest.mark.usefixtures("cache")
 

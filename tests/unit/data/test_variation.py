@@ -12,7 +12,7 @@ from transduce.data.augment import AugmentConfig
 from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation, computed_ahead
 from transduce.errors import DataError
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 
 AUGMENT = AugmentConfig(upper=0.2, typos=0.2, spans=0.3)
 

@@ -15,14 +15,14 @@ from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.shards import TokenShards
 from transduce.data.variation import Variation
 from transduce.data.windows import WindowPlan
-from transduce.distributed.processes import Processes
 from transduce.errors import ConfigError
-from transduce.tasks.language_model import LanguageModel
-from transduce.text import documents as text_documents
-from transduce.text.documents import read_pieces
-from transduce.text.pairs import ReadReport
-from transduce.text.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
+from transduce.files import documents as text_documents
+from transduce.files.documents import read_pieces
+from transduce.files.pairs import ReadReport
+from transduce.language_model.task import LanguageModel
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 from transduce.training.loader import Loader
+from transduce.training.processes import Processes
 
 DOCUMENTS = [f"Document {number}\n" + "one two three\n" * (number % 7) + "end" * (number % 3) for number in range(40)]
 CPU = torch.device("cpu")

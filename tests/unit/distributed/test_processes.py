@@ -11,14 +11,14 @@ import torch
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation
-from transduce.distributed import processes as processes_module
-from transduce.distributed.processes import SINGLE_PROCESS, Processes
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.runs.recipe import TrainConfig, load_recipe
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import PAD, Tokenizer
+from transduce.tokenizers.tokenizer import PAD, Tokenizer
+from transduce.training import processes as processes_module
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
+from transduce.training.processes import SINGLE_PROCESS, Processes
+from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from transduce.data.batch import Stream
-from transduce.engines.choose import pick_engine
-from transduce.engines.engine import Job, output_limit, search_all
-from transduce.engines.plain import PlainEngine
+from transduce.fast.choose import pick_engine
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
+from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
+from transduce.search.plain_engine import PlainEngine
 
 
 def test_an_output_may_be_longer_than_its_input_by_max_extra() -> None:

@@ -10,11 +10,11 @@ import pytest
 from engines import native_engine
 from helpers import small_model
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.native import library as native_library
-from transduce.engines.native import weights
 from transduce.errors import ConfigError
+from transduce.fast.native import library as native_library
+from transduce.fast.native import weights
 from transduce.models.arrays import RawTensor
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transduce.engines.native import library
-from transduce.engines.native.library import load_library
+from transduce.fast.native import library
+from transduce.fast.native.library import load_library
 
 # Compiles once for each command, and then copies what was compiled: the file is the word after -o.
 COPYING_CC = """#!/bin/sh

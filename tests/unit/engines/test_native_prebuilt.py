@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.engines.native import library, prebuilt
+from transduce.fast.native import library, prebuilt
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from transduce.engines.native import structs
-from transduce.engines.native.library import load_library
+from transduce.fast.native import structs
+from transduce.fast.native.library import load_library
 
 FIELDS = list(structs.Job._fields_)
 

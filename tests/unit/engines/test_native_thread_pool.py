@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.native.engine import NativeEngine
-from transduce.engines.native.library import load_library
+from transduce.fast.native.engine import NativeEngine
+from transduce.fast.native.library import load_library
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 
 JOBS = [Job(list(range(4, 5 + n)), []) for n in range(12)]

@@ -7,9 +7,9 @@ import pytest
 from engines import native_engine
 from helpers import small_model
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.native import spare_memory
-from transduce.engines.native.spare_memory import SpareMemory
+from transduce.fast.native import spare_memory
+from transduce.fast.native.spare_memory import SpareMemory
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 
 

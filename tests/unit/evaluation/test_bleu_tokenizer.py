@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.errors import ConfigError
-from transduce.evaluation.bleu_tokenizer import BleuTokenizer, TokenizerChoice, choose_tokenizer, load_tokenizer
+from transduce.translation.bleu_tokenizer import BleuTokenizer, TokenizerChoice, choose_tokenizer, load_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from transduce.errors import ConfigError, DataError
-from transduce.evaluation.scores import Comparison, bleu, compare, score
+from transduce.translation.scores import Comparison, bleu, compare, score
 
 REFERENCES = [
     "The cat sat on the mat.",

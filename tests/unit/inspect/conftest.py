@@ -8,8 +8,8 @@ from helpers import small_model
 from inspections import TEXT, MakeTranslator, inspect
 
 from transduce.inspect.inspection import Inspection
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from transduce.errors import ConfigError, ModelError
 from transduce.inspect.head_numbers import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.request import HeadRequest
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module", params=[4, 2], ids=["own keys", "shared keys"])

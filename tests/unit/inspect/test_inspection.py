@@ -9,14 +9,14 @@ from inspections import NORMS, TEXT, MakeTranslator, hidden, inspect, log_probs
 from torch import Tensor
 
 from transduce.errors import ConfigError, DataError
+from transduce.inspect.ablate import sharing_copy
 from transduce.inspect.heads import STACKS
 from transduce.inspect.inspection import Inspection, InspectionRequest, check_tokens, inspect_translation
 from transduce.inspect.predictions import TEMPERATURES, TOP_TOKENS
 from transduce.inspect.serialize import serialize
 from transduce.nn import attention
-from transduce.nn.ablate import sharing_copy
-from transduce.text.tokenizer import BOS, EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.translator import Translator
 
 
 @NORMS

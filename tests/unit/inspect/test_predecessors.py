@@ -12,8 +12,8 @@ from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.serialize import serialize
 from transduce.models.registry import build_config, create_model
 from transduce.nn.observe import observe_attention
-from transduce.text.tokenizer import BOS, Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import BOS, Tokenizer
+from transduce.translation.translator import Translator
 
 TEXT = "dedu babo gigo babo"
 

@@ -6,8 +6,8 @@ from helpers import small_model
 from transduce.errors import DataError
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.reference import score_reference
-from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

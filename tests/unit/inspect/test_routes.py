@@ -12,8 +12,8 @@ from helpers import small_model
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained, static_file
 from transduce.inspect.routes import inspect_routes
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 INSPECT = "/inspect/look"
 

@@ -8,8 +8,8 @@ import pytest
 from inspections import TEXT, MakeTranslator, inspect, total_log_prob
 
 from transduce.inspect.inspection import Inspection
-from transduce.text.tokenizer import EOS
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS
+from transduce.translation.translator import Translator
 
 
 def path(inspection: Inspection, index: int) -> list[int]:

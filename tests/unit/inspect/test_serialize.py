@@ -14,8 +14,8 @@ from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_
 from transduce.inspect.serialize import serialize
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import EOS, Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
+from transduce.translation.translator import Translator
 
 TEXT = "bada gobi 汉 dudu"
 

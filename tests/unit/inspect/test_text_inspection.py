@@ -10,15 +10,15 @@ from helpers import randomize
 from torch import Tensor
 
 from transduce.data.batch import Batch
+from transduce.encoders.text_encoder import TextEncoder, mask_id
 from transduce.errors import DataError
-from transduce.generator import Generator
 from transduce.inspect.serialize_text import serialize_text
 from transduce.inspect.text_inspection import TextInspection, inspect_text
+from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model
 from transduce.nn.multi_head_attention import SelfAttention
-from transduce.runs.recipe import read_style
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
-from transduce.text_encoder import TextEncoder, mask_id
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
+from transduce.training.recipe import read_style
 
 TEXT = "dedu babo gigo babo"
 SIZES: dict[str, Any] = {

@@ -8,10 +8,10 @@ import pytest
 from marian_shortlists import marian_shortlist, with_checksum
 
 from transduce.errors import ModelError
+from transduce.fast.native.shortlist import Shortlist
 from transduce.interop.marian_shortlist import read_marian_shortlist
-from transduce.models.shortlist import Shortlist
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import EOS
 
 V, FREQUENT = 30, 5
 ORDER = TokenOrder((0, 1, 0, 0), V)

@@ -15,8 +15,8 @@ from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.transformer import TransformerConfig
-from transduce.text.token_order import TokenOrder
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK
+from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 V = 40
 SIZES = {"d_model": 16, "d_ff": 24, "num_heads": 2, "dropout": 0.0}

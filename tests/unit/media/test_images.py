@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transduce.classification.images import folder_images, load_image
 from transduce.errors import DataError
-from transduce.media.images import folder_images, load_image
 
 pillow = pytest.importorskip("PIL.Image")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transduce.errors import DataError
-from transduce.media.sound import RATE, SILENCE, read_sound, resample, split_sound, to_samples
+from transduce.speech.sound import RATE, SILENCE, read_sound, resample, split_sound, to_samples
 
 soundfile: Any = pytest.importorskip("soundfile")
 

@@ -10,18 +10,18 @@ import torch
 from engines import raw_tensor
 from helpers import random_sentences, small_model
 
-from transduce.engines.engine import Job, search_all
-from transduce.engines.native.engine import NativeEngine
-from transduce.engines.native.library import load_library
-from transduce.engines.native.weights import Memory
+from transduce.fast.native.engine import NativeEngine
+from transduce.fast.native.library import load_library
+from transduce.fast.native.weights import Memory
 from transduce.models.arrays import Int8Matrix
 from transduce.models.header import LARGEST, is_matrix
 from transduce.models.int8 import from_int8, to_int8
 from transduce.models.saved import load_model, save_model
 from transduce.models.stored import AnyModel, read_model
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 
 
 def int8_matrix(stored: dict[str, torch.Tensor], name: str) -> Int8Matrix:

@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from transduce.errors import ModelError
+from transduce.fast.native.shortlist import Shortlist, load_shortlist
 from transduce.models.card import SHORTLIST
-from transduce.models.learn_shortlist import Direction, learn_shortlist
-from transduce.models.shortlist import Shortlist, load_shortlist
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS
+from transduce.translation.learn_shortlist import Direction, learn_shortlist
 
 V = 60
 FREQUENT, TAG = 50, 59
@@ -58,7 +58,7 @@ def test_frequent_tokens_belong_to_the_tag_of_their_language() -> None:
 
 
 def test_only_so_many_links_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transduce.models.learn_shortlist._MOST_LINKS", 900)
+    monkeypatch.setattr("transduce.translation.learn_shortlist._MOST_LINKS", 900)
     shortlist = learn_shortlist([dictionary_pairs(60)], V, frequent=1, per_token=1)
     assert [candidates(shortlist, token) for token in range(10, 30)] == [[token + 20] for token in range(10, 30)]
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from transduce.nn.loss import smoothed_cross_entropy, with_bias
-from transduce.text.tokenizer import PAD
+from transduce.tokenizers.tokenizer import PAD
 
 L, V, D = 13, 11, 6
 

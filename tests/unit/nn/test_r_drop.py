@@ -12,12 +12,12 @@ from torch import Tensor
 from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn import r_drop
-from transduce.runs.recipe import TrainConfig, load_recipe
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import PAD, Tokenizer
+from transduce.tokenizers.tokenizer import PAD, Tokenizer
+from transduce.training import r_drop
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
+from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.translation.task import Translate
 
 M, V, D = 13, 11, 6
 

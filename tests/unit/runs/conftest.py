@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from helpers import small_model
 from safetensors.torch import load_file
 
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.runs.average import load_average
-from transduce.runs.checkpoint import list_checkpoints
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.average import load_average
+from transduce.training.checkpoint import list_checkpoints
 
 
 def test_averaging_takes_the_mean_of_every_weight(folder: Path, tokenizer: Tokenizer) -> None:

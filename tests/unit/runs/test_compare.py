@@ -8,9 +8,9 @@ from transduce.config import to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError, RunError
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
-from transduce.runs.compare import different_settings, figures, read_runs, write_comparison
-from transduce.runs.metrics import Metrics
-from transduce.runs.recipe import Recipe, TrainConfig
+from transduce.training.compare import different_settings, figures, read_runs, write_comparison
+from transduce.training.metrics import Metrics
+from transduce.training.recipe import Recipe, TrainConfig
 
 
 def make_run(folder: Path, bleu: float, warmup: int) -> Path:

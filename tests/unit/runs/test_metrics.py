@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.runs.metrics import Metrics
+from transduce.training.metrics import Metrics
 
 
 def written(path: Path) -> list[dict[str, object]]:

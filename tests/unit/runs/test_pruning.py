@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from checkpoints import flip_a_byte, names, save, save_steps
 
-from transduce.runs.checkpoint import find_damage, list_checkpoints, newest_intact, prune, scheduled
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.checkpoint import find_damage, list_checkpoints, newest_intact, prune, scheduled
 
 
 @pytest.mark.parametrize(

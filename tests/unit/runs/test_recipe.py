@@ -11,10 +11,10 @@ from transduce.config import apply_sets, build, to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoderConfig
-from transduce.runs.differences import differences
-from transduce.runs.recipe import Recipe, TrainConfig, load_recipe, read_preset
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.tokenizers.tokenizer import TokenizerConfig
+from transduce.training.differences import differences
+from transduce.training.recipe import Recipe, TrainConfig, load_recipe, read_preset
 
 
 def test_a_set_with_an_unknown_key_is_an_error_when_the_recipe_is_built() -> None:

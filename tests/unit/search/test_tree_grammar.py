@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from transduce.parsing.linearized_trees import delinearize
+from transduce.parsing.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
+from transduce.parsing.trees import MalformedTreeError, Tree
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
-from transduce.search.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
-from transduce.text.linearized_trees import delinearize
-from transduce.text.tokenizer import EOS
-from transduce.text.trees import MalformedTreeError, Tree
+from transduce.tokenizers.tokenizer import EOS
 
 V = 16
 GRAMMAR = TreeGrammar({4: 5, 6: 7, 8: 9}, frozenset({4, 5, 6, 7, 8, 9, 10, 11, 12}))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from transduce.engines.engine import Job
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve.engine_queue import EngineQueue, size_of
 from transduce.serve.scheduled_request import ScheduledRequest

@@ -14,8 +14,8 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import Limits
 from transduce.serve.page_routes import page_routes
 from transduce.serve.served_models import ServedModels
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from scripted_engine import Client
 
-from transduce.engines.choose import pick_engine
-from transduce.engines.plain import PlainEngine
 from transduce.errors import ConfigError
+from transduce.fast.choose import pick_engine
 from transduce.search.options import SearchConfig
+from transduce.search.plain_engine import PlainEngine
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduled_request import ScheduledRequest
 from transduce.serve.scheduler import Scheduler
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

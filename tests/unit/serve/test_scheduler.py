@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from scripted_engine import BUDGET, Client, ScriptedEngine, ScriptedTranslator, Setup
 
-from transduce.engines.engine import Job
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve import scheduler
 from transduce.serve.scheduled_request import ScheduledRequest

@@ -15,9 +15,10 @@ from transduce.serve.errors import HttpError
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
 from transduce.serve.split_texts import SplitTexts
-from transduce.text.html_text import HtmlText
-from transduce.text.project_tags import project
-from transduce.translator import Translation, Translator
+from transduce.translation.html_text import HtmlText
+from transduce.translation.project_tags import project
+from transduce.translation.translation import Translation
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

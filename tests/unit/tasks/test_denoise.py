@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from transduce.data.packing import PackedBatch
+from transduce.encoders.denoise import Denoise, DenoiseConfig
 from transduce.errors import ConfigError
-from transduce.tasks.denoise import Denoise, DenoiseConfig
-from transduce.text.symbols import MASK, SENTINELS
-from transduce.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.symbols import MASK, SENTINELS
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 Examples = list[tuple[np.ndarray]]
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from transduce.classification.task import Classify, ClassifyConfig
 from transduce.data.batch import to_device
 from transduce.data.packing import fill
 from transduce.data.shards import TokenShards, write_index, write_shard
+from transduce.encoders.denoise import Denoise, DenoiseConfig
+from transduce.encoders.masked import Masked
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.registry import create_model
-from transduce.tasks.classify import Classify, ClassifyConfig
-from transduce.tasks.denoise import Denoise, DenoiseConfig
-from transduce.tasks.masked import Masked
-from transduce.tasks.task import Task
+from transduce.training.task import Task
 
 SIZES: dict[str, Any] = {"d_model": 16, "d_ff": 32, "num_heads": 2, "dropout": 0.0}
 COUNT = 40

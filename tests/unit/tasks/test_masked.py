@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from transduce.data.packing import fill
+from transduce.encoders.masked import Masked, MaskedConfig
 from transduce.errors import ConfigError
-from transduce.tasks.masked import Masked, MaskedConfig
-from transduce.text.symbols import MASK
-from transduce.text.tokenizer import BOS, EOS, PAD
+from transduce.tokenizers.symbols import MASK
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 
 
 @pytest.fixture

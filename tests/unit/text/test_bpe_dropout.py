@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import ConfigError, TransduceError
-from transduce.text.symbols import RESERVED, language_tag
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.tokenizers.symbols import RESERVED, language_tag
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 TEXT = [
     "The quick brown fox jumps over the lazy dog.",
@@ -118,7 +118,7 @@ def test_every_process_draws_the_same(tokenizers: dict[str, Tokenizer], tmp_path
     tokenizer = tokenizers["own"]
     tokenizer.save(tmp_path / "tokenizer.model")
     code = (
-        "import json, sys; from pathlib import Path; from transduce.text.tokenizer import Tokenizer;"
+        "import json, sys; from pathlib import Path; from transduce.tokenizers.tokenizer import Tokenizer;"
         "print(json.dumps(Tokenizer.load(Path(sys.argv[1])).encode_with_dropout(json.loads(sys.argv[2]), 0.3, 7)))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "tokenizer.model"), json.dumps(TEXT)]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transduce.text.chunks import split_long
-from transduce.text.icu import boundaries
-from transduce.text.sentences import Sentence
+from transduce.translation.chunks import split_long
+from transduce.translation.icu import boundaries
+from transduce.translation.sentences import Sentence
 
 
 def split(text: str, limit: int, language: str | None = None) -> list[str]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import documents
-from transduce.text.documents import encoding_units, read_documents, read_pieces
-from transduce.text.pairs import ReadReport
-from transduce.text.tokenizer import ConfigError, Tokenizer, TokenizerConfig
+from transduce.files import documents
+from transduce.files.documents import encoding_units, read_documents, read_pieces
+from transduce.files.pairs import ReadReport
+from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n  Speak, speak.\n" * 20
 

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import european_boundaries
-from transduce.text.european_boundaries import european_boundaries as without_icu
-from transduce.text.icu import boundaries
+from transduce.translation import european_boundaries
+from transduce.translation.european_boundaries import european_boundaries as without_icu
+from transduce.translation.icu import boundaries
 
 KINDS = ("sentence", "word", "character")
 CHARACTERS = [

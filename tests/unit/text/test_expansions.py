@@ -2,8 +2,8 @@
 
 import pytest
 
-from transduce.text.expansions import ABBREVIATION, Expansions, _tables
-from transduce.text.symbols import SLOTS
+from transduce.tokenizers.symbols import SLOTS
+from transduce.translation.expansions import ABBREVIATION, Expansions, _tables
 
 
 def words_of(language: str) -> set[str]:

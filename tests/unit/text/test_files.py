@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import files
-from transduce.text.files import raw_lines, read_lines
+from transduce.files import files
+from transduce.files.files import raw_lines, read_lines
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": partial(lzma.compress, preset=0), ".zst": zstandard.compress}
 suffixes = pytest.mark.parametrize("suffix", list(COMPRESS))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import DataError
-from transduce.text import formats
-from transduce.text.files import read_lines
-from transduce.text.formats.pair_format import Pair, PairFormat
-from transduce.text.pairs import ReadReport, pair_writer, read_pairs
+from transduce.files import formats
+from transduce.files.files import read_lines
+from transduce.files.formats.pair_format import Pair, PairFormat
+from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 
 
 def read_toy(path: Path) -> Iterator[tuple[int, Pair | str]]:

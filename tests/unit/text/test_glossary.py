@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from transduce import Glossary
 from transduce.errors import DataError
-from transduce.text.protect import Protection, Span
+from transduce.translation.protect import Protection, Span
 
 
 def found(terms: dict[str, str], text: str, taken: list[Span] | None = None) -> list[str]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.text.html_text import HtmlText
-from transduce.text.inline_tags import TaggedText
-from transduce.text.project_tags import project
-from transduce.text.token_ranges import Span
+from transduce.tokenizers.token_ranges import Span
+from transduce.translation.html_text import HtmlText
+from transduce.translation.inline_tags import TaggedText
+from transduce.translation.project_tags import project
 
 
 def tagged(source: str) -> TaggedText:

@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.errors import ConfigError, DataError
-from transduce.text.languages import (
+from transduce.files.languages import (
     choose_target,
     direction_of_entry,
     is_language_code,
@@ -11,7 +11,7 @@ from transduce.text.languages import (
     mark,
     parse_direction,
 )
-from transduce.text.symbols import language_tag, unescape
+from transduce.tokenizers.symbols import language_tag, unescape
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transduce.text.layout import split_layout
-from transduce.text.sentences import Sentence, split_sentences
+from transduce.translation.layout import split_layout
+from transduce.translation.sentences import Sentence, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from transduce.text.line_tags import tags_by_sentence, take_tags, with_tags
-from transduce.text.project_tags import project
-from transduce.text.sentences import split_sentences
+from transduce.translation.line_tags import tags_by_sentence, take_tags, with_tags
+from transduce.translation.project_tags import project
+from transduce.translation.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

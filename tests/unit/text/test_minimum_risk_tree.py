@@ -7,8 +7,8 @@ from math import log
 import pytest
 from random_trees import changed, random_leaves, random_tree
 
-from transduce.text.minimum_risk_tree import minimum_risk_tree
-from transduce.text.trees import ROOT, Leaf, Tree
+from transduce.parsing.minimum_risk_tree import minimum_risk_tree
+from transduce.parsing.trees import ROOT, Leaf, Tree
 
 
 def constituents(tree: Tree) -> Counter[tuple[str, tuple[str, ...]]]:

@@ -8,11 +8,11 @@ import pytest
 import zstandard
 
 from transduce.errors import DataError
-from transduce.text.formats import writer_of
-from transduce.text.formats.po import BAD_PO, FUZZY
-from transduce.text.formats.po import UNTRANSLATED as PO_UNTRANSLATED
-from transduce.text.formats.xml_pairs import LANGUAGES, UNTRANSLATED
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.files.formats import writer_of
+from transduce.files.formats.po import BAD_PO, FUZZY
+from transduce.files.formats.po import UNTRANSLATED as PO_UNTRANSLATED
+from transduce.files.formats.xml_pairs import LANGUAGES, UNTRANSLATED
+from transduce.files.pairs import Pair, ReadReport, read_pairs
 
 
 def read(path: Path, content: str | bytes) -> tuple[list[Pair], ReadReport]:

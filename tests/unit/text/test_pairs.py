@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text import files
-from transduce.text.formats.jsonl import BAD_JSON
-from transduce.text.formats.pair_format import BAD_UTF8, EMPTY, NUL, OVERLONG
-from transduce.text.formats.tsv import NO_TAB
-from transduce.text.pairs import Pair, ReadReport, read_pairs
+from transduce.files import files
+from transduce.files.formats.jsonl import BAD_JSON
+from transduce.files.formats.pair_format import BAD_UTF8, EMPTY, NUL, OVERLONG
+from transduce.files.formats.tsv import NO_TAB
+from transduce.files.pairs import Pair, ReadReport, read_pairs
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import ConfigError
-from transduce.text.protect import Protection, mask
-from transduce.text.symbols import SLOTS, unescape
+from transduce.tokenizers.symbols import SLOTS, unescape
+from transduce.translation.protect import Protection, mask
 
 PROTECTION = Protection()
 ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&€é")) | st.text()

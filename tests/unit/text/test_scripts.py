@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from transduce.text.scripts import ReadableText, foreign_words, known_scripts, script
+from transduce.files.scripts import ReadableText, foreign_words, known_scripts, script
 
 
 @pytest.mark.parametrize(

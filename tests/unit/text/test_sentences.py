@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text.sentences import Sentence, join_sentences, split_sentences
+from transduce.translation.sentences import Sentence, join_sentences, split_sentences
 
 # One text in a line: the language, then its sentences. " | " stands for the space between them, "|" for no space.
 TABLE = """
@@ -179,8 +179,8 @@ def test_hostile_text_does_not_take_quadratic_time(function: str) -> None:
     code = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"  # unlike a timeout, independent of other processes
-        "from transduce.text.sentences import split_sentences\n"
-        "from transduce.text.chunks import split_long\n"
+        "from transduce.translation.sentences import split_sentences\n"
+        "from transduce.translation.chunks import split_long\n"
         f"for run in {HOSTILE!r}:\n"
         "    text = 'a' + run * (20_000 // len(run)) + 'b'\n"
         f"    assert ''.join(map(''.join, {function})) == text\n"
@@ -203,7 +203,9 @@ def test_a_missing_icu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_icu_is_imported_only_if_it_is_needed() -> None:
-    code = "import transduce.text.sentences, transduce.text.chunks, sys; assert 'icu4py' not in sys.modules"
+    code = (
+        "import transduce.translation.sentences, transduce.translation.chunks, sys; assert 'icu4py' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

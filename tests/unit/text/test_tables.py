@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from transduce.errors import DataError
-from transduce.text.documents import read_documents
-from transduce.text.labelled import read_labelled
-from transduce.text.lines import read_texts
-from transduce.text.pairs import ReadReport, pair_writer, read_pairs
-from transduce.text.rows import count_source_rows, read_source_rows, row_writer
-from transduce.text.tables import read_table, table_writer
+from transduce.files.documents import read_documents
+from transduce.files.labelled import read_labelled
+from transduce.files.lines import read_texts
+from transduce.files.pairs import ReadReport, pair_writer, read_pairs
+from transduce.files.parquet import read_table, table_writer
+from transduce.files.rows import count_source_rows, read_source_rows, row_writer
 
 pyarrow: Any = pytest.importorskip("pyarrow")
 

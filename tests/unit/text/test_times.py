@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.text.times import in_24_hours
+from transduce.translation.times import in_24_hours
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.text.symbols import RESERVED, SLOTS, escape, language_tag
-from transduce.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
+from transduce.tokenizers.symbols import RESERVED, SLOTS, escape, language_tag
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 TEXT = [
     "The quick brown fox jumps over the lazy dog.",

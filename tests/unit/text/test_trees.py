@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce import ConfigError, DataError
-from transduce.text.linearized_trees import bracket_labels, bracket_symbols, delinearize, linearize, respell
-from transduce.text.pairs import ReadReport
-from transduce.text.readers import READERS
-from transduce.text.tree_drawing import draw_svg, draw_text
-from transduce.text.trees import (
+from transduce.files.pairs import ReadReport
+from transduce.files.readers import READERS
+from transduce.parsing.linearized_trees import bracket_labels, bracket_symbols, delinearize, linearize, respell
+from transduce.parsing.tree_drawing import draw_svg, draw_text
+from transduce.parsing.trees import (
     Leaf,
     MalformedTreeError,
     Tree,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transduce.text.protect import Span
-from transduce.text.truecase import in_capitals, shape_of, truecase
+from transduce.translation.protect import Span
+from transduce.translation.truecase import in_capitals, shape_of, truecase
 
 PIECES = ["where", "is", "Tom", "tom", "ich", "Haus"]
 """A vocabulary of whole words, the most frequent first; any other word has a piece for every letter."""

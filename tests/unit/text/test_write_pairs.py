@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import DataError
-from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
+from transduce.files.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 PAIRS = [("ein Haus", "a house"), ("„größer“", 'larger \\ "than"'), ("家", "home")]
 

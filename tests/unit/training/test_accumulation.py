@@ -12,11 +12,11 @@ from transduce.data.plan import BatchPlan
 from transduce.data.prepare import DataConfig, prepare
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.loss import smoothed_cross_entropy
-from transduce.runs.recipe import load_recipe
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.tokenizers.tokenizer import TokenizerConfig
 from transduce.training.api import train
+from transduce.training.recipe import load_recipe
 from transduce.training.schedule import learning_rate
+from transduce.translation.task import Translate
 
 
 def test_an_update_from_accumulated_batches_equals_one_from_a_large_batch(tmp_path: Path, toy_pairs: Any) -> None:

@@ -21,18 +21,18 @@ from toy_run import make_toy_pairs, write_lines
 from transduce.config import read_toml
 from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn.frames import WINDOW
 from transduce.nn.lookup import lookup
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
-from transduce.runs.recipe import TrainConfig, load_recipe
-from transduce.tasks.translate import Translate
+from transduce.speech.frames import WINDOW
 from transduce.training import faster_precision as measuring
 from transduce.training import start as starting
 from transduce.training.api import train
 from transduce.training.compute import Compute
 from transduce.training.faster_precision import Times, faster_precision
 from transduce.training.precision import Bfloat16Copy
+from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.translation.task import Translate
 
 # Few CPUs are fast with bfloat16.
 SIZES = {"model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from transduce.errors import ConfigError
-from transduce.runs.checkpoint import Progress
-from transduce.runs.recipe import TrainConfig, load_recipe
+from transduce.training.checkpoint import Progress
 from transduce.training.ending import Ending
+from transduce.training.recipe import TrainConfig, load_recipe
 from transduce.training.schedule import learning_rate
 
 

@@ -12,9 +12,9 @@ import torch
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.training.loader import Loader
+from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ import torch
 from helpers import small_model
 
 from transduce.errors import ConfigError
-from transduce.runs.recipe import TrainConfig
 from transduce.training.optimizer import make_optimizer
+from transduce.training.recipe import TrainConfig
 from transduce.training.schedule import learning_rate, scheduled_rate
 
 

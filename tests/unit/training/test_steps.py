@@ -17,15 +17,15 @@ from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.runs.recipe import TrainConfig, load_recipe
-from transduce.tasks.translate import Translate
-from transduce.text.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.training import compute as compute_module
 from transduce.training.api import train
 from transduce.training.budget import largest_batch
 from transduce.training.compute import CapturedCompute, Compute
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
+from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")
 SMALLEST = [  # few CPUs are fast with bfloat16

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,15 @@ import torch
 from helpers import small_model
 
 from transduce.data.batch import Batch
-from transduce.engines.engine import search_all
 from transduce.errors import DataError, ModelError
+from transduce.files.languages import language_of_name
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.likelihood import TokenStatistics, token_statistics
-from transduce.text.languages import language_of_name
-from transduce.text.protect import Protection
-from transduce.text.tokenizer import BOS, EOS, Tokenizer
-from transduce.translator import Translation, Translator, join
-from transduce.translator.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman
-from transduce.translator.confidence import (
+from transduce.search.engine import search_all
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
+from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman
+from transduce.translation.confidence import (
     ANY,
     FEATURES,
     Calibration,
@@ -31,6 +29,9 @@ from transduce.translator.confidence import (
     read_calibrations,
     word_probabilities,
 )
+from transduce.translation.protect import Protection
+from transduce.translation.translation import Translation, join
+from transduce.translation.translator import Translator
 
 CALIBRATION = Calibration((-1.0, 1.0, 0.5, 0.5), (1.0, 1.0, 0.1, 0.1), (0.05, -0.05, 0.05, 0.01), 0.6)
 TABLE = CALIBRATION.to_table()

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from transduce.engines.plain import PlainEngine
 from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 def test_the_n_best_are_sorted_and_differ(translator: Translator, texts: list[str]) -> None:

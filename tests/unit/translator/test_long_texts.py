@@ -6,8 +6,8 @@ import pytest
 from helpers import small_model
 
 from transduce.errors import ConfigError, DataError
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 def test_a_long_text_is_translated_in_pieces(make_translator: Callable[..., Translator]) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
-from transduce.text.protect import Protection
-from transduce.text.symbols import SLOTS
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
-from transduce.translator.confidence import ANY, Calibration
-from transduce.translator.part import Part
+from transduce.tokenizers.symbols import SLOTS
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.confidence import ANY, Calibration
+from transduce.translation.part import Part
+from transduce.translation.protect import Protection
+from transduce.translation.translator import Translator
 
 TEXTS = ["babo a@b.de dedu", "babo", "a@b.de, {x}!", "gi 😀 go 12", "dedu /usr/bin babo {y} {y}"]
 SPANS = [["a@b.de"], [], ["a@b.de", "{x}"], ["😀", "12"], ["/usr/bin", "{y}", "{y}"]]

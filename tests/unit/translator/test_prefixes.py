@@ -7,8 +7,8 @@ import pytest
 from helpers import small_model
 
 from transduce.errors import DataError
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translator import Translator
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"sample": True}])

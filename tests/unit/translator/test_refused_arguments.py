@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from transduce.errors import ConfigError, DataError
-from transduce.evaluation.scores import score
-from transduce.translator import Translator
+from transduce.translation.scores import score
+from transduce.translation.translator import Translator
 
 
 def test_a_text_instead_of_a_list_is_refused(translator: Translator) -> None:

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transduce.engines.choose import pick_engine
-from transduce.engines.engine import Job
+from transduce.fast.choose import pick_engine
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.likelihood import token_log_probs
 from transduce.search.decoder import Hypothesis, length_penalty
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
-from transduce.text.protect import Protection
-from transduce.text.symbols import SLOTS
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
-from transduce.translator.gaps import GapFinder
-from transduce.translator.part import Part
-from transduce.translator.repair import Repairer, output_text
+from transduce.tokenizers.symbols import SLOTS
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.gaps import GapFinder
+from transduce.translation.part import Part
+from transduce.translation.protect import Protection
+from transduce.translation.repair import Repairer, output_text
+from transduce.translation.translator import Translator
 
 FIRST, SECOND = SLOTS[:2]
 MAIL = "a@b.de"

@@ -4,10 +4,10 @@ import pytest
 
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.given_outputs import token_log_probs
-from transduce.text.protect import Protection
-from transduce.text.symbols import SLOTS
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translator
+from transduce.tokenizers.symbols import SLOTS
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.protect import Protection
+from transduce.translation.translator import Translator
 
 FIRST, SECOND = SLOTS[:2]
 MAIL, PATH = "a@b.de", "/usr/bin"

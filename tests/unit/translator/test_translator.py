@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from transduce.engines.plain import PlainEngine
 from transduce.errors import ModelError
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.text.tokenizer import Tokenizer
-from transduce.translator import Translation, Translator
+from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.translation.translation import Translation
+from transduce.translation.translator import Translator
 
 
 def test_outputs_come_in_the_order_of_the_inputs(translator: Translator, texts: list[str]) -> None:

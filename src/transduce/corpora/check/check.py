@@ -15,7 +15,7 @@ from transduce.corpora.check.pair_classifier import ENOUGH, PairClassifier
 from transduce.corpora.check.report import CheckResults, Report, make_report
 from transduce.corpora.check.scan import CorpusScan, scan_corpus
 from transduce.errors import DataError
-from transduce.text.pairs import Corpus, PlacedPair, ReadReport, pair_writer, read_placed_pairs
+from transduce.files.pairs import Corpus, PlacedPair, ReadReport, pair_writer, read_placed_pairs
 
 _CHUNK = 5_000  # pairs that are classified together
 

@@ -7,7 +7,7 @@ from unicodedata import east_asian_width
 import numpy as np
 
 from transduce.corpora.check.robust_statistics import Flags
-from transduce.text.scripts import script
+from transduce.files.scripts import script
 
 USUAL = 0.02
 """Minimum share of a side's letters for a script that belongs there."""

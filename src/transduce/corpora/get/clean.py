@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from transduce.text.keys import hashed, normalised
-from transduce.text.pairs import Pair, count_pairs
+from transduce.files.deduplicate import hashed, normalised
+from transduce.files.pairs import Pair, count_pairs
 
 MAX_WORDS = 250
 MAX_RATIO = 3

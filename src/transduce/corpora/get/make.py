@@ -10,7 +10,7 @@ from transduce.corpora.get.clean import Cleaner, normalise_space
 from transduce.corpora.get.unpack import unpack
 from transduce.disk import MANIFEST, atomic_folder, damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.text.pairs import Pair, ReadReport, pair_writer, read_pairs
+from transduce.files.pairs import Pair, ReadReport, pair_writer, read_pairs
 
 ABOUT = "about.json"
 """Records which archives the text was made from, how many pairs it has and what was left out."""

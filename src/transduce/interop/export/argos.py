@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from transduce.errors import ModelError
+from transduce.files.languages import language_name
 from transduce.interop.export import ctranslate2
 from transduce.interop.export.exporter import Consumer, Exported
 from transduce.interop.export.verify import OwnReader
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
-from transduce.text.languages import language_name
 
 _VERSION = "1.0"
 _MADE_IN = (1980, 1, 1, 0, 0, 0)

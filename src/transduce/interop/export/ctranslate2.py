@@ -25,7 +25,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn.kinds import ADDED
 from transduce.search.decoder import NEVER_GENERATED
-from transduce.text.tokenizer import BOS, EOS, UNK
+from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
 """CTranslate2's number of each activation."""

@@ -8,6 +8,7 @@ from typing import Any
 from transduce.config import build
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
+from transduce.files.languages import Direction, choose_target
 from transduce.interop.export.argos import ARGOS
 from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
@@ -21,7 +22,6 @@ from transduce.interop.export.weights import marker_rows
 from transduce.models.card import NOTES, card_text, read_card, read_notes
 from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
-from transduce.text.languages import Direction, choose_target
 
 EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX, "marian": MARIAN}
 """The formats, by the name that `transduce export --to` takes."""

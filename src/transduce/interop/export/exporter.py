@@ -7,12 +7,12 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from transduce.files.languages import Direction
 from transduce.interop.export.vocabulary import ExportedVocabulary
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.languages import Direction
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
 Quantization = Literal["float32", "int8"]
 CARD = "transduce.json"

@@ -23,7 +23,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.nn.kinds import ADDED
 from transduce.search.decoder import NEVER_GENERATED
-from transduce.text.tokenizer import BOS, EOS, UNK
+from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 ENCODER, DECODER, WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 _LENGTH = 1024

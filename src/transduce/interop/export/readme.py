@@ -1,8 +1,8 @@
 """The model card of an export: how it is used, how it was verified, and what differs in the other toolkit."""
 
+from transduce.files.languages import describe_directions
 from transduce.interop.export.exporter import Exported, Exporter
 from transduce.interop.export.verify import Verification
-from transduce.text.languages import describe_directions
 
 ORIGINAL_NOTES = "## The original model"
 """Heading of the notes of the model that was exported."""

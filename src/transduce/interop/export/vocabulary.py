@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transduce.errors import ModelError
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.languages import is_language_code
-from transduce.text.sentencepiece_file import rename_pieces
-from transduce.text.sentencepiece_pair import SentencePiecePair
-from transduce.text.symbols import language_tag
-from transduce.text.tokenizer import Tokenizer
-from transduce.text.tokenizer_pair import TokenizerPair
+from transduce.files.languages import is_language_code
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.sentencepiece_file import rename_pieces
+from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
+from transduce.tokenizers.symbols import language_tag
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 
 @dataclass(frozen=True)

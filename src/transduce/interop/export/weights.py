@@ -10,7 +10,7 @@ from transduce.errors import ModelError
 from transduce.interop.huggingface import opus_sinusoids
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model
-from transduce.text.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS
 
 VOCABULARY = ("embedding.weight_VD", "source_weight_VD", "output.weight_VD", "output.bias_V")
 """The weights with a row for each token."""

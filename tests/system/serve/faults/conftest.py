@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from serving import serve_in_thread
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from serving import (
     wait_until,
 )
 
-from transduce.translator import Translator
+from transduce.translation.translator import Translator
 
 DISCONNECTS = repetitions(20, 200)
 

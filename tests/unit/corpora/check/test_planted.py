@@ -11,7 +11,7 @@ from transduce.corpora.check.check import check
 from transduce.corpora.check.report import Report
 from transduce.corpora.demo import DemoCorpus
 from transduce.errors import DataError
-from transduce.text.pairs import Pair
+from transduce.files.pairs import Pair
 
 EVERY = 40
 """An error is planted into one in this many pairs."""

@@ -1,0 +1,172 @@
+"""Classification of texts or images, scored by accuracy and macro F1."""
+
+import random
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.classification.classes import ClassScores
+from transduce.config import require
+from transduce.data.batch import Batch
+from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
+from transduce.data.plan import BatchPlan, EqualPlan, Plan
+from transduce.data.shards import TokenShards
+from transduce.encoders.masked import refusal_of_task
+from transduce.errors import DataError
+from transduce.models.model import Model, ModelConfig
+from transduce.search.options import SearchConfig
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.training.task import Task, ValidationScore
+from transduce.training.validation import Validation
+
+_IMAGES_AT_ONCE = 256
+_LONGEST_SAMPLE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyConfig:
+    """The task classify."""
+
+    shift: int = 0
+    """Augmentation of images: move each by up to this many pixels in both directions, drawn anew in every epoch."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.shift <= 1000, "shift must be between 0 and 1000")
+
+
+class Classify(Task):
+    """Texts between BOS and EOS, or the pixels of images, and the number of a class plus one as the label."""
+
+    reader: str = "labelled"  # type: ignore[misc]
+    markers: int = 2  # type: ignore[misc]
+    score_name = "Accuracy"
+    figures: ClassVar = {"accuracy": "Accuracy", "macro_f1": "Macro F1"}
+    samples = ("Classified texts", ("text", "predicted class", "class"))
+    defaults: ClassVar = {"model": {"architecture": "encoder_only", "classes": 1}, "train": {"label_smoothing": 0.0}}
+    measured = ("classes", "image_height", "image_width", "channels")
+    new_parts = ("head.", "output.")
+
+    def __init__(self, config: ClassifyConfig | None = None, source: str = "text") -> None:
+        self._config, self._images = config or ClassifyConfig(), source == "image"
+        if self._images:
+            self.reader, self.markers = "images", 0
+        self._labels: list[str] = []
+        self._shape = (0, 0, 0)
+
+    @classmethod
+    def of(cls, recipe: Any) -> Self:
+        """See `Task`."""
+        return cls(recipe.classify, getattr(recipe.model, "source", "text"))
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """See `Task`."""
+        if self._config.shift and not self._images:
+            return "classify.shift is for images (model.source=image)"
+        return refusal_of_task(config, "classify", classes=True)
+
+    def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Task`: the number of classes, and the size of the images."""
+        self._labels = index["labels"]
+        require(len(self._labels) > 1, f"all examples have the label {self._labels[0]}; a classifier needs several")
+        if not self._images:
+            return {"classes": len(self._labels)}
+        self._shape = tuple(index["shape"])
+        return {"classes": len(self._labels)} | dict(zip(self.measured[1:], self._shape, strict=True))
+
+    def facts(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Task`: the names of the classes."""
+        return {"labels": list(self._labels)}
+
+    def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
+        """See `Task`: images have one length."""
+        plan = EqualPlan if self._images else BatchPlan
+        return plan(shards, batch_tokens, seed, growth, self.markers)
+
+    def max_labels(self, tokens: int, segments: int) -> int:
+        """See `Task`: one for each text or image."""
+        return segments
+
+    def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+        """See `Task`: images are moved."""
+        if not self._config.shift:
+            return examples
+        return [(self._moved(np.asarray(pixels), seed), label) for pixels, label in examples]
+
+    def _moved(self, pixels: Any, seed: int) -> TokenIds:
+        """The image moved at random, with black pixels where it was; a function of the image and the seed."""
+        chance, most = random.Random(f"{seed} {zlib.crc32(pixels.tobytes())}"), self._config.shift
+        down, right = chance.randint(-most, most), chance.randint(-most, most)
+        image_HWC = pixels.reshape(self._shape)
+        padded = np.pad(image_HWC, ((most, most), (most, most), (0, 0)))
+        height, width, _ = self._shape
+        moved: TokenIds = padded[most - down :, most - right :][:height, :width].reshape(-1)
+        return moved
+
+    def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
+        """See `Task`: the stream `text` or `image`, and a label for each example."""
+        inputs, labels = zip(*examples, strict=True)
+        if self._images:
+            pixels = np.concatenate(inputs, dtype=np.int64, casting="unsafe")
+            offsets = np.cumsum([0, *map(len, inputs)], dtype=np.int32)
+            streams = {"image": PackedStream(pixels, offsets)}
+        else:
+            marker = np.array([BOS])
+            streams = {"text": PackedStream.of([np.concatenate([marker, ids]) for ids in inputs], end=EOS)}
+        classes = np.array([label[0] for label in labels], np.int64)
+        return PackedBatch(streams, classes + 1, count=len(classes))
+
+    def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        """See `Task`: the classes are labels minus one; label 0 is filler."""
+        logits_LC, counts_L = model.logits(hidden_LD).float(), batch.labels_L > 0
+        class_L = (batch.labels_L - 1).clamp(min=0)
+        smoothed_L = F.cross_entropy(logits_LC, class_L, reduction="none", label_smoothing=smoothing)
+        nll_L = F.cross_entropy(logits_LC.detach(), class_L, reduction="none")
+        return (smoothed_L * counts_L).sum(), (nll_L * counts_L).sum()
+
+    def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
+        """See `Task`: a text that is too long is cut; a label without training examples is an error."""
+        class_of = {label: [number] for number, label in enumerate(self._labels)}
+        inputs, labels = zip(*validation.texts, strict=True) if validation.texts else ((), ())
+        if unknown := sorted(set(labels) - class_of.keys()):
+            raise DataError(f"validation data has the label {unknown[0]}, which no training example has")
+        if not self._images:
+            encoded = validation.tokenizer.encode_all(inputs, threads=-1)
+            ids: list[Any] = [tokens[: validation.data.max_length] for tokens in encoded]
+            self.validation_tokens = max(self.validation_tokens, validation.data.max_length + self.markers)
+        else:
+            if wrong := [image.shape for image in inputs if image.shape != self._shape]:
+                raise DataError(f"validation images have the shape {wrong[0]}, training images {self._shape}")
+            ids = [image.reshape(-1) for image in inputs]
+            self.validation_tokens = _IMAGES_AT_ONCE * (int(np.prod(self._shape)) + 1)
+        examples: list[Example] = [(one, class_of[label]) for one, label in zip(ids, labels, strict=True)]
+        return examples
+
+    def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
+        """See `Task`: accuracy, macro F1 and confusion matrix of all validation examples."""
+        predicted: list[int] = []
+
+        def count() -> list[int]:
+            right: list[int] = []
+            for batch in validation.batches(model.device):
+                with torch.inference_mode():
+                    predicted.extend(model.logits(model(batch)).argmax(-1).tolist())
+                right += (batch.labels_L - 1).tolist()
+            return right
+
+        own = ClassScores.of(validation.interruptible(count), predicted, self._labels)
+        totals = validation.processes.total(*own.counts_CC.reshape(-1).tolist())
+        scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(own.counts_CC.shape))
+        samples = []
+        if not self._images and validation.processes.is_main:
+            first = validation.texts[: validation.scoring.samples] if validation.processes.count == 1 else []
+            samples = [
+                {"source": text[:_LONGEST_SAMPLE], "output": self._labels[guess], "reference": label}
+                for (text, label), guess in zip(first, predicted, strict=False)
+            ]
+        return ValidationScore(scores.accuracy, samples, {"macro_f1": scores.macro_f1}, confusion=scores.to_table())

@@ -1,0 +1,1 @@
+"""Translation of many files on several machines with Ray Data."""

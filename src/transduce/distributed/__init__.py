@@ -1,1 +1,0 @@
-"""Training one model with several processes: collective operations, sharding, signals."""

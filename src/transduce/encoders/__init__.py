@@ -1,0 +1,1 @@
+"""Models that read text: masked tokens, denoising, vectors of texts."""

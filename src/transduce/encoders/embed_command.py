@@ -1,0 +1,88 @@
+"""`transduce embed`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.messages import warn_of_cut_texts
+from transduce.cli.options import DeviceOption, ThreadsOption
+
+_AT_ONCE = 4096
+"""Texts that are encoded, and written, together."""
+_DIGITS = 7
+
+
+def embed(
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text in quotes, or a file with a text on each line; may be repeated.",
+            metavar="TEXT_OR_FILE",
+            show_default="each line of standard input",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the architecture encoder_only.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write: .npy with an array of one row per text, or .jsonl.",
+            show_default="JSONL to standard output",
+        ),
+    ] = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Write a vector of length 1 for each text, in the order of the texts: the mean of the vectors of its tokens."""
+    from transduce.errors import ConfigError
+
+    if model is None:
+        raise ConfigError("name a model with -m; train one with: transduce train --task masked --text lines.txt")
+    if out and out.suffix not in (".npy", ".jsonl"):
+        raise ConfigError(f"{out}: end the name in .npy or .jsonl")
+    import numpy as np
+
+    from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
+    from transduce.cli.outputs import refuse_overwriting, require_file_output
+    from transduce.disk import atomic_file
+    from transduce.encoders.text_encoder import TextEncoder, Vectors
+
+    inputs = [as_input(text, "embed") for text in texts] if texts is not None else [STANDARD_INPUT]
+    if out:
+        refuse_overwriting(out, inputs)
+        require_file_output(out)
+    lines = lines_of(inputs)
+    encoder = TextEncoder.load(model, device=device, threads=threads)
+
+    def chunks() -> Iterator[tuple[list[str], Vectors]]:
+        while chunk := list(islice(lines, _AT_ONCE)):
+            yield chunk, encoder.embed(chunk)
+
+    def rows() -> Iterator[str]:
+        for chunk, vectors_BD in chunks():
+            for text, vector in zip(chunk, vectors_BD.tolist(), strict=True):
+                record = {"text": text, "vector": [round(number, _DIGITS) for number in vector]}
+                yield json.dumps(record, ensure_ascii=False) + "\n"
+
+    if out is None:
+        sys.stdout.writelines(rows())
+        warn_of_cut_texts(encoder)
+        return
+    with atomic_file(out) as work:
+        if out.suffix == ".jsonl":
+            with work.open("w", encoding="utf-8") as file:
+                file.writelines(rows())
+        else:
+            width = encoder.model.config.d_model
+            vectors = np.concatenate([np.zeros((0, width), np.float32), *(vectors for _, vectors in chunks())])
+            with work.open("wb") as binary:
+                np.save(binary, vectors)
+    warn_of_cut_texts(encoder)

@@ -1,0 +1,156 @@
+"""Masked tokens (BERT): predict 15% of the tokens of a text from all others."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from transduce.config import require
+from transduce.data.noise import RandomExamples
+from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.errors import ConfigError
+from transduce.models.model import Model, ModelConfig
+from transduce.search.options import SearchConfig
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import MASK
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.training.task import Task, ValidationScore
+from transduce.training.validation import Validation
+
+_REPLACED, _RANDOM = 0.8, 0.1
+"""Shares of the chosen tokens that are replaced by the mask symbol, and by a random token; the others stay."""
+_MARGIN = 4 / 3
+"""On a GPU, a batch has this many times the expected number of labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedConfig:
+    """The task masked."""
+
+    share: float = 0.15
+    """Share of the tokens of a text that are predicted, at least one: 80% of them are replaced by the mask symbol, 10%
+    by a random token, and 10% stay."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.share < 1, "share must be above 0 and below 1")
+
+
+class Masked(Task):
+    """BOS, text, EOS, with some tokens changed; the model predicts what they were."""
+
+    reader = "lines"
+    markers = 2
+    score_name = "Accuracy"
+    figures: ClassVar = {"accuracy": "Accuracy"}
+    samples = ("Masked texts", ("masked text", "predicted tokens", "masked tokens"))
+    defaults: ClassVar = {"model": {"architecture": "encoder_only"}, "train": {"label_smoothing": 0.0}}
+
+    def __init__(self, config: MaskedConfig | None = None) -> None:
+        self._config = config or MaskedConfig()
+        self._mask = 0
+        self._ordinary = np.zeros(0, np.int64)
+
+    @classmethod
+    def of(cls, recipe: Any) -> Self:
+        """See `Task`."""
+        return cls(recipe.masked)
+
+    def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
+        """See `Task`: the mask symbol, and the tokens that may replace others."""
+        super().set_tokenizer(tokenizer)
+        self._mask = require_mask(tokenizer)
+        symbols = set(tokenizer.symbol_ids.values())
+        self._ordinary = np.array([token for token in range(EOS + 1, tokenizer.vocab_size) if token not in symbols])
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """See `Task`."""
+        return refusal_of_task(config, "masked", classes=False)
+
+    def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
+        """See `Task`: the stream `text`, and as labels the original tokens at the chosen positions."""
+        random = RandomExamples([ids for (ids,) in examples], seed)
+        groups, sizes_B = random.groups, random.groups.sizes_B
+        counts_B = np.floor(self._config.share * sizes_B + random.number_of_each(0)).astype(np.int64)
+        chosen_N = groups.choose(np.maximum(counts_B, 1), random.numbers(groups, 1))
+        labels_L, kind_L = random.ids_N[chosen_N], random.numbers(groups, 2)[chosen_N]
+        drawn_L = (random.numbers(groups, 3)[chosen_N] * len(self._ordinary)).astype(np.int64)
+        changed_L = np.where(kind_L < _REPLACED, self._mask, labels_L)
+        is_random_L = (kind_L >= _REPLACED) & (kind_L < _REPLACED + _RANDOM)
+        changed_L = np.where(is_random_L, self._ordinary[drawn_L], changed_L)
+        # In the packed stream, BOS and EOS surround every text.
+        position_N = np.arange(len(random.ids_N)) + 2 * groups.group_N + 1
+        offsets_B1 = np.cumsum([0, *(sizes_B + 2)], dtype=np.int32)
+        ids = np.empty(offsets_B1[-1], np.int64)
+        ids[offsets_B1[:-1]], ids[offsets_B1[1:] - 1] = BOS, EOS
+        ids[position_N] = random.ids_N
+        ids[position_N[chosen_N]] = changed_L
+        return PackedBatch({"text": PackedStream(ids, offsets_B1)}, labels_L, len(labels_L), position_N[chosen_N])
+
+    def max_labels(self, tokens: int, segments: int) -> int:
+        """See `Task`: the others need not go through the vocabulary."""
+        return min(tokens, int(_MARGIN * self._config.share * tokens) + 16)
+
+    def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
+        """See `Task`: the share of masked tokens whose most likely prediction is right."""
+        samples: list[dict[str, str]] = []
+
+        def count() -> tuple[int, int]:
+            right = total = 0
+            for batch in validation.batches(model.device):
+                with torch.inference_mode():
+                    predicted_L = model.logits(model(batch)).argmax(-1)
+                right += int((predicted_L == batch.labels_L).sum())
+                total += batch.count
+                if len(samples) < validation.scoring.samples:
+                    assert batch.positions_L is not None
+                    samples.extend(
+                        self._samples(
+                            batch["text"].ids_N.tolist(),
+                            batch["text"].segments.offsets_B1.tolist(),
+                            dict(zip(batch.positions_L.tolist(), predicted_L.tolist(), strict=True)),
+                            dict(zip(batch.positions_L.tolist(), batch.labels_L.tolist(), strict=True)),
+                        )
+                    )
+            return right, total
+
+        right, total = validation.processes.total(*validation.interruptible(count))
+        return ValidationScore(100 * right / total, samples[: validation.scoring.samples])
+
+    def _samples(
+        self, ids: list[int], offsets: list[int], predicted: dict[int, int], labels: dict[int, int]
+    ) -> list[dict[str, str]]:
+        decode: Callable[[list[int]], str] = self.tokenizer.decode
+        result = []
+        for start, end in pairwise(offsets):
+            places = [place for place in range(start, end) if place in labels]
+            marked = self.tokenizer.decode_all([ids[start:end]], marked=True)[0].replace(MASK, " <mask> ")
+            result.append(
+                {
+                    "source": " ".join(marked.split()),
+                    "output": " | ".join(decode([predicted[place]]) for place in places),
+                    "reference": " | ".join(decode([labels[place]]) for place in places),
+                }
+            )
+        return result
+
+
+def require_mask(tokenizer: AnyTokenizer) -> int:
+    """The id of the mask symbol."""
+    if MASK not in tokenizer.symbol_ids:
+        raise ConfigError(
+            "the vocabulary has no mask symbol; let transduce learn one (without tokenizer.path), or start from a "
+            "model whose vocabulary has it"
+        )
+    return tokenizer.symbol_ids[MASK]
+
+
+def refusal_of_task(config: ModelConfig, task: str, *, classes: bool) -> str | None:
+    """The reason why a model cannot be trained for a task that needs an encoder only; None if it can."""
+    if config.architecture != "encoder_only":
+        return f"the task {task} needs model.architecture=encoder_only"
+    if not classes and getattr(config, "classes", None):
+        return f"the task {task} predicts tokens, but the model is a classifier (model.classes)"
+    return None

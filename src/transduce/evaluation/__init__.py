@@ -1,1 +1,0 @@
-"""Evaluation of translations: metrics and significance tests."""

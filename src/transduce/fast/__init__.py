@@ -1,0 +1,1 @@
+"""Fast implementations: Triton kernels, and the decoding engines `gpu` and `native`."""

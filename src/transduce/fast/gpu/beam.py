@@ -1,0 +1,138 @@
+"""Beam search with its state on the GPU, in slots that sentences enter and leave at any step (continuous batching).
+
+The results are those of `search.beam.beam_search`; with one row per slot, those of greedy search. A step is two kernels
+without a synchronisation, so it can be recorded in a CUDA graph together with the model's kernels. Tokens are not
+copied when hypotheses change rows: position p of hypothesis r is stored in row `ancestor[r, p]` of the slot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.nn.device import send
+from transduce.search.decoder import Hypothesis
+from transduce.search.engine import ANY, ANY_BUT_END
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
+
+_PART, _PARTS_AT_ONCE = 128, 32
+"""Tokens in a part of the vocabulary, and parts that one program summarises."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A sentence that is assigned to a slot."""
+
+    job_id: int
+    """Positive, and different from that of every other sentence."""
+    limit: int
+    """Maximum number of output tokens."""
+    prefix: Sequence[int]
+    """Forced prefix: the tokens the output must begin with."""
+
+
+class SlotBeam:
+    """S slots of W hypotheses each, with up to P positions; slots advance independently of each other."""
+
+    def __init__(self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device) -> None:
+        S, R = slots, slots * beam
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.slots, self.beam, self.positions, self.vocab_size = slots, beam, positions, vocab_size
+        self.job_id_S, self.done_S, self.limit_S = zeros(S), zeros(S), zeros(S)
+        """The job in each slot, 0 if empty; the job that finished there last; the maximum number of output tokens."""
+        self.position_R = zeros(R)
+        """Number of tokens generated, the same in all rows of a slot."""
+        self.forced_SP = zeros(S, positions)
+        """The only token allowed at a position, ANY or ANY_BUT_END."""
+        self.token_R, self.generated_RP = zeros(R), zeros(R, positions)
+        self.ancestor_RP = zeros(R, positions, dtype=torch.uint8)
+        self.alive_R = zeros(R, dtype=torch.float32)
+        """Log-probabilities of the unfinished hypotheses."""
+        self.finished_RP, self.finished_length_R = zeros(R, positions), zeros(R)
+        """Tokens and lengths of the best finished hypotheses, unsorted."""
+        self.finished_log_prob_R, self.finished_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
+        self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
+        self.min_length = 0
+        """Minimum number of output tokens of the sentences that enter."""
+        parts = -(-vocab_size // _PART)
+        self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
+
+    def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
+        """Start these sentences in these slots."""
+        table_A = np.full((len(entries), 2 + self.positions), ANY, dtype=np.int32)  # job id, limit, forced tokens
+        table_A[:, 2 : 2 + self.min_length] = ANY_BUT_END
+        table_A[:, 0], table_A[:, 1] = [entry.job_id for entry in entries], [entry.limit for entry in entries]
+        table_A[np.arange(len(entries)), 2 + table_A[:, 1]] = EOS
+        for row, entry in zip(table_A, entries, strict=True):
+            if entry.prefix:
+                row[2 : 2 + len(entry.prefix)] = entry.prefix
+        start_slots[(len(entries),)](
+            send(table_A, self.token_R.device), slot_A, self.job_id_S, self.limit_S, self.position_R,
+            self.forced_SP, self.token_R, self.alive_R, self.finished_score_R, self.positions,
+            W=self.beam, W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.positions), BOS=BOS,
+        )  # fmt: skip
+
+    def begin_after(self, slot_A: Tensor, prompts: Sequence[Sequence[int]]) -> None:
+        """Let sentences that have just entered begin after prompts, whose keys and values are in their first rows."""
+        device, W = self.token_R.device, self.beam
+        length_A = np.array([len(prompt) for prompt in prompts], dtype=np.int32)
+        table_AP = np.zeros((len(prompts), self.positions), dtype=np.int32)
+        for row, prompt in zip(table_AP, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        last_A = np.array([prompt[-1] if prompt else BOS for prompt in prompts], dtype=np.int32)
+        self.generated_RP.view(-1, W, self.positions)[slot_A, 0] = send(table_AP, device)
+        self.ancestor_RP.view(-1, W, self.positions)[slot_A] = 0
+        self.position_R.view(-1, W)[slot_A] = send(length_A, device)[:, None]
+        self.token_R.view(-1, W)[slot_A] = send(last_A, device)[:, None]
+
+    def leave(self, slots: Sequence[int]) -> None:
+        """Empty these slots."""
+        slot_A = send(np.array(slots), self.token_R.device)
+        self.job_id_S[slot_A] = 0
+        self.position_R.view(-1, self.beam)[slot_A] = 0
+
+    def advance(self, logits_RV: Tensor) -> None:
+        """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
+        (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
+        C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
+        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
+            logits_RV, self.job_id_S, self.position_R, self.forced_SP, self._best_RX, self._log_total_RX,
+            self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
+        )  # fmt: skip
+        advance[(self.slots,)](
+            logits_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
+            self.forced_SP, self.token_R, self.generated_RP, self.ancestor_RP, self.alive_R, self.finished_RP,
+            self.finished_length_R, self.finished_log_prob_R, self.finished_score_R, self.alpha_1, self.nbest_1,
+            self.vocab_size, stride, X, self.positions, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
+            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
+        )  # fmt: skip
+
+    def finished(self, slots: Sequence[int]) -> list[Tensor]:
+        """Finished hypotheses of these slots, on the device: tokens, lengths, log-probabilities, scores."""
+        slot_A, W = send(np.array(slots), self.token_R.device), self.beam
+        tables = (self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R)
+        return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
+
+
+def hypotheses(finished: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
+    """The best hypotheses of each slot, from the result of `SlotBeam.finished` on the CPU."""
+    tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
+    order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
+    tokens = np.take_along_axis(tokens_AWP[:, :, : length_AW.max()], order_AW[:, :, None], axis=1).tolist()
+    others = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
+    return [
+        [
+            Hypothesis(row[:length], log_prob, score)
+            for row, length, log_prob, score in zip(*group, strict=True)
+            if score > -np.inf
+        ]
+        for group in zip(tokens, *others, strict=True)
+    ]

@@ -1,0 +1,259 @@
+"""The native engine: jobs, batches and the calls into decoder.c."""
+
+import ctypes
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_void_p, pointer, sizeof
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any
+
+from transduce.fast.native import structs
+from transduce.fast.native.active_job import ActiveJob
+from transduce.fast.native.shortlist import Shortlist
+from transduce.fast.native.shortlists import Shortlists
+from transduce.fast.native.spare_memory import SpareMemory
+from transduce.fast.native.structs import (
+    ENCODER_TOKENS,
+    LOGIT_PANELS,
+    MAX_BEAM,
+    PADDING,
+    PANEL,
+    TILE_ROWS,
+    Batch,
+    Candidate,
+    Row,
+)
+from transduce.fast.native.weights import Weights, weight_shapes
+from transduce.models.arrays import Block, module_arrays
+from transduce.models.config import EncoderDecoderConfig
+from transduce.models.given_outputs import Attention, Pairs, TokenStatistics
+from transduce.models.stored import AnyModel, StoredModel
+from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Job, output_limit, paper_limits, search_limits
+from transduce.search.options import SearchConfig
+from transduce.tokenizers.tokenizer import EOS
+
+MOST_ROWS = 128
+"""Maximum number of hypotheses in a batch."""
+
+
+class NativeEngine:
+    """The model with 8-bit integers, on several threads."""
+
+    name = "native"
+    several_sessions = True
+    mixed_options = True
+
+    def __init__(self, model: AnyModel, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
+        assert isinstance(model.config, EncoderDecoderConfig)
+        self.sizes = model.config
+        self.longest, self.library, self.threads = self.sizes.longest, library, threads
+        self.batch_tokens = batch_tokens
+        """Maximum number of source tokens times the beam that are in a batch."""
+        if isinstance(model, StoredModel):
+            model.weights.require_shapes(weight_shapes(self.sizes, model.vocab_size))
+        self._stored = model if isinstance(model, StoredModel) else None
+        arrays = model.weights if isinstance(model, StoredModel) else module_arrays(model)
+        self.weights = Weights(self.sizes, arrays, library)
+        self.memory = SpareMemory()
+
+    @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """The model's lexical shortlist, read when it is first used."""
+        return self._stored.shortlist if self._stored else None
+
+    @cached_property
+    def shortlists(self) -> Shortlists | None:
+        """The shortlists of sentences, if the model has one."""
+        return Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
+
+    @property
+    def description(self) -> str:
+        """As in `Engine`."""
+        return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
+
+    @staticmethod
+    def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
+        """See `Engine`."""
+        if model.config.architecture not in ("encoder_decoder", "ensemble"):
+            return f"no models of the architecture {model.config.architecture}"
+        if reason := search_limits(model, options, constrained=constrained):
+            return reason
+        assert isinstance(model.config, EncoderDecoderConfig)
+        return paper_limits(model.config)
+
+    def start_session(self, config: SearchConfig) -> "NativeSession":
+        """As in `Engine`."""
+        return NativeSession(self, config)
+
+    def attention_weights(self, pairs: Pairs) -> list[Attention]:
+        """As in `OutputReader`."""
+        return [job.attention_weights() for job in self._read(pairs)]
+
+    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
+        """As in `OutputReader`."""
+        return [job.token_statistics() for job in self._read(pairs)]
+
+    def _read(self, pairs: Pairs) -> list[ActiveJob]:
+        """Forced decoding: the searches whose prefixes are the outputs."""
+        session = NativeSession(self, SearchConfig(beam=1), reads=True)
+        session.add([(key, Job(source, output)) for key, (source, output) in enumerate(pairs)])
+        finished: dict[int, ActiveJob] = {}
+        while session.busy:
+            finished |= {job.key: job for job in session.advance()}
+        return [finished[key] for key in range(len(pairs))]
+
+
+class NativeSession:
+    """A batch of up to MOST_ROWS hypotheses; jobs that finish are replaced by waiting ones (continuous batching).
+
+    `config` has the options of the jobs that have none of their own. If it `reads`, it is forced decoding: prefixes are
+    complete outputs, and jobs keep what the model predicts at their tokens.
+    """
+
+    def __init__(self, engine: NativeEngine, config: SearchConfig, *, reads: bool = False) -> None:
+        self._engine, self._config, self._reads = engine, config, reads
+        self._waiting: deque[tuple[int, Job]] = deque()
+        self._active: list[ActiveJob] = []
+        self._pointers: Any = None
+        """To the structures of the active jobs."""
+        self._reserved = (0, 0)
+        """Rows of the batch's buffers, and the longest text that they have room for."""
+
+    def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
+        """As in `Session`."""
+        self._waiting.extend(jobs)
+
+    def drop(self, keys: Sequence[int]) -> None:
+        """As in `Session`."""
+        dropped = set(keys)
+        self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
+        self._remove([job for job in self._active if job.key in dropped])
+
+    @property
+    def waiting(self) -> int:
+        """As in `Session`."""
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """As in `Session`."""
+        return bool(self._waiting or self._active)
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """As in `Session`."""
+        return [(job.key, job.hypotheses()) for job in self.advance()]
+
+    def advance(self) -> list[ActiveJob]:
+        """Take a step; returns the jobs that finished."""
+        if jobs := self._next_jobs():
+            self._start(jobs)
+        assert self._active
+        engine = self._engine
+        engine.library.step(
+            byref(engine.weights.model), self._pointers, len(self._active), byref(self._batch), engine.threads
+        )
+        done = [job for job in self._active if job.struct.done]
+        if done:
+            self._remove(done)
+        return done
+
+    def _options(self, job: Job) -> SearchConfig:
+        return job.options or self._config
+
+    def _next_jobs(self) -> list[tuple[int, Job]]:
+        """Waiting jobs that fit into the batch, once there is room for an eighth of it.
+
+        They have at most ENCODER_TOKENS tokens, or are one: encoding many at once has no benefit, but other sessions
+        would wait for it.
+        """
+        rows = sum(job.struct.beam for job in self._active)
+        if rows > MOST_ROWS - MOST_ROWS // 8:
+            return []
+        jobs: list[tuple[int, Job]] = []
+        tokens = sum(job.struct.beam * job.struct.source_length for job in self._active)
+        encoded = 0
+        while self._waiting:
+            job = self._waiting[0][1]
+            beam, length = self._options(job).beam, len(job.tokens) + 1
+            rows, tokens, encoded = rows + beam, tokens + beam * length, encoded + length
+            full = rows > MOST_ROWS or tokens > self._engine.batch_tokens
+            if (full and (jobs or self._active)) or (jobs and encoded > ENCODER_TOKENS):
+                break
+            jobs.append(self._waiting.popleft())
+        return jobs
+
+    def _start(self, jobs: list[tuple[int, Job]]) -> None:
+        """Encode the sources of these jobs and add them to the batch."""
+        engine, model = self._engine, self._engine.weights.model
+        options = [self._options(job) for _, job in jobs]
+        limits = [
+            len(job.prefix) if self._reads else output_limit(job, config, engine.longest)
+            for (_, job), config in zip(jobs, options, strict=True)
+        ]
+        sources = [[*job.tokens, EOS] for _, job in jobs]
+        lengths = [len(source) for source in sources]
+        longest = max(*lengths, *(limit + 1 for limit in limits))
+        engine.weights.require_positions(longest)
+        new = [
+            ActiveJob(
+                key,
+                job,
+                limit,
+                config,
+                model,
+                engine.memory,
+                engine.shortlists if config.shortlist else None,
+                self._reads,
+            )
+            for (key, job), limit, config in zip(jobs, limits, options, strict=True)
+        ]
+        rows = sum(job.struct.beam for job in [*self._active, *new])
+        self._reserve(max(ENCODER_TOKENS, *lengths, rows), longest)
+        tokens = array("i", [*chain.from_iterable(sources)])
+        assert 0 <= min(tokens) <= max(tokens) < engine.weights.source_vocabulary
+        offsets = array("i", [0, *accumulate(lengths)])
+        addresses = (c_void_p(numbers.buffer_info()[0]) for numbers in (tokens, offsets))
+        engine.library.encode(byref(model), _pointers(new), len(new), *addresses, byref(self._batch), engine.threads)
+        self._set_active(self._active + new)
+
+    def _remove(self, jobs: list[ActiveJob]) -> None:
+        """Remove jobs from the batch."""
+        self._set_active([job for job in self._active if job not in jobs])
+        for job in jobs:
+            job.give_back(self._engine.memory)
+
+    def _set_active(self, jobs: list[ActiveJob]) -> None:
+        # Those with the same common tokens, or without a shortlist, are adjacent: their rows are projected together.
+        self._active = jobs = sorted(jobs, key=lambda job: job.common)
+        self._pointers = _pointers(jobs)
+
+    def _reserve(self, rows: int, longest: int) -> None:
+        """Allocate the buffers of a batch of this many rows with texts up to this length, unless they are there."""
+        if rows <= self._reserved[0] and longest <= self._reserved[1]:
+            return
+        sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
+        self._reserved = rows, longest = max(rows, self._reserved[0]), max(longest, self._reserved[1])
+        scratch = max(sizes.num_heads * longest, sizes.d_model)
+        width = max(sizes.d_model, sizes.num_heads * d_v)
+        # In two parts, activations are as precise as in float32. Small models, which have SSRUs, lose more by rounding.
+        parts = 2 if self._reads or sizes.decoder_cell == "ssru" else 1
+        wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)
+        bytes_of = {
+            "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
+            # The rows of a tile may begin at any row.
+            "quantised": (rows * parts + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * parts * 4,
+            "scratch": threads * scratch * 4,
+            "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
+            "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4, "logit_sum": threads * rows * 4,
+            "candidates": threads * rows * 2 * MAX_BEAM * sizeof(Candidate),
+        }  # fmt: skip
+        self._buffers = {name: Block(size) for name, size in bytes_of.items()}
+        addresses = {name: buffer.address for name, buffer in self._buffers.items()}
+        self._batch = Batch(parts=parts, scratch_size=scratch, **addresses)
+
+
+def _pointers(jobs: list[ActiveJob]) -> Any:
+    return (POINTER(structs.Job) * len(jobs))(*(pointer(job.struct) for job in jobs))

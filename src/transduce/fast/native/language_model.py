@@ -1,0 +1,259 @@
+"""Decoder-only language models in the native engine: weights, KV caches and the calls into language_model.h."""
+
+import ctypes
+import threading
+from ctypes import byref, c_void_p, sizeof
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from transduce.data.batch import Stream
+from transduce.errors import ConfigError
+from transduce.fast.native import structs
+from transduce.fast.native.structs import (
+    ACTIVATIONS,
+    FEW_ROWS,
+    PADDING,
+    TILE_ROWS,
+    Batch,
+    Candidate,
+    Layer,
+    Linear,
+    Norm,
+)
+from transduce.fast.native.weights import Memory, require_size
+from transduce.models.arrays import Arrays, Block, RawTensor, module_arrays
+from transduce.models.config import DecoderOnlyConfig
+from transduce.models.decoder_only import DecoderOnly
+
+_PREFILL_TOKENS = 256
+"""Tokens of prompts that are processed at once."""
+_LEAST_POSITIONS = 128
+"""Positions for which memory is reserved at first."""
+Floats = npt.NDArray[np.float32]
+_TOKEN = np.dtype([("sequence", np.uintp), ("token", np.int32), ("position", np.int32)])
+_CANDIDATE = np.dtype([("log_prob", np.float32), ("token", np.int32)])
+assert (_TOKEN.itemsize, _CANDIDATE.itemsize) == (sizeof(structs.Token), sizeof(Candidate))
+
+
+class _Text:
+    """A text in progress: its KV cache."""
+
+    def __init__(self, model: structs.LanguageModel) -> None:
+        self._model = model
+        self._caches = self._allocate(0)
+        """Keys and values, as (layers, heads, capacity, width)."""
+        self._struct = structs.Sequence()
+        self.length = 0
+        """Number of tokens in the caches."""
+
+    @property
+    def address(self) -> int:
+        """The address of its structure."""
+        return ctypes.addressof(self._struct)
+
+    def reserve(self, length: int) -> None:
+        """Make room for this many tokens; the room doubles, because a text grows by one token at a time."""
+        if length > self._struct.capacity:
+            self._use(self._caches, max(length, 2 * self._struct.capacity, _LEAST_POSITIONS))
+
+    def copy(self) -> "_Text":
+        """A text with the same tokens and caches of its own."""
+        text = _Text(self._model)
+        text.length = self.length
+        text._use(self._caches, self._struct.capacity)
+        return text
+
+    def _use(self, caches: list[Floats], capacity: int) -> None:
+        """Use new caches with room for this many tokens and the content of these."""
+        self._caches = self._allocate(capacity)
+        for new, old in zip(self._caches, caches, strict=True):
+            new[:, :, : self.length] = old[:, :, : self.length]
+        self._struct.keys, self._struct.values = (cache.ctypes.data for cache in self._caches)
+        self._struct.capacity = capacity
+
+    def _allocate(self, capacity: int) -> list[Floats]:
+        model = self._model
+        return [
+            np.empty((model.layers, model.kv_heads, capacity, width), np.float32) for width in (model.d_k, model.d_v)
+        ]
+
+
+class LanguageModelWeights(Memory):
+    """The structures of a decoder-only model."""
+
+    def __init__(self, config: DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
+        super().__init__(library)
+        self._config, self._arrays, heads = config, arrays, config.heads
+        embedding = arrays["embedding.weight_VD"]
+        vocabulary = embedding.shape[0]
+        scale = config.d_model**0.5 if config.embedding == "scaled" else 1.0
+        self.model = structs.LanguageModel(
+            vocabulary, config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
+            config.layers, config.norm == "pre", ACTIVATIONS.index(config.activation), config.d_ff, scale,
+        )  # fmt: skip
+        projection = embedding if config.tie_output else arrays["output.weight_VD"]
+        self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
+        self.model.embedding = self.model.projection
+        if not config.tie_output:
+            self.model.embedding = self.linear(embedding, None)
+        if config.embedding == "normalized":
+            self.model.embedding_norm = self._norm("embedding.norm")
+        if config.norm == "pre":
+            self.model.final_norm = self._norm("decoder_norm")
+        self.model.layer = self._stack()
+        self._length, self._lock = 0, threading.Lock()
+        if config.positions == "learned":
+            table_TD = arrays["embedding.positions.table_TD"]
+            self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
+        del self._arrays
+        self.require_positions(1)
+
+    def require_positions(self, length: int) -> None:
+        """Make the tables of positions at least this long; see `Weights.require_positions`."""
+        require_size(length, "tokens of a text")
+        config = self._config
+        with self._lock:
+            if length <= self._length:
+                return
+            if config.positions == "learned":
+                raise ConfigError(
+                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
+                )
+            length = max(length, 2 * self._length, _LEAST_POSITIONS)
+            if config.positions == "rotary":
+                table = _rotations(length, self.model.d_k, config.rotary_base)
+                self.model.rotations = self.floats(RawTensor("F32", table.shape, table.data.cast("B")))
+            else:
+                self.model.positions = self.new(4 * length * config.d_model)
+                self._library.fill_positions(0, length, config.d_model, c_void_p(self.model.positions))
+            self._length = length
+
+    def _stack(self) -> Any:
+        stack = (Layer * self._config.layers)()
+        for number, layer in enumerate(stack):
+            of = f"decoder.{number}"
+            layer.qkv, layer.out = (self._linear(f"{of}.self_attention.{name}") for name in ("qkv", "out"))
+            layer.inner, layer.outer = (self._linear(f"{of}.feed_forward.{name}") for name in ("inner", "outer"))
+            layer.norms[0], layer.norms[2] = (self._norm(f"{of}.residuals.{index}.norm") for index in range(2))
+        self._kept.append(stack)
+        return stack
+
+    def _linear(self, name: str) -> Linear:
+        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"] if self._config.bias else None)
+
+    def _norm(self, name: str) -> Norm:
+        gain = self._arrays[f"{name}.weight"]
+        shift = self.floats(self._arrays[f"{name}.bias"]) if self._config.norm_type == "layer" else None
+        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), shift)
+
+
+class NativeLanguageModel:
+    """A `GreedyDecoder` (search/sampling.py) that runs a language model with 8-bit integers, on several threads.
+
+    Calls from several threads run one after the other, since they share the buffers.
+    """
+
+    def __init__(self, model: DecoderOnly, library: ctypes.CDLL, threads: int) -> None:
+        self._library, self._threads = library, threads
+        self._weights = LanguageModelWeights(model.config, module_arrays(model), library)
+        self._lock = threading.Lock()
+        self._reserved = (0, 0)
+        """Rows of the buffers, and the size of each thread's scratch space."""
+        self._logits_RV: Floats = np.empty((0, self._weights.model.vocabulary), np.float32)
+
+    @property
+    def description(self) -> str:
+        """Name, precision and device, for display."""
+        return f"native (8-bit, {self._library.instructions().decode()}, threads: {self._threads})"
+
+    def start(self, prompts: Stream) -> list[_Text]:
+        """See `Decoder`: the KV caches of the prompts."""
+        lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
+        self._weights.require_positions(max(lengths, default=1))
+        texts = [_Text(self._weights.model) for _ in lengths]
+        rows: list[tuple[int, int, int]] = []
+        for text, length in zip(texts, lengths, strict=True):
+            text.reserve(length)
+            rows += [(text.address, ids[len(rows) + position], position) for position in range(length)]
+            text.length = length
+        for start in range(0, len(rows), _PREFILL_TOKENS):
+            self._process(rows[start : start + _PREFILL_TOKENS], max(lengths), None)
+        return texts
+
+    def step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, list[_Text]]:
+        """See `Decoder`."""
+        logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
+        self._append(token_R, state, logits_RV)
+        return torch.from_numpy(logits_RV), state
+
+    def greedy_step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, Tensor, list[_Text]]:
+        """See `GreedyDecoder`."""
+        if len(self._logits_RV) < len(state):
+            self._logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
+        best_R = self._append(token_R, state, self._logits_RV)
+        return torch.from_numpy(best_R["token"].astype(np.int64)), torch.from_numpy(best_R["log_prob"].copy()), state
+
+    def reorder(self, state: list[_Text], index_BW: Tensor) -> list[_Text]:
+        """See `Decoder`; a row that is used more than once is copied."""
+        index = index_BW.flatten().tolist()
+        return [state[old].copy() if old in index[:new] else state[old] for new, old in enumerate(index)]
+
+    def _append(self, token_R: Tensor, texts: list[_Text], logits_RV: Floats) -> npt.NDArray[Any]:
+        longest = max(text.length for text in texts) + 1
+        self._weights.require_positions(longest)
+        rows: list[tuple[int, int, int]] = []
+        for text, token in zip(texts, token_R.tolist(), strict=True):
+            text.reserve(text.length + 1)
+            rows.append((text.address, token, text.length))
+            text.length += 1
+        return self._process(rows, longest, logits_RV)
+
+    def _process(self, rows: list[tuple[int, int, int]], longest: int, logits_RV: Floats | None) -> npt.NDArray[Any]:
+        """Process tokens, given the address of their text, id and position; returns the most likely next tokens."""
+        tokens, best_R, model = np.array(rows, _TOKEN), np.empty(len(rows), _CANDIDATE), self._weights.model
+        assert 0 <= tokens["token"].min() <= tokens["token"].max() < model.vocabulary
+        with self._lock:
+            self._reserve(len(rows), longest)
+            self._library.process_tokens(
+                byref(model), c_void_p(tokens.ctypes.data), len(rows), byref(self._batch),
+                None if logits_RV is None else c_void_p(logits_RV.ctypes.data), c_void_p(best_R.ctypes.data),
+                self._threads,
+            )  # fmt: skip
+        return best_R
+
+    def _reserve(self, rows: int, longest: int) -> None:
+        """Allocate the buffers for this many rows of texts up to this length, unless they are there."""
+        if rows <= self._reserved[0] and longest <= self._reserved[1]:
+            return
+        model, threads = self._weights.model, self._threads
+        attended = model.heads * model.d_v
+        qkv = model.heads * model.d_k + model.kv_heads * (model.d_k + model.d_v)
+        widest = max(model.width, attended, model.inner_width) + PADDING
+        # Doubled, because a text grows by one token at a time.
+        scratch = max(2 * longest if longest > self._reserved[1] else self._reserved[1], widest)
+        rows = max(rows, self._reserved[0])
+        own = threads * FEW_ROWS  # rows that workers have for themselves
+        bytes_of = {
+            "x": max(rows, own) * model.width * 4, "y": rows * model.width * 4,
+            "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
+            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, own * scratch), "scale": max(rows, own) * 4,
+            "scratch": threads * scratch * 4,
+            "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
+            "candidates": threads * rows * sizeof(Candidate),
+        }  # fmt: skip
+        self._buffers = {name: Block(size) for name, size in bytes_of.items()}
+        self._batch = Batch(
+            parts=1, scratch_size=scratch, **{name: buffer.address for name, buffer in self._buffers.items()}
+        )
+        self._reserved = rows, scratch
+
+
+def _rotations(length: int, d_k: int, base: float) -> Floats:
+    """The cosines and sines of rotary positions (`Rotary` in nn/positions.py), as (length, d_k)."""
+    rate_K = base ** (-np.arange(0, d_k, 2) / d_k)
+    angle_TK = (np.arange(length)[:, None] * rate_K).astype(np.float32)
+    return np.concatenate([np.cos(angle_TK), np.sin(angle_TK)], axis=1)

@@ -1,0 +1,201 @@
+"""A model's weights in the structures of decoder.c."""
+
+import ctypes
+import math
+import threading
+from ctypes import c_size_t, c_void_p
+from typing import Any
+
+from transduce.errors import ConfigError, ModelError
+from transduce.fast.native.structs import PADDING, PANEL, REALS, Layer, Linear, Model, Norm
+from transduce.models.arrays import Array, Arrays, Block, Int8Matrix, RawTensor, concatenated, joined
+from transduce.models.config import EncoderDecoderConfig
+from transduce.models.header import Shapes
+
+MAX_SIZE = 2**24
+"""Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
+
+
+class Memory:
+    """Makes structures, and owns the memory that they point to."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._kept: list[Any] = []
+
+    def new(self, size: int) -> int:
+        """New memory of this many bytes, all zeros; returns its address."""
+        block = Block(size)
+        self._kept.append(block)
+        return block.address
+
+    def floats(self, tensor: Array, room: int = 0) -> int:
+        """The numbers of a tensor as floats, with zeros behind them up to `room` numbers; returns their address."""
+        count = math.prod(tensor.shape)
+        address = self.new(4 * max(count, room))
+        self._read(tensor, address)
+        return address
+
+    def linear(self, weight: Array, bias: Array | None) -> Linear:
+        """A linear layer with quantised weights in panels; integers are taken as they are stored."""
+        width_out, width_in = weight.shape
+        require_size(max(width_out, width_in), "inputs or outputs of a layer")
+        panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
+        rows = panels * PANEL
+        packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows, 4 * rows))
+        padded_bias = self.new(4 * rows) if bias is None else self.floats(bias, rows)
+        row = Block(padded_in)
+        sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.address, packed, scale, start))
+        # Variables, so that memory is not freed before it is read.
+        if isinstance(weight, Int8Matrix):
+            largest, floats = Block(4 * width_out), Block(4 * width_in)
+            self._read(weight.largest_N, largest.address)
+            stored = map(c_void_p, (_address(weight.q_NK), largest.address, floats.address))
+            self._library.pack_int8_weights(*stored, *sizes, *addresses)
+        else:
+            dense = Block(4 * width_out * width_in)
+            self._read(weight, dense.address)
+            self._library.pack_weights(c_void_p(dense.address), *sizes, *addresses)
+        return Linear(width_in, padded_in, width_out, panels, packed, scale, padded_bias, start)
+
+    def _read(self, tensor: Array, address: int) -> None:
+        """Write the numbers of a tensor as floats; those of a file must be finite."""
+        assert isinstance(tensor, RawTensor)
+        count = math.prod(tensor.shape)
+        type_number = REALS.index(tensor.dtype)
+        finite = count == 0 or self._library.read_floats(
+            c_void_p(_address(tensor)), type_number, c_size_t(count), c_void_p(address)
+        )
+        if tensor.origin and not finite:
+            raise ModelError(f"{tensor.origin} contains values that are not finite numbers")
+
+
+def _address(tensor: RawTensor) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(tensor.content))
+
+
+class Weights(Memory):
+    """A model's structures."""
+
+    def __init__(self, config: EncoderDecoderConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
+        super().__init__(library)
+        self._config, self._arrays = config, arrays
+        projection = arrays["embedding.weight_VD"]
+        vocabulary, (d_k, d_v) = projection.shape[0], config.head_widths
+        self.model = Model(
+            vocabulary, config.d_model, config.num_heads, d_k, d_v,
+            config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
+            config.decoder_cell == "ssru", config.alignment_layer,
+        )  # fmt: skip
+        self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
+        self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
+        if config.source_vocab_size is not None:
+            self.source_vocabulary = config.source_vocab_size
+            self.model.source_embedding = self.linear(arrays["source_weight_VD"], None)
+        self.model.encoder = self._stack("encoder", config.encoder_layers, norms=2)
+        self.model.decoder = self._stack("decoder", config.decoder_layers, norms=3)
+        if config.norm == "pre":
+            self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
+        self._length, self._lock = 0, threading.Lock()
+        if config.positions == "learned":
+            self.model.positions = self.floats(arrays["embedding.positions.table_TD"])
+            self._length = config.max_positions
+        self.require_positions(min(config.max_positions, 256))
+        del self._arrays  # those that are stored in 8 bits are not needed any more
+
+    def require_positions(self, length: int) -> None:
+        """Make the table of positional encodings at least this long; an error if they are learned and it is not.
+
+        Earlier tables stay in memory, since another thread may be in a call that reads them.
+        """
+        require_size(length, "tokens of a text")
+        with self._lock:
+            if self._length >= length:
+                return
+            if self._config.positions == "learned":
+                raise ConfigError(
+                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
+                )
+            length, width = max(length, 2 * self._length), self._config.d_model
+            table = self.new(4 * length * width)
+            self._library.fill_positions(self._config.positions == "marian", length, width, c_void_p(table))
+            self.model.positions, self._length = table, length
+
+    def _stack(self, name: str, layers: int, norms: int) -> Any:
+        stack = (Layer * layers)()
+        for number, layer in enumerate(stack):
+            of = f"{name}.{number}"
+            attention, feed_forward = f"{of}.self_attention", f"{of}.feed_forward"
+            if name == "decoder" and self._config.decoder_cell == "ssru":
+                layer.qkv = self._ssru(attention)
+            else:
+                layer.qkv, layer.out = self._linear(f"{attention}.qkv"), self._linear(f"{attention}.out")
+            layer.inner, layer.outer = self._linear(f"{feed_forward}.inner"), self._linear(f"{feed_forward}.outer")
+            layer.norms[0] = self._norm(f"{of}.residuals.0.norm")
+            layer.norms[2] = self._norm(f"{of}.residuals.{norms - 1}.norm")
+            if norms == 3:
+                cross = f"{of}.cross_attention"
+                layer.q, layer.kv = self._linear(f"{cross}.q"), self._linear(f"{cross}.kv")
+                layer.cross_out = self._linear(f"{cross}.out")
+                layer.norms[1] = self._norm(f"{of}.residuals.1.norm")
+        self._kept.append(stack)
+        return stack
+
+    def _linear(self, name: str) -> Linear:
+        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"])
+
+    def _ssru(self, name: str) -> Linear:
+        """The input, which has no bias, and the forget gate of an SSRU as one layer."""
+        weights = [self._arrays[f"{name}.{part}.weight"] for part in ("input", "forget")]
+        gate_bias = self._arrays[f"{name}.forget.bias"]
+        assert isinstance(gate_bias, RawTensor)
+        no_bias = gate_bias._replace(content=memoryview(bytearray(len(gate_bias.content))))
+        return self.linear(concatenated(weights), joined([no_bias, gate_bias]))
+
+    def _norm(self, name: str) -> Norm:
+        gain, shift = (self._arrays[f"{name}.{part}"] for part in ("weight", "bias"))
+        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), self.floats(shift))
+
+
+def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
+    """The shapes of all weights of a model with the settings of the paper, pre-norm or Marian."""
+    d_model, d_ff, heads, (d_k, d_v) = config.d_model, config.d_ff, config.num_heads, config.head_widths
+    shapes: Shapes = {"embedding.weight_VD": (vocab_size, d_model)}
+
+    def linear(name: str, width_out: int, width_in: int) -> None:
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (width_out, width_in), (width_out,)
+
+    def norm(name: str) -> None:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (d_model,)
+
+    for stack, layers, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
+        for layer in (f"{stack}.{number}" for number in range(layers)):
+            if stack == "decoder" and config.decoder_cell == "ssru":
+                shapes[f"{layer}.self_attention.input.weight"] = (d_model, d_model)
+                linear(f"{layer}.self_attention.forget", d_model, d_model)
+            else:
+                linear(f"{layer}.self_attention.qkv", heads * (2 * d_k + d_v), d_model)
+                linear(f"{layer}.self_attention.out", d_model, heads * d_v)
+            if stack == "decoder":
+                linear(f"{layer}.cross_attention.q", heads * d_k, d_model)
+                linear(f"{layer}.cross_attention.kv", heads * (d_k + d_v), d_model)
+                linear(f"{layer}.cross_attention.out", d_model, heads * d_v)
+            linear(f"{layer}.feed_forward.inner", d_ff, d_model)
+            linear(f"{layer}.feed_forward.outer", d_model, d_ff)
+            for number in range(norms):
+                norm(f"{layer}.residuals.{number}.norm")
+        if config.norm == "pre":
+            norm(f"{stack}_norm")
+    if config.positions == "learned":
+        shapes["embedding.positions.table_TD"] = (config.max_positions, d_model)
+    if config.source_vocab_size is not None:
+        shapes["source_weight_VD"] = (config.source_vocab_size, d_model)
+    if config.output_bias:
+        shapes["output.bias_V"] = (vocab_size,)
+    return shapes
+
+
+def require_size(size: int, what: str) -> None:
+    """Raise an error if a size exceeds MAX_SIZE."""
+    if size > MAX_SIZE:
+        raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")

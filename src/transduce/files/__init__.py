@@ -1,0 +1,1 @@
+"""Text files and the formats of sentence pairs."""

@@ -1,0 +1,155 @@
+"""Documents: running text with its line breaks.
+
+A .jsonl file or a table holds one document per row, in the field "text"; any other file is one document. A document may
+be of any length, so it is read in pieces.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transduce.errors import DataError
+from transduce.files.files import raw_lines, text_blocks
+from transduce.files.formats import format_suffix, require_one_side
+from transduce.files.formats.jsonl import JSONL
+from transduce.files.formats.pair_format import BAD_UTF8, NUL, UnusableError
+from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.parquet import is_table, read_table
+
+PIECE = 1 << 20
+"""Approximate number of characters of a piece."""
+BAD_ROW, BLANK, OVERLONG_ROW = 'not a row with a text "text"', "without text", "longer than 1 GB"
+_MAX_ROW_BYTES = 1 << 30
+_UNIT = 4096
+"""Maximum number of characters that the tokenizer encodes at once."""
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+class Piece(NamedTuple):
+    """A part of a document, which ends at a line break unless a line is longer than a piece."""
+
+    text: str
+    is_last: bool
+    """Whether the document ends here."""
+
+
+def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[Piece]:
+    """Yield the documents of a corpus in pieces; an unusable row is left out and counted in the report."""
+    report.noun = "document"
+    for files in corpus:
+        if len(files) != 1:
+            raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
+        (name,) = files
+        yield from _rows(name, report) if has_documents(Path(name)) else _whole_file(name, report)
+    if report.pairs == 0:
+        names = ", ".join(name for (name,) in corpus)
+        raise DataError("; ".join([f"{names}: no text", *report.lines()]))
+
+
+def read_documents(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str]]:
+    """Yield the documents of a corpus; `reverse` has no meaning for them."""
+    parts: list[str] = []
+    for piece in read_pieces(corpus, report):
+        parts.append(piece.text)
+        if piece.is_last:
+            yield ("".join(parts),)
+            parts = []
+
+
+def has_documents(path: Path) -> bool:
+    """Whether the rows of a file are documents; any other file is one document."""
+    return format_suffix(path) in JSONL.suffixes or is_table(path)
+
+
+def encoding_units(text: str) -> Iterator[str]:
+    """Cut a text into units that can be encoded one by one: lines with their line break, and parts of long lines.
+
+    A long line is cut before a space, if it has any. As no token continues across a line break or has a space in its
+    middle, the tokens of the units are those of the text.
+    """
+    for match in _LINES.finditer(text):
+        line = match[0]
+        start = 0
+        while len(line) - start > _UNIT:
+            end = start + _UNIT
+            space = line.rfind(" ", start + 1, end)
+            while space > start and line[space - 1] == " ":  # not inside a run of spaces
+                space -= 1
+            end = space if space > start else end
+            yield line[start:end]
+            start = end
+        yield line[start:]
+
+
+def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
+    require_one_side(Path(name))
+    held, blank = "", True  # a piece is held back until it is known whether another one follows
+    for block in text_blocks(Path(name)):
+        held += block
+        blank = blank and held.isspace() if held else blank
+        while len(held) >= 2 * PIECE and not blank:
+            cut = _piece_end(held, 0)
+            yield Piece(held[:cut], is_last=False)
+            held = held[cut:]
+    if blank:
+        report.note(BLANK, name, 1)
+        return
+    report.pairs += 1
+    yield Piece(held, is_last=True)
+
+
+def _rows(name: str, report: ReadReport) -> Iterator[Piece]:
+    for number, text in row_texts(Path(name)):
+        if isinstance(text, UnusableError):
+            report.note(str(text), name, number)
+        else:
+            report.pairs += 1
+            yield from _cut(text)
+
+
+def row_texts(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
+    """The number of each row of a .jsonl file or a table, with its text "text", or the problem with it."""
+    rows: Iterator[Any] = read_table(path, ["text"]) if is_table(path) else raw_lines(path, _MAX_ROW_BYTES)
+    for number, row in enumerate(rows, start=1):
+        try:
+            yield number, text_of_row(row)
+        except UnusableError as problem:
+            yield number, problem
+
+
+def text_of_row(row: bytes | Mapping[str, Any] | None) -> str:
+    """The text of a row of a .jsonl file or a table, or raise `UnusableError`; None stands for an overlong row."""
+    if row is None:
+        raise UnusableError(OVERLONG_ROW)
+    try:
+        text = (json.loads(row.decode("utf-8")) if isinstance(row, bytes) else row)["text"]
+        text.encode()
+    except UnicodeError:
+        raise UnusableError(BAD_UTF8) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UnusableError(BAD_ROW) from None
+    if "\0" in text:
+        raise UnusableError(NUL)
+    if not text or text.isspace():
+        raise UnusableError(BLANK)
+    return str(text)
+
+
+def _cut(text: str) -> Iterator[Piece]:
+    start = 0
+    while len(text) - start >= 2 * PIECE:
+        cut = _piece_end(text, start)
+        yield Piece(text[start:cut], is_last=False)
+        start = cut
+    yield Piece(text[start:], is_last=True)
+
+
+def _piece_end(text: str, start: int) -> int:
+    """Where the piece that begins at `start` ends: after its last line break, otherwise before its last space."""
+    end = start + PIECE
+    if cut := text.rfind("\n", start, end) + 1:
+        return cut
+    space = text.rfind(" ", start + 1, end)
+    return space if space > 0 and text[space - 1] != " " else end

@@ -1,0 +1,161 @@
+"""Texts and images with a label, for classification."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from transduce.classification.images import Image, as_images, folder_images, read_idx, read_npz
+from transduce.errors import DataError
+from transduce.files.files import raw_lines
+from transduce.files.formats import format_suffix
+from transduce.files.formats.jsonl import JSONL
+from transduce.files.formats.pair_format import UnusableError, decode
+from transduce.files.formats.tsv import NO_TAB, TSV
+from transduce.files.lines import single_file
+from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.parquet import is_table, read_table
+
+BAD_ROW = 'not a row with a text "text" and a "label"'
+_TEXT_NAMES = ("text", "sentence")
+_LABEL_NAME = "label"
+
+Columns = tuple[int, int]
+"""The columns of text and label."""
+
+
+def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a corpus and their labels; an unusable line is left out and counted.
+
+    A .tsv file has text, tab, label on each line, or the columns that its first line names: text (or sentence) and
+    label. A .jsonl file or a table has rows with
+    the fields text (or sentence) and label. `reverse` has no meaning for them.
+    """
+    report.noun = "text"
+    for files in corpus:
+        name = single_file(files)
+        suffix = format_suffix(Path(name))
+        table = is_table(Path(name))
+        if suffix not in (*TSV.suffixes, *JSONL.suffixes) and not table:
+            raise DataError(f"{name}: labelled texts are .tsv (text, tab, label) or .jsonl (text and label)")
+        rows = _table_rows(Path(name)) if table else _rows(Path(name), is_json=suffix in JSONL.suffixes)
+        for number, row in rows:
+            if isinstance(row, str):
+                report.note(row, name, number)
+            else:
+                report.pairs += 1
+                yield row
+    require_some(corpus, report, "labelled text")
+
+
+def require_some(corpus: Corpus, report: ReadReport, noun: str) -> None:
+    """Raise an error if nothing was read."""
+    if report.pairs == 0:
+        names = ", ".join(" + ".join(files) for files in corpus)
+        raise DataError("; ".join([f"{names}: no {noun}", *report.lines()]))
+
+
+def _rows(path: Path, *, is_json: bool) -> Iterator[tuple[int, tuple[str, str] | str]]:
+    """The line number of each row, with its text and label, or the problem with it."""
+    parse: Callable[[bytes | None, Columns], tuple[str, str]] = _parse_json if is_json else _parse_tsv
+    columns = (0, 1)
+    for number, raw in enumerate(raw_lines(path), start=1):
+        if number == 1 and raw is not None and not is_json and (named := _named_columns(raw)):
+            columns = named
+            continue
+        try:
+            yield number, parse(raw, columns)
+        except UnusableError as problem:
+            yield number, str(problem)
+
+
+def _named_columns(raw: bytes) -> Columns | None:
+    """The columns of text and label, if the line has the names of columns."""
+    names = [name.strip().lower() for name in raw.decode("utf-8", "replace").split("\t")]
+    text = next((names.index(name) for name in _TEXT_NAMES if name in names), None)
+    return (text, names.index(_LABEL_NAME)) if text is not None and _LABEL_NAME in names else None
+
+
+def _parse_tsv(raw: bytes | None, columns: Columns) -> tuple[str, str]:
+    decode(raw)
+    assert raw is not None
+    values = raw.split(b"\t")
+    if len(values) <= max(columns):
+        raise UnusableError(NO_TAB)
+    text, label = (decode(values[column]).strip() for column in columns)
+    return text, label
+
+
+def _parse_json(raw: bytes | None, _: Columns) -> tuple[str, str]:
+    row = decode(raw)
+    try:
+        return _text_and_label(json.loads(row))
+    except (ValueError, RecursionError):
+        raise UnusableError(BAD_ROW) from None
+
+
+def _text_and_label(row: Any) -> tuple[str, str]:
+    try:
+        text = next(row[name] for name in _TEXT_NAMES if name in row)
+        label = row[_LABEL_NAME]
+        if not isinstance(label, str | int):
+            raise TypeError
+        return decode(text.encode()).strip(), decode(" ".join(str(label).split()).encode())
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        raise UnusableError(BAD_ROW) from None
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, tuple[str, str] | str]]:
+    for number, row in enumerate(read_table(path, (*_TEXT_NAMES, _LABEL_NAME)), start=1):
+        try:
+            yield number, _text_and_label(row)
+        except UnusableError as problem:
+            yield number, str(problem)
+
+
+def read_images(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[Image, str]]:
+    """Yield the images of a corpus (height, width, channels) and their labels; all must have the same size.
+
+    An entry is a folder with a subfolder of image files for each class, a .npz file with `images` and `labels`, or two
+    IDX files, of images and of labels. `reverse` has no meaning for them.
+    """
+    report.noun = "image"
+    shape: tuple[int, ...] | None = None
+    for files in corpus:
+        for image, label, where in _entry_images(files):
+            shape = shape or image.shape
+            if image.shape != shape:
+                raise DataError(f"{where}: {_size(image.shape)}, but others have {_size(shape)}; resize them first")
+            report.pairs += 1
+            yield image, label
+    require_some(corpus, report, "image")
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    height, width, channels = shape
+    return f"{width} x {height} pixels of {channels} {'channel' if channels == 1 else 'channels'}"
+
+
+def _entry_images(files: tuple[str, ...]) -> Iterator[tuple[Image, str, str]]:
+    """Each image, its label and its place."""
+    path = Path(files[0])
+    if len(files) == 2:
+        images, labels = (
+            as_images(read_idx(path), files[0]),
+            [str(label) for label in read_idx(Path(files[1])).tolist()],
+        )
+    elif path.is_dir():
+        yield from folder_images(path)
+        return
+    elif len(files) == 1 and path.suffix == ".npz":
+        array, labels = read_npz(path)
+        images = as_images(array, files[0])
+    else:
+        raise DataError(
+            f"{' + '.join(files)}: images are a folder with a subfolder for each class, a .npz file, or two IDX files, "
+            "of images and of labels"
+        )
+    if len(images) != len(labels):
+        raise DataError(f"{' + '.join(files)}: {len(images):,} images, but {len(labels):,} labels")
+    for number, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
+        yield image, label, f"{files[0]}, image {number}"

@@ -1,0 +1,148 @@
+"""Languages: their codes, the direction that file names tell, and the tag that selects a target language."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from transduce.errors import ConfigError, DataError
+from transduce.files.files import COMPRESSIONS
+from transduce.tokenizers.symbols import BACK_TRANSLATED, escape, language_tag
+
+LANGUAGES = {
+    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
+    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
+    "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician",
+    "gu": "Gujarati", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian",
+    "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "ko": "Korean",
+    "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "ms": "Malay", "mt": "Maltese", "nb": "Norwegian",
+    "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
+    "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+"""The name of each language that is recognised in names of files and models."""
+
+Direction = tuple[str, str]
+"""The code of the source language and of the target language."""
+
+_CODE = "[a-z]{2,3}(?:-(?:[A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))?"
+_DIRECTION = re.compile(f"({_CODE})-({_CODE})")
+_PAIR_IN_NAME = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9])")
+_TEXT_SUFFIX = ".txt"
+
+
+def is_language_code(code: str) -> bool:
+    """Whether a code has the form of a language code: two or three letters and perhaps a region, e.g. pt-BR."""
+    return bool(re.fullmatch(_CODE, code))
+
+
+def parse_direction(name: str) -> Direction:
+    """The languages of a direction that is written en-de or en-pt-BR."""
+    if not (match := _DIRECTION.fullmatch(name)):
+        raise ConfigError(f"{name} is not a direction; write the source and the target language, e.g. en-de")
+    return match[1], match[2]
+
+
+def describe_directions(directions: Sequence[Direction]) -> str:
+    """Directions for messages: "en to de, de to en"."""
+    return ", ".join(f"{source} to {target}" for source, target in directions)
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, or the code if the language has none here."""
+    return LANGUAGES.get(code.partition("-")[0], code)
+
+
+def tag_prefix(target: str | None) -> str:
+    """What a marked source begins with: the tag of the target language and a space, or nothing."""
+    return f"{language_tag(target)} " if target else ""
+
+
+def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+    """A user's text as a marked source: the tag of the target language, if there is one, comes first.
+
+    A back-translation has a symbol of its own after it.
+    """
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
+
+
+def direction_of_entry(files: Sequence[str]) -> Direction | None:
+    """The languages of the first and the second side of a corpus entry by its file names; None if they do not tell."""
+    names = [_plain_name(name) for name in files]
+    if len(names) == 1:
+        found = {(a, b) for a, b in _PAIR_IN_NAME.findall(names[0]) if {a, b} <= LANGUAGES.keys() and a != b}
+        return found.pop() if len(found) == 1 else None
+    first, second = (re.split(r"[._-]", name) for name in names)
+    candidates = {(first[-1], second[-1])}
+    if len(first) == len(second):
+        different = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+        candidates |= {*different} if len(different) == 1 else set()
+    found = {(a, b) for a, b in candidates if {a, b} <= LANGUAGES.keys() and a != b}
+    return found.pop() if len(found) == 1 else None
+
+
+def language_of_name(name: str | PurePath) -> str | None:
+    """The language of a text file whose name ends in its code, e.g. news.de or news.de.gz; None if it does not tell."""
+    code = _plain_name(str(name)).rpartition(".")[2]
+    return code if code in LANGUAGES else None
+
+
+def choose_target(directions: Sequence[Direction], source: str | None, target: str | None) -> str | None:
+    """The target language of a request, checked against the directions of a model.
+
+    If only one target language is possible, the request need not name it. For a model whose directions are not known,
+    no language can be requested.
+    """
+    if not directions:
+        if requested := target or source:
+            raise DataError(
+                f"this model does not tell its languages, so {requested} cannot be checked; leave it out, or train the "
+                "model with data.src_lang and data.tgt_lang"
+            )
+        return None
+    possible = [pair for pair in directions if source in (None, pair[0]) and target in (None, pair[1])]
+    if not possible:
+        requested = " ".join([*(["from", source] if source else []), *(["to", target] if target else [])])
+        raise DataError(f"this model does not translate {requested}; it translates {describe_directions(directions)}")
+    targets = list(dict.fromkeys(pair[1] for pair in possible))
+    if len(targets) > 1:
+        raise DataError(f"this model translates to {', '.join(targets)}; choose the target language (to)")
+    return targets[0]
+
+
+@dataclass(frozen=True)
+class ModelLanguages:
+    """The languages of a model."""
+
+    directions: Sequence[Direction]
+    """Empty if they are not known."""
+    tagged: bool = False
+    """Whether a tag selects the target language, as in multilingual models."""
+    default_to: str | None = None
+    """The target language that `transduce translate` takes if none is named and there are several."""
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> "ModelLanguages":
+        """The languages that the card of a model tells."""
+        directions = [(source, target) for source, target in facts.get("directions", [])]
+        return cls(directions, bool(facts.get("tagged")), facts.get("default_to"))
+
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The target language of a request; None if it is not known.
+
+        Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
+        languages and none is requested.
+        """
+        if not self.tagged and to is None and source is None:
+            return self.directions[0][1] if len(self.directions) == 1 else None
+        return choose_target(self.directions, source, to)
+
+
+def _plain_name(name: str) -> str:
+    """A file name without the suffixes of compression and of plain text."""
+    path = PurePath(PurePath(name).name)
+    while path.suffix in (*COMPRESSIONS, _TEXT_SUFFIX):
+        path = path.with_suffix("")
+    return path.name

@@ -1,0 +1,1 @@
+"""Language models: task, generation of text, public class, commands."""

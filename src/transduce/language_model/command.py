@@ -1,0 +1,112 @@
+"""`transduce generate`."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transduce.cli.messages import log
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
+from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions
+
+if TYPE_CHECKING:
+    from transduce.language_model.generator import Generator
+
+_BETWEEN = "---"
+"""The line between outputs, if there are several."""
+
+
+@search_options(*SAMPLING_OPTIONS)
+def generate(
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text to continue, in quotes; may be repeated.",
+            metavar="PROMPT",
+            show_default="each line of standard input",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run or a model folder of a language model.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="Maximum number of new tokens.", min=1)] = 256,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="Text before which an output ends; may be repeated.", show_default=False)
+    ] = None,
+    num: Annotated[int, typer.Option(help="Number of outputs for each prompt.", min=1, max=1024)] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object per output, with tokens and log-probabilities.")
+    ] = False,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+    options: SamplingOptions = {},  # noqa: B006
+) -> None:
+    """Continue text with a language model.
+
+    Every prompt is printed with its continuation, which appears token by token. It ends when the model ends the text,
+    before the text of --stop, or after --max-tokens. Lines of three hyphens separate several outputs.
+    """
+    from transduce.cli.inputs import STANDARD_INPUT, require_utf8
+    from transduce.errors import ConfigError
+    from transduce.files.files import read_lines
+    from transduce.language_model.generation import stop_texts
+    from transduce.language_model.generator import Generator
+
+    if model is None:
+        raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
+    for text in (*(prompts or ()), *(stop or ())):
+        require_utf8(text)
+    for file in filter(os.path.isfile, prompts or ()):
+        name = shlex.quote(file)
+        raise ConfigError(
+            f"{file} is a file, but prompts are texts; to continue each of its lines, use: transduce generate < {name}"
+            f"; to continue the name, pipe it in: echo {name} | transduce generate"
+        )
+    limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
+    generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
+    given = _checked(generator, prompts if prompts is not None else read_lines(STANDARD_INPUT), max_tokens)
+    if as_json:
+        _write_json(generator, given, num, limits)
+    else:
+        _write_text(generator, given, num, limits)
+
+
+def _checked(generator: "Generator", prompts: Iterable[str], max_tokens: int) -> Iterator[str]:
+    """The prompts, with a message for each that the model cannot read as a whole."""
+    for number, prompt in enumerate(prompts, start=1):
+        if unread := generator.unread_tokens(prompt, max_tokens):
+            log(
+                f"warning: prompt {number} is too long for the context of {generator.context:,} tokens; the model does "
+                f"not read its first {unread:,}"
+            )
+        yield prompt
+
+
+def _write_text(generator: "Generator", prompts: Iterable[str], num: int, limits: dict[str, Any]) -> None:
+    written = 0
+    for prompt in prompts:
+        outputs = (
+            [generator.stream(prompt, **limits)]
+            if num == 1
+            else [[output.text] for output in generator.generations([prompt], num=num, **limits)[0]]
+        )
+        for output in outputs:
+            sys.stdout.write((f"{_BETWEEN}\n" if written else "") + prompt)
+            for text in output:
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            sys.stdout.write("\n")
+            written += 1
+    sys.stdout.flush()
+
+
+def _write_json(generator: "Generator", prompts: Iterable[str], num: int, limits: dict[str, Any]) -> None:
+    for prompt in prompts:
+        for output in generator.generations([prompt], num=num, **limits)[0]:
+            print(json.dumps({"prompt": prompt, **vars(output)}, ensure_ascii=False), flush=True)

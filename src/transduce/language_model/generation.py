@@ -1,0 +1,125 @@
+"""The outputs of a language model, and how they grow token by token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from transduce.config import require
+from transduce.files.given_texts import require_texts
+from transduce.language_model.streaming import TextStream
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.tokenizer import EOS
+
+FinishReason = Literal["stop", "length"]
+
+
+def stop_texts(stop: str | Sequence[str]) -> list[str]:
+    """The texts before which an output ends, as a list; an empty one, which would end every output, is refused."""
+    stops = [stop] if isinstance(stop, str) else stop
+    require_texts(stops, "stop")
+    require("" not in stops, "stop must not be empty: it is a text before which an output ends")
+    return list(stops)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continuation of a prompt."""
+
+    text: str
+    """The continuation, without the prompt and without a stop string."""
+    tokens: list[str]
+    token_log_probs: list[float]
+    """Log-probability of each token, at temperature 1."""
+    finish_reason: FinishReason
+    """stop: the model has ended the text, or a stop string has been found; length: max_tokens is reached."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The log-probability of a given text."""
+
+    log_prob: float
+    """The sum over the tokens."""
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / max(1, len(self.tokens))
+
+
+@dataclass(frozen=True)
+class GenerationEvent:
+    """One more token of an output."""
+
+    prompt: int
+    output: int
+    """Index of the output among those of the prompt."""
+    text: str
+    """Text that has become certain; it may be empty."""
+    token: int | None
+    """None if the output has ended without another token."""
+    log_prob: float
+    finish_reason: FinishReason | None
+    """None if the output is not finished."""
+
+
+@dataclass
+class Output:
+    """An output that is being generated."""
+
+    prompt: int
+    number: int
+    ids: list[int]
+    """BOS, the prompt and the tokens so far."""
+    stream: TextStream
+    left: int
+    """Number of tokens that may still be generated."""
+    finished: bool = False
+
+
+def visible(ids: list[int], left: int, context: int) -> list[int]:
+    """The end of the ids that the model reads; it leaves room for up to half a context of new tokens."""
+    if len(ids) + left - 1 <= context:
+        return ids
+    return ids[-max(1, context - min(left, context // 2)) :]
+
+
+def advance(output: Output, token: int, log_prob: float) -> GenerationEvent:
+    """Add a token to an output."""
+    reason: FinishReason | None = None
+    if token == EOS:
+        text, reason = output.stream.finish(), "stop"
+    else:
+        output.ids.append(token)
+        output.left -= 1
+        text = output.stream.add(token)
+        if output.stream.stopped:
+            reason = "stop"
+        elif output.left == 0:
+            text, reason = text + output.stream.finish(), "length"
+    output.finished = reason is not None
+    return GenerationEvent(output.prompt, output.number, text, None if token == EOS else token, log_prob, reason)
+
+
+@dataclass
+class Collected:
+    """The events of one output."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    reason: FinishReason = "length"
+
+    def add(self, event: GenerationEvent) -> None:
+        """Add the next event."""
+        self.texts.append(event.text)
+        if event.token is not None:
+            self.ids.append(event.token)
+            self.log_probs.append(event.log_prob)
+        self.reason = event.finish_reason or self.reason
+
+    def generation(self, tokenizer: AnyTokenizer) -> Generation:
+        """The complete output."""
+        return Generation("".join(self.texts), tokenizer.pieces(self.ids), self.log_probs, self.reason)

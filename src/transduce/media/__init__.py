@@ -1,1 +1,0 @@
-"""Images and sounds as arrays of numbers."""

@@ -1,0 +1,104 @@
+"""Labelled bracketing precision, recall and F1 of constituency trees, as EVALB defines them.
+
+The conventions are those of EVALB's parameter file COLLINS.prm: words whose tag marks punctuation are deleted, the root
+node is not counted, and the labels ADVP and PRT are equal. A bracket is a label with the words that it spans, a tree
+may have the same bracket several times, and one that spans only deleted words is not counted. The counts are summed
+over all sentences. The tags of the reference decide which words are deleted in both trees. A sentence without a tree,
+or with a tree over other words, counts as one without brackets; EVALB leaves such sentences out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from transduce.parsing.trees import ROOT, Leaf, Tree
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """What is not counted, and what is equal."""
+
+    deleted_tags: frozenset[str] = frozenset()
+    """Tags of the words that are deleted before brackets are compared."""
+    ignored_labels: frozenset[str] = frozenset()
+    equal_labels: dict[str, str] = field(default_factory=dict)
+    """Labels that are read as another label."""
+
+
+COLLINS = Conventions(frozenset({",", ":", "``", "''", "."}), frozenset({ROOT}), {"PRT": "ADVP"})
+"""EVALB's COLLINS.prm, in which almost all results are published."""
+
+
+@dataclass(frozen=True)
+class BracketScore:
+    """The number of brackets of the outputs, of the references and of both, and what follows from them in percent."""
+
+    matched: int = 0
+    output: int = 0
+    reference: int = 0
+    sentences: int = 0
+    exact: int = 0
+    """Number of sentences whose brackets are all the same."""
+
+    def __add__(self, other: "BracketScore") -> "BracketScore":
+        return BracketScore(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    @property
+    def precision(self) -> float:
+        """The share of the outputs' brackets that the references have."""
+        return 100 * self.matched / self.output if self.output else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the references' brackets that the outputs have."""
+        return 100 * self.matched / self.reference if self.reference else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        brackets = self.output + self.reference
+        return 200 * self.matched / brackets if brackets else 0.0
+
+
+def score_trees(
+    outputs: Sequence[Tree | None], references: Sequence[Tree], conventions: Conventions = COLLINS
+) -> BracketScore:
+    """The score of the outputs for a corpus; None is a sentence without a tree."""
+    pairs = zip(outputs, references, strict=True)
+    return _sum(score_tree(output, reference, conventions) for output, reference in pairs)
+
+
+def score_tree(output: Tree | None, reference: Tree, conventions: Conventions = COLLINS) -> BracketScore:
+    """The score of one tree."""
+    kept = [leaf.tag not in conventions.deleted_tags for leaf in reference.leaves()]
+    wanted = _brackets(reference, kept, conventions)
+    found: Counter[tuple[str, int, int]] = Counter()
+    if output is not None and output.words == reference.words:
+        found = _brackets(output, kept, conventions)
+    matched = (wanted & found).total()
+    return BracketScore(matched, found.total(), wanted.total(), 1, int(wanted == found))
+
+
+def _brackets(tree: Tree, kept: Sequence[bool], conventions: Conventions) -> Counter[tuple[str, int, int]]:
+    """The brackets of a tree: label, and the range of kept words."""
+    brackets: Counter[tuple[str, int, int]] = Counter()
+    is_kept = iter(kept)
+    position = 0
+
+    def visit(node: Tree) -> None:
+        nonlocal position
+        start = position
+        for child in node.children:
+            if isinstance(child, Leaf):
+                position += next(is_kept)
+            else:
+                visit(child)
+        if position > start and node.label not in conventions.ignored_labels:
+            brackets[conventions.equal_labels.get(node.label, node.label), start, position] += 1
+
+    visit(tree)
+    return brackets
+
+
+def _sum(scores: Iterable[BracketScore]) -> BracketScore:
+    return sum(scores, BracketScore())

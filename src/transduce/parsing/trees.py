@@ -1,0 +1,214 @@
+"""Constituency trees in the notation of the Penn Treebank."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.errors import DataError
+from transduce.files.files import MAX_LINE_BYTES, raw_lines
+from transduce.files.pairs import Corpus, ReadReport
+
+ROOT = "TOP"
+"""Label of the node around a written tree."""
+UNKNOWN_TAG = "XX"
+"""Tag of a word whose part of speech is not known."""
+UNCLOSED = "with an unclosed bracket"
+"""What is wrong with a tree that has no end."""
+
+_ROOTS = {"", "ROOT", "S1", ROOT}
+_TRACE = "-NONE-"
+_TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|[()]|[^\s()]+")
+"""A tag with its word in brackets, a bracket, or a label or word by itself."""
+_OpenNode = tuple[str | None, list["Tree | Leaf | str"]]
+_LABEL_END = re.compile(r"[-=|]")
+_PUNCTUATION_TAGS = {
+    ",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":", "…": ":", "—": ":", "“": "``",
+    "``": "``", "”": "''", "''": "''", "-LRB-": "-LRB-", "-RRB-": "-RRB-",
+}  # fmt: skip
+_MAX_DEPTH = 400
+"""Limit for the depth of a tree that is read, as trees are processed recursively."""
+
+
+class MalformedTreeError(DataError):
+    """A text is not a tree; the message continues "a tree ..." and does not name the file."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A word of a sentence."""
+
+    word: str
+    tag: str = UNKNOWN_TAG
+    """Part of speech."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A constituent: a label, and the words and constituents that it consists of."""
+
+    label: str
+    children: tuple["Tree | Leaf", ...]
+
+    def leaves(self) -> list[Leaf]:
+        """The words with their tags, in order."""
+        found: list[Leaf] = []
+        for child in self.children:
+            if isinstance(child, Leaf):
+                found.append(child)
+            else:
+                found += child.leaves()
+        return found
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the sentence."""
+        return [leaf.word for leaf in self.leaves()]
+
+    def labels(self) -> set[str]:
+        """The labels of all constituents."""
+        return {self.label}.union(*(child.labels() for child in self.children if isinstance(child, Tree)))
+
+    def __str__(self) -> str:
+        return write_tree(self)
+
+
+def read_tree(text: str) -> Tree:
+    """Read one tree in brackets; raises a MalformedTreeError if the text is not exactly one tree."""
+    trees = _parse(text)
+    if len(trees) != 1:
+        raise MalformedTreeError("with another tree after it")
+    return trees[0]
+
+
+def write_tree(tree: Tree) -> str:
+    """A tree in brackets, in one line, with the root node that treebanks have."""
+    return _brackets(tree if tree.label == ROOT else Tree(ROOT, (tree,)))
+
+
+def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:
+    """Yield every tree of a file with the number of its first line, or what is wrong with it instead.
+
+    A tree is one line, or several if all but the first are indented, as in the .mrg files of the Penn Treebank.
+    """
+    pending: list[str] = []
+    start, depth = 1, 0
+    for number, raw in enumerate(raw_lines(path), start=1):
+        if raw is None:
+            yield number, f"longer than {MAX_LINE_BYTES:,} bytes"
+            continue
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            yield number, "not UTF-8"
+            continue
+        if depth > 0 and line.startswith("("):
+            yield start, UNCLOSED
+            pending, depth = [], 0
+        if not pending:
+            start = number
+        if line and not line.isspace():
+            pending.append(line)
+        depth += line.count("(") - line.count(")")
+        if pending and depth <= 0:
+            try:
+                yield from ((start, tree) for tree in _parse("\n".join(pending)))
+            except MalformedTreeError as problem:
+                yield start, str(problem)
+            pending, depth = [], 0
+    if pending:
+        yield start, UNCLOSED
+
+
+def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
+    """Yield every usable tree of a corpus in order; the others are counted in the report."""
+    report.noun = "tree"
+    for files in corpus:
+        if len(files) != 1:
+            raise DataError(f"{', '.join(files)}: trees are in one file, which has both words and brackets")
+        for line, tree in read_trees(Path(files[0])):
+            if isinstance(tree, str):
+                report.note(tree, files[0], line)
+            else:
+                report.pairs += 1
+                yield tree
+    if report.pairs == 0:
+        names = ", ".join(files[0] for files in corpus)
+        raise DataError("; ".join([f"{names}: no usable tree", *report.lines()]))
+
+
+def leaf(word: str) -> Leaf:
+    """A word with the tag that its form tells: that of a punctuation mark, or the unknown tag."""
+    return Leaf(word, _PUNCTUATION_TAGS.get(word, UNKNOWN_TAG))
+
+
+def _parse(text: str) -> list[Tree]:
+    """The trees of a text in brackets, without function tags, traces and root nodes."""
+    top: _OpenNode = (None, [])
+    open_nodes = [top]
+    after_opening = False
+    for match in _TOKEN.finditer(text):
+        token, tag, word = match.group(0, 1, 2)
+        if after_opening and token[0] == "(":  # a node without a label, as the root of .mrg files
+            open_nodes[-1] = ("", [])
+        if tag is not None:
+            if tag != _TRACE:
+                open_nodes[-1][1].append(Leaf(word, tag))
+            after_opening = False
+        elif token == "(":
+            open_nodes.append((None, []))
+            if len(open_nodes) > _MAX_DEPTH:
+                raise MalformedTreeError(f"deeper than {_MAX_DEPTH} brackets")
+            after_opening = True
+        elif token == ")":
+            label, children = open_nodes.pop()
+            if not open_nodes:
+                raise MalformedTreeError("with a closing bracket that has no opening bracket")
+            if label is None:
+                raise MalformedTreeError("with an empty pair of brackets")
+            if (node := _clean(label, children)) is not None:
+                open_nodes[-1][1].append(node)
+            after_opening = False
+        elif len(open_nodes) == 1:
+            raise MalformedTreeError("with words outside the brackets")
+        elif after_opening:
+            open_nodes[-1] = (token, [])
+            after_opening = False
+        else:
+            open_nodes[-1][1].append(token)
+    if len(open_nodes) > 1:
+        raise MalformedTreeError(UNCLOSED)
+    trees = [_without_root(node) for node in top[1] if not isinstance(node, str)]
+    if not trees:
+        raise MalformedTreeError("without words")
+    if any("" in tree.labels() for tree in trees):
+        raise MalformedTreeError("with a constituent that has no label")
+    return trees
+
+
+def _clean(label: str, children: list[Tree | Leaf | str]) -> Tree | Leaf | None:
+    """The node of a label and its children: a word with its tag, a constituent, or None if there are no words."""
+    if label == _TRACE:
+        return None
+    if len(children) == 1 and isinstance(children[0], str):
+        return Leaf(children[0], label or UNKNOWN_TAG)
+    name = label if label.startswith("-") else _LABEL_END.split(label, maxsplit=1)[0]
+    return (
+        Tree(name, tuple(leaf(child) if isinstance(child, str) else child for child in children)) if children else None
+    )
+
+
+def _without_root(node: Tree | Leaf) -> Tree:
+    """A tree without the node around it; if that has several children or only a word, it stays."""
+    if isinstance(node, Leaf):
+        return Tree(ROOT, (Leaf(node.word, UNKNOWN_TAG if node.tag in _ROOTS else node.tag),))
+    if node.label not in _ROOTS:
+        return node
+    only = node.children[0] if len(node.children) == 1 else None
+    return _without_root(only) if isinstance(only, Tree) else Tree(ROOT, node.children)
+
+
+def _brackets(node: Tree | Leaf) -> str:
+    if isinstance(node, Leaf):
+        return f"({node.tag} {node.word})"
+    return f"({' '.join([node.label, *map(_brackets, node.children)])})"

@@ -1,0 +1,201 @@
+"""ConvS2S (Gehring et al., 2017): a convolutional encoder and decoder with attention in every decoder layer."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.config import require
+from transduce.data.batch import Batch, Stream
+from transduce.models.model import Model, ModelConfig
+from transduce.nn.dropout import Dropout
+from transduce.nn.lookup import lookup
+from transduce.nn.segments import Segments
+from transduce.predecessors.convolution import SCALE, ConvolutionalAttention, GatedConvolution
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionalConfig(ModelConfig):
+    """The sizes of a convolutional encoder-decoder."""
+
+    architecture: str = "convolutional"
+    """Name of the architecture in the table of models (models/registry.py)."""
+    encoder_layers: int = 8
+    """Number of convolutions of the encoder."""
+    decoder_layers: int = 8
+    """Number of convolutions of the decoder, each followed by attention."""
+    kernel_width: int = 3
+    """k, the number of tokens that a convolution sees; odd."""
+    dropout: float = 0.1
+    """Dropout on the embeddings, on the input of every convolution and before the output projection."""
+    max_positions: int = 1024
+    """Number of learned positions."""
+
+    def __post_init__(self) -> None:
+        for name in ("encoder_layers", "decoder_layers", "d_model", "kernel_width", "max_positions"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.kernel_width % 2 == 1, "kernel_width must be odd")
+        require(self.max_positions <= 2**16, "max_positions must be at most 65536")
+        require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
+
+    def min_parameters(self, vocab_size: int) -> int:
+        """See `ModelConfig`: the elements of all matrices and learned positions."""
+        square, convolutions = self.d_model**2, self.encoder_layers + self.decoder_layers
+        layers = 2 * self.kernel_width * square * convolutions + 2 * square * self.decoder_layers
+        return (vocab_size + 2 * self.max_positions) * self.d_model + layers
+
+    def sizes(self) -> dict[str, Any]:
+        """See `ModelConfig`; dropout is not included."""
+        return asdict(replace(self, dropout=0.0))
+
+
+@dataclass
+class ConvolutionalState:
+    """The state of incremental decoding. The rows of a sentence are adjacent; all sentences have the same number."""
+
+    k_BSD: Tensor
+    v_BSD: Tensor
+    real_BS: Tensor
+    """True at source tokens."""
+    before: list[Tensor]
+    """The last inputs (R, kernel_width - 1, D) of each decoder layer, zeros before the first token."""
+    position: int
+    """Number of tokens processed so far."""
+
+
+class DecoderBlock(nn.Module):
+    """A causal convolution, then attention, each with a residual connection."""
+
+    def __init__(self, config: ConvolutionalConfig) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(config.d_model, config.kernel_width, config.dropout, causal=True)
+        self.attention = ConvolutionalAttention(config.d_model)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self,
+        x_MD: Tensor,
+        token_MD: Tensor,
+        segments: Segments,
+        keys_ND: Tensor,
+        values_ND: Tensor,
+        memory_segments: Segments,
+    ) -> Tensor:
+        """(M, D) to (M, D)."""
+        y_MD = self.convolution(self.dropout(x_MD), segments)
+        context_MD = self.attention(y_MD, token_MD, segments, keys_ND, values_ND, memory_segments)
+        return (x_MD + (y_MD + context_MD) * SCALE) * SCALE
+
+    def step(
+        self, x_RD: Tensor, token_RD: Tensor, before_RTD: Tensor, state: ConvolutionalState
+    ) -> tuple[Tensor, Tensor]:
+        """`forward` for one new token per row, and the inputs to remember for the next one."""
+        y_RD, before_RTD = self.convolution.step(x_RD, before_RTD)
+        context_RD = self.attention.step(y_RD, token_RD, state.k_BSD, state.v_BSD, state.real_BS)
+        return (x_RD + (y_RD + context_RD) * SCALE) * SCALE, before_RTD
+
+
+class ConvolutionalModel(Model):
+    """Convolutions with gated linear units in both stacks; positions are learned.
+
+    It differs from the original in two points, which concern its optimizer: weights are not normalized, and the
+    gradients of the encoder are not divided by the number of attention layers.
+    """
+
+    config: ConvolutionalConfig
+
+    def __init__(self, config: ConvolutionalConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        D = config.d_model
+        # Vectors are small, so that dot products without a scale are (section 3.6).
+        self.embedding_VD = nn.Parameter(torch.randn(vocab_size, D) * 0.1)
+        self.src_positions_TD = nn.Parameter(torch.randn(config.max_positions, D) * 0.1)
+        self.tgt_positions_TD = nn.Parameter(torch.randn(config.max_positions, D) * 0.1)
+        self.encoder = nn.ModuleList(
+            GatedConvolution(D, config.kernel_width, config.dropout, causal=False) for _ in range(config.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
+        src, tgt = batch["src"], batch["tgt"]
+        keys_ND, values_ND = self.encode(src)
+        token_MD = self._embed(tgt.ids_N, tgt.segments.position_N, self.tgt_positions_TD)
+        x_MD = token_MD
+        for block in self.decoder:
+            x_MD = block(x_MD, token_MD, tgt.segments, keys_ND, values_ND, src.segments)
+        hidden_MD = self.dropout(x_MD)
+        return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
+
+    def encode(self, src: Stream) -> tuple[Tensor, Tensor]:
+        """The encoder's output (N, D), which is the keys of every attention, and the values."""
+        token_ND = self._embed(src.ids_N, src.segments.position_N, self.src_positions_TD)
+        x_ND = token_ND
+        for convolution in self.encoder:
+            x_ND = (x_ND + convolution(self.dropout(x_ND), src.segments)) * SCALE
+        return x_ND, (x_ND + token_ND) * SCALE
+
+    def start(self, src: Stream) -> ConvolutionalState:
+        """Encode the sources; the state has one row for each."""
+        layout, config = src.segments.layout, self.config
+        k_BSD, v_BSD = (layout.pad(x_ND) for x_ND in self.encode(src))
+        before_BTD = k_BSD.new_zeros(len(k_BSD), config.kernel_width - 1, config.d_model)
+        return ConvolutionalState(k_BSD, v_BSD, layout.real_BT, [before_BTD] * config.decoder_layers, position=0)
+
+    def step(self, token_R: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
+        """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
+        token_RD = self._embed(token_R, torch.full_like(token_R, state.position), self.tgt_positions_TD)
+        x_RD, before = token_RD, []
+        for block, own_RTD in zip(self.decoder, state.before, strict=True):
+            x_RD, new_RTD = cast(DecoderBlock, block).step(x_RD, token_RD, own_RTD, state)
+            before.append(new_RTD)
+        return F.linear(x_RD, self.output_weight_VD), replace(state, before=before, position=state.position + 1)
+
+    def reorder(self, state: ConvolutionalState, index_BW: Tensor) -> ConvolutionalState:
+        """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
+        row_R, sentences = index_BW.flatten(), len(state.k_BSD)
+        before = [own_RTD.index_select(0, row_R) for own_RTD in state.before]
+        if len(index_BW) == sentences:
+            return replace(state, before=before)
+        kept_B = index_BW[:, 0] // (len(state.before[0]) // sentences)
+        k_BSD, v_BSD, real_BS = (x.index_select(0, kept_B) for x in (state.k_BSD, state.v_BSD, state.real_BS))
+        return replace(state, k_BSD=k_BSD, v_BSD=v_BSD, real_BS=real_BS, before=before)
+
+    @property
+    def output_weight_VD(self) -> Tensor:
+        """See `Model`: the embedding matrix."""
+        return self.embedding_VD
+
+    @property
+    def longest(self) -> int:
+        """See `Model`: the number of learned positions, less one for the marker."""
+        return self.config.max_positions - 1
+
+    def reserve(self, length: int) -> None:
+        """See `Model`: learned positions cannot grow."""
+        reach = self.config.max_positions
+        require(
+            length <= reach, f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)"
+        )
+
+    def layers(self) -> Iterable[nn.Module]:
+        """See `Model`."""
+        return (*self.encoder, *self.decoder)
+
+    @property
+    def captures(self) -> bool:
+        """See `Model`: the attention works on a padded grid, which is large in batches of fixed shapes."""
+        return False
+
+    @property
+    def alignment_attention(self) -> ConvolutionalAttention:
+        """See `Model`: that of the last layer."""
+        return cast(DecoderBlock, self.decoder[-1]).attention
+
+    def _embed(self, token_N: Tensor, position_N: Tensor, positions_TD: Tensor) -> Tensor:
+        return self.dropout(lookup(token_N, self.embedding_VD) + lookup(position_N, positions_TD))

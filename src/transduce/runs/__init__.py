@@ -1,1 +1,0 @@
-"""A training run on disk: folder, checkpoints, averaging, metrics, report."""

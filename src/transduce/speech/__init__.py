@@ -1,0 +1,1 @@
+"""Speech to text: sound, front end, task, metric, public class, command."""

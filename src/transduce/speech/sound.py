@@ -1,0 +1,108 @@
+"""Sound files as samples: one channel, 16 kHz, 16-bit integers plus 2^15."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.errors import DataError
+
+RATE = 16_000
+"""Samples per second of everything that models read."""
+SILENCE = 2**15
+"""The sample 0, in the form that models read."""
+
+_RATES = (1_000, 768_000)
+_BLOCK = 1 << 20
+_MAX_SAMPLES = 1 << 29
+"""Limit for the samples of a file: 9 hours at 16 kHz."""
+_ZERO_CROSSINGS, _KAISER, _CUTOFF = 24, 9.0, 0.96
+"""The low-pass filter: zero crossings on each side, shape of the window, share of the Nyquist frequency."""
+
+Samples = npt.NDArray[np.int64]
+Wave = npt.NDArray[np.float32]
+
+
+def read_sound(path: Path) -> Samples:
+    """Read a file (wav, flac and other formats of libsndfile); channels are averaged."""
+    try:
+        import soundfile
+    except ImportError:
+        raise DataError("sound files need the package soundfile: pip install 'transduce[import]'") from None
+    if not path.is_file():
+        raise DataError(f"{path}: {'not a plain file' if path.exists() else 'no such file'}")
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate = int(file.samplerate)
+            if not _RATES[0] <= rate <= _RATES[1]:
+                raise DataError(f"{path}: {rate} samples per second cannot be read; use {_RATES[0]:,} to {_RATES[1]:,}")
+            blocks: list[Wave] = []
+            for block in file.blocks(max(1, _BLOCK // file.channels), dtype="float32", always_2d=True):
+                blocks.append(block.mean(axis=1))
+                if sum(map(len, blocks)) > _MAX_SAMPLES:  # a small file may be very long, such as one of silence
+                    raise DataError(f"{path}: longer than the {_MAX_SAMPLES:,} samples that are read; split the file")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{path}: not a sound file that can be read: {error}") from None
+    wave_N = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+    if not np.isfinite(wave_N).all():
+        raise DataError(f"{path}: some of its samples are not finite numbers")
+    return to_samples(resample(wave_N, rate))
+
+
+def require_samples(samples_N: object) -> None:
+    """Raise a DataError unless these are samples as `read_sound` and `to_samples` give them."""
+    if (
+        not isinstance(samples_N, np.ndarray)
+        or samples_N.ndim != 1
+        or not (np.issubdtype(samples_N.dtype, np.integer) and np.can_cast(np.uint16, samples_N.dtype))
+        or (len(samples_N) and not 0 <= samples_N.min() <= samples_N.max() < 2 * SILENCE)
+    ):
+        raise DataError(
+            "samples must be the array that read_sound(path) returns, or to_samples of numbers between -1 and 1 at "
+            f"{RATE:,} Hz (transduce.speech.sound)"
+        )
+
+
+def to_samples(wave_N: Wave) -> Samples:
+    """Numbers between -1 and 1 as the integers that models read."""
+    return np.clip(np.round(wave_N * 2**15), -(2**15), 2**15 - 1).astype(np.int64) + SILENCE
+
+
+def resample(wave_N: Wave, rate: int, to: int = RATE) -> Wave:
+    """The same sound with another number of samples per second, by a windowed sinc filter (linear phase)."""
+    if rate == to or not len(wave_N):
+        return wave_N
+    up, down = to // math.gcd(rate, to), rate // math.gcd(rate, to)
+    # Sample n of the result is at n * down / up of the original. Its fraction, and so the filter, recurs after `up`.
+    place_P = np.arange(up) * down
+    cutoff = _CUTOFF * min(1.0, to / rate)
+    half = math.ceil(_ZERO_CROSSINGS / cutoff)
+    distance_PT = np.arange(1 - half, half + 1) - (place_P % up / up)[:, None]
+    window_PT = np.i0(_KAISER * np.sqrt(np.clip(1 - (distance_PT / half) ** 2, 0, None)))
+    filter_PT = np.sinc(cutoff * distance_PT) * window_PT
+    filter_PT = (filter_PT / filter_PT.sum(axis=1, keepdims=True)).astype(np.float32)
+    count = len(wave_N) * to // rate
+    padded = np.pad(wave_N, (half - 1, half + down + 1))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half)
+    result = np.empty(count, np.float32)
+    step = max(1, _BLOCK // (2 * half))
+    for start in range(0, count, step):
+        n = np.arange(start, min(start + step, count))
+        result[n] = np.einsum("nt,nt->n", windows[n * down // up], filter_PT[n % up])
+    return result
+
+
+def split_sound(samples_N: Samples, seconds: int) -> list[tuple[int, int]]:
+    """The ranges of samples that are read at once: at most `seconds` long, cut where it is quietest near the end."""
+    longest, tail, quiet = seconds * RATE, seconds * RATE // 6, RATE // 5
+    ranges, start = [], 0
+    while len(samples_N) - start > longest:
+        late = np.abs(samples_N[start + longest - tail : start + longest] - SILENCE)
+        loudness = np.convolve(late, np.ones(quiet), mode="valid")
+        end = start + longest - tail + int(loudness.argmin()) + quiet // 2
+        ranges.append((start, end))
+        start = end
+    if start < len(samples_N):
+        ranges.append((start, len(samples_N)))
+    return ranges

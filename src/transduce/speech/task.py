@@ -1,0 +1,148 @@
+"""Speech recognition: recordings and their texts, scored by exact match and word error rate."""
+
+import math
+import random
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from transduce.config import require
+from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
+from transduce.errors import DataError
+from transduce.models.model import Model, ModelConfig
+from transduce.search.options import SearchConfig
+from transduce.speech.sound import RATE, SILENCE
+from transduce.speech.transcriber import SpeechOptions, Transcriber
+from transduce.speech.words import exact_match, word_error_rate
+from transduce.tokenizers.tokenizer import EOS
+from transduce.training.task import Scoring, Task, ValidationScore
+from transduce.training.validation import Validation
+from transduce.translation.task import pack_pairs
+
+_FRAMES = 100
+"""Frames per second."""
+_MORE_TOKENS = 10
+"""Outputs are at most this much longer than the longest reference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscribeConfig:
+    """The task transcribe."""
+
+    speed: float = 0.0
+    """Augmentation: play each recording at a speed between 1 minus and 1 plus this, drawn anew in every epoch."""
+    gain: float = 0.0
+    """Augmentation: change the volume of each recording by up to this many decibels, likewise."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.speed <= 0.5, "speed must be between 0 and 0.5")
+        require(0 <= self.gain <= 40, "gain must be between 0 and 40")
+
+
+class Transcribe(Task):
+    """The samples of a recording as the source, and its text as the target."""
+
+    reader = "speech"
+    score_name = "exact_match"
+    figures: ClassVar = {"exact_match": "Exact match", "wer": "Word error rate"}
+    lower_is_better = frozenset({"wer"})
+    samples = ("Transcripts", ("recording", "transcript", "reference"))
+    defaults: ClassVar = {
+        "model": {"source": "audio", "positions": "learned"},
+        "train": {"batch_tokens": 64 * RATE},  # tokens of the source are samples
+    }
+    validation_tokens = 64 * RATE
+
+    def __init__(self, config: TranscribeConfig | None = None) -> None:
+        self._config = config or TranscribeConfig()
+        self._longest = self._longest_validated = 0
+
+    @classmethod
+    def of(cls, recipe: Any) -> Self:
+        """See `Task`."""
+        return cls(recipe.transcribe)
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """See `Task`."""
+        if getattr(config, "source", None) != "audio" or config.architecture != "encoder_decoder":
+            return "the task transcribe needs a model that reads sound: --style whisper, or model.source=audio"
+        if getattr(config, "positions", None) != "learned":
+            return "the task transcribe needs model.positions=learned, which limits the length of outputs"
+        needed = math.ceil(max(self._longest / (1 - self._config.speed), self._longest_validated) / RATE)
+        if needed > self._seconds(config):
+            return f"recordings have up to {needed} seconds; set model.max_frames={needed * _FRAMES} or more"
+        return None
+
+    def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Task`: none, but the longest recording must fit."""
+        self._longest = index["longest"]
+        return {}
+
+    def facts(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Task`: how `Transcriber` reads recordings."""
+        return {"transcribe": {"seconds": self._seconds(config)}}
+
+    @staticmethod
+    def _seconds(config: ModelConfig) -> int:
+        return int(getattr(config, "max_frames", 0)) // _FRAMES
+
+    def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+        """See `Task`: another speed and another volume."""
+        if not self._config.speed and not self._config.gain:
+            return examples
+        return [(self._varied(np.asarray(samples), seed), text) for samples, text in examples]
+
+    def _varied(self, samples_N: Any, seed: int) -> TokenIds:
+        chance = random.Random(f"{seed} {zlib.crc32(samples_N.tobytes())}")
+        speed = 1 + chance.uniform(-self._config.speed, self._config.speed)
+        factor = 10 ** (chance.uniform(-self._config.gain, self._config.gain) / 20)
+        wave_N = (samples_N.astype(np.float64) - SILENCE) * factor
+        place_M = np.arange(int(len(wave_N) / speed)) * speed
+        changed_M = np.interp(place_M, np.arange(len(wave_N)), wave_N)
+        result: TokenIds = np.clip(np.rint(changed_M), -SILENCE, SILENCE - 1).astype(np.int64) + SILENCE
+        return result
+
+    def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
+        """See `Task`: the stream `src` has the samples, the stream `tgt` is as in translation."""
+        sounds, targets = zip(*examples, strict=True)
+        offsets = np.cumsum([0, *map(len, sounds)], dtype=np.int32)
+        source = PackedStream(np.concatenate(sounds, dtype=np.int64, casting="unsafe"), offsets)
+        return pack_pairs(source, PackedStream.of(targets, end=EOS))
+
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[Any, ...]]) -> str | None:
+        """See `Task`: `refusal` tells whether the longest recording fits."""
+        self._longest_validated = max((len(samples_N) for samples_N, _ in examples), default=0)
+        return None
+
+    def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
+        """See `Task`."""
+        if not validation.texts:
+            return []
+        sounds, texts = zip(*validation.texts, strict=True)
+        ids, longest = validation.tokenizer.encode_all(texts, threads=-1), validation.data.max_length
+        if any(len(tokens) > longest for tokens in ids):
+            raise DataError(f"a validation text has more than {longest} tokens; raise data.max_length")
+        return sorted(zip(sounds, ids, strict=True), key=lambda example: len(example[0]))
+
+    def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
+        """See `Task`: of the first recordings of each validation file."""
+        chosen = [example for _, part in validation.scored for example in validation.texts[part]]
+        if not chosen:
+            return None
+        sounds, references = zip(*chosen, strict=True)
+        longest = max(map(len, validation.tokenizer.encode_all(references, threads=-1))) + _MORE_TOKENS
+        speech = SpeechOptions(seconds=self._seconds(model.config))
+        transcriber = Transcriber(
+            model, validation.tokenizer, config=replace(options, max_length=longest), speech=speech
+        )
+        own = sounds[validation.processes.share]
+        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(own)))
+        samples = [
+            {"source": f"{len(sound) / RATE:.1f} s", "output": output, "reference": reference}
+            for sound, output, reference in zip(sounds, outputs, references, strict=True)
+        ]
+        more = {"wer": word_error_rate(outputs, references)}
+        return ValidationScore(exact_match(outputs, references), samples, more)

@@ -1,1 +1,0 @@
-"""Tasks define the examples, the loss and the validation of a kind of training: one file per task."""

@@ -1,1 +1,0 @@
-"""Text files, formats of sentence pairs, and the tokenizer."""

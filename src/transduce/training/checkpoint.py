@@ -1,0 +1,187 @@
+"""Checkpoints: `checkpoints/step-N/`, each a model folder that also holds the optimizer's state.
+
+A checkpoint is written under a temporary name and then renamed, so that it is complete or does not exist. Its manifest
+holds the sha256 of every file, so that damage is detected before the checkpoint is loaded.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from transduce.disk import atomic_folder, damaged_file, flush, write_manifest
+from transduce.errors import RunError
+from transduce.models.card import WEIGHTS
+from transduce.models.model import Model
+from transduce.models.saved import read_weights, save_model, save_tensors
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.training.sharded import gather_tensor, shard_like
+
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass
+class Progress:
+    """The state of a run that a checkpoint holds in addition to weights and optimizer state."""
+
+    step: int = 0
+    """Number of updates."""
+    seconds: float = 0.0
+    """Training time, summed over all resumes."""
+    best_step: int = 0
+    """Step with the best validation score."""
+    best_score: float = float("-inf")
+    """Best validation score so far; higher is better."""
+    best_loss: float = float("inf")
+    """Validation loss at that step, which decides between equal scores."""
+    best_metric: str = ""
+    """Metric of the score and digest of the validation text: both may change when a run is resumed."""
+    corpus: str = ""
+    """Key of the prepared training text."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Files of the training text and the sha256 of each."""
+    last_step: int = 0
+    """Step after which the run ends, if that was decided before `train.steps` (training/ending.py)."""
+    cooldown: float = 0.0
+    """Number of last steps in which the learning rate then decays."""
+    ended_by: str = ""
+    """Setting that decided it, with its value; empty if nothing was decided."""
+
+    def compare(self, metric: str, score: float, loss: float) -> None:
+        """Make this step the best one if its score is higher, or equal and its loss lower, or the metric is another."""
+        if (score, -loss) > (self.best_score, -self.best_loss) or metric != self.best_metric:
+            self.best_step, self.best_metric = self.step, metric
+            self.best_score, self.best_loss = score, loss
+
+
+def save_checkpoint(
+    checkpoints: Path,
+    model: Model,
+    moments: dict[str, torch.Tensor],
+    tokenizer: AnyTokenizer,
+    progress: Progress,
+    facts: dict[str, Any],
+) -> Path:
+    """Write the checkpoint of this step: the complete model and its `adam_moments`."""
+    final = checkpoints / f"step-{progress.step}"
+    with atomic_folder(final) as work:
+        save_model(work, model, tokenizer, facts)
+        save_tensors(moments, work / OPTIMIZER)
+        (work / STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+        write_manifest(work)
+    flush(checkpoints)
+    return final
+
+
+def begin_moments(optimizer: torch.optim.Optimizer) -> None:
+    """Initialize Adam's moments before the first update, so that they exist for every checkpoint."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            if not optimizer.state[weight]:
+                # Fused Adam keeps its step count on the device of the weights, the other implementations on the CPU.
+                step = torch.zeros((), device=weight.device if group["fused"] else "cpu")
+                optimizer.state[weight] = {"step": step, **{name: torch.zeros_like(weight) for name in MOMENTS}}
+
+
+def adam_moments(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Adam's moments by the names of the weights; those of a sharded model are gathered from all processes."""
+    return {
+        f"{key}.{name}": gather_tensor(optimizer.state[parameter][key])
+        for name, parameter in model.named_parameters()
+        for key in MOMENTS
+    }
+
+
+def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:
+    """Load weights and optimizer state from a checkpoint; returns its progress."""
+    before = model.state_dict()
+    weights = read_weights(folder / WEIGHTS, before)
+    model.load_state_dict({name: shard_like(x, like=before[name]) for name, x in weights.items()})
+    tensors = load_file(folder / OPTIMIZER)
+    progress = read_progress(folder)
+    begin_moments(optimizer)
+    for name, parameter in model.named_parameters():
+        state = optimizer.state[parameter]
+        state["step"].fill_(progress.step)
+        for key in MOMENTS:
+            state[key].copy_(shard_like(tensors[f"{key}.{name}"], like=parameter))
+    return progress
+
+
+def read_progress(folder: Path) -> Progress:
+    """The progress of the run at this checkpoint."""
+    return Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+
+
+def list_checkpoints(checkpoints: Path) -> list[Path]:
+    """All complete checkpoints, oldest first."""
+    folders = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
+    return sorted(folders, key=_step)
+
+
+def newest_step(checkpoints: Path) -> int:
+    """The step of the newest checkpoint; 0 if there is none."""
+    return max(map(_step, list_checkpoints(checkpoints)), default=0)
+
+
+def newest_intact(checkpoints: Path, log: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose files match its manifest; newer, damaged ones are logged and renamed."""
+    damaged: list[tuple[Path, str]] = []
+    for folder in reversed(list_checkpoints(checkpoints)):
+        damage = find_damage(folder)
+        if damage is None:
+            for bad, reason in damaged:
+                log(f"{bad}: {reason}; renamed to {_rename_damaged(bad).name}")
+            return folder
+        damaged.append((folder, damage))
+    if damaged:  # nothing is renamed, so that the next start reports the same error
+        reasons = "; ".join(f"{folder.name}: {reason}" for folder, reason in damaged)
+        raise RunError(
+            f"{checkpoints}: every checkpoint is damaged ({reasons}); choose another --out to start a new run"
+        )
+    return None
+
+
+def find_damage(folder: Path) -> str | None:
+    """The first damaged file of a checkpoint and its damage; None if all are intact."""
+    damage = damaged_file(folder, needed=(WEIGHTS, OPTIMIZER, STATE))
+    return f"{damage[0].name} {damage[1]}" if damage else None
+
+
+def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
+    """The checkpoints of regular steps, oldest first, without those that were saved when a run was stopped."""
+    return [p for p in list_checkpoints(checkpoints) if _step(p) % every == 0 or _step(p) == last_step]
+
+
+def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: int) -> None:
+    """Keep the last `keep` scheduled checkpoints, the newest and the best; delete the others and leftovers."""
+    for leftover in checkpoints.glob(".step-*.tmp"):
+        shutil.rmtree(leftover)
+    link, new_link = checkpoints / "best", checkpoints / ".best.tmp"
+    if (checkpoints / f"step-{best_step}").exists():  # otherwise it was not saved, and the previous best one is kept
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(f"step-{best_step}")
+        new_link.replace(link)
+    best = checkpoints / link.readlink().name if link.is_symlink() else None
+    kept = {*scheduled(checkpoints, every, last_step)[-keep:], *list_checkpoints(checkpoints)[-1:], best}
+    for folder in list_checkpoints(checkpoints):
+        if folder not in kept:
+            # Renamed first, so that a kill during the deletion does not leave a partial checkpoint.
+            shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
+
+
+def _rename_damaged(folder: Path) -> Path:
+    target = folder.with_name(f"{folder.name}.damaged")
+    shutil.rmtree(target, ignore_errors=True)
+    return folder.rename(target)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))

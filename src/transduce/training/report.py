@@ -1,0 +1,210 @@
+"""`report.html`: charts, samples and settings of a run in one file that needs no network."""
+
+import math
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from transduce.disk import write_atomically
+from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
+from transduce.training.metrics import Metrics, Record
+from transduce.training.recipe import Recipe
+from transduce.training.report_samples import samples_over_time, worst_samples
+from transduce.training.report_settings import settings_of
+from transduce.training.task import Task
+from transduce.training.task_registry import TASKS
+
+# ruff: noqa: E501
+STYLE = (
+    """
+:root { --ink: #1d2433; --soft: #667085; --line: #e4e7ec; --page: #fbfbfd; --card: #fff; --a: #2563c9; --b: #d9730d; --c: #12805c; --d: #9333c9; --e: #b42318; --f: #667085; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ef; --soft: #98a2b3; --line: #303746; --page: #12151c; --card: #1a1f2a; --a: #7aa7f0; --b: #f0a35c; --c: #5ecba1; --d: #c79af0; --e: #f58a80; --f: #98a2b3; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1040px; padding: 32px 20px 60px; color: var(--ink); background: var(--page);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; margin: 0; } h2 { font-size: 17px; margin: 36px 0 12px; } .soft { color: var(--soft); }
+.facts { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 18px; }
+.fact, figure, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
+.fact b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(380px, 100%), 1fr)); gap: 14px; }
+figure { margin: 0; } figcaption { font-size: 14px; margin-bottom: 6px; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+.samples td { white-space: pre-wrap; }
+td, th { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white-space: nowrap; width: 1%; }
+.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(300px, 100%), 1fr)); gap: 14px; font-size: 13px; }
+.settings td { word-break: break-word; } td u { text-decoration-color: var(--b); text-underline-offset: 3px; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 14px 0 0; } summary { cursor: pointer; margin: 14px 0; color: var(--soft); }
+.fact { max-width: 100%; overflow-wrap: anywhere; } .about { margin-top: 14px; font-size: 13px; }
+"""
+    + CHART_STYLE
+)
+"""Style sheet of the report, and of other pages of the same look."""
+_CONFUSION_CLASSES = 30
+_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:
+    """Write the report of all measurements so far."""
+    train, valid, task = metrics.of("train"), metrics.of("valid"), TASKS[recipe.task]
+    final = [record for record in metrics.of("final") if record["step"] == train[-1]["step"]] if train else []
+    body = [
+        f"<h1>{escape(path.parent.name)}</h1>",
+        f'<div class="soft">Trained by transduce on {escape(_corpus(recipe))}</div>',
+        _facts(train, valid, final, task),
+        _about(metrics.of("start")),
+        '<h2>Training</h2><div class="charts">',
+        *charts(train, valid, task),
+        "</div>",
+        _files((final or valid)[-1:]),
+        _confusion((final or valid)[-1:]),
+        samples_over_time([*valid, *final], *task.samples),
+        worst_samples(final, task.samples[1]),
+        _attention(picture),
+        settings_of(recipe),
+    ]
+    write_page(path, path.parent.name, "".join(body))
+
+
+def write_page(path: Path, title: str, body: str) -> None:
+    """Write a page in the look of the report."""
+    page = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)} · transduce</title><style>{STYLE}</style></head>
+<body>{body}</body>
+</html>
+"""
+    write_atomically(path, page.encode())
+
+
+def charts(train: list[Record], valid: list[Record], task: type[Task]) -> Iterator[str]:
+    """The charts of a run."""
+    score = task.score_name
+    names = {score.lower(): score, **task.figures}
+    names.pop("loss", None)  # it has a chart already
+    best = next((record["best_step"] for record in valid[-1:] if "best_step" in record), None)
+    losses = [Series("train", points_of(train, "loss"), "a"), Series("valid", points_of(valid, "loss"), "b")]
+    yield line_chart("Loss", losses, log=True, best=best)
+    for key, name in names.items():
+        yield line_chart(f"{name} on the validation set", [Series(name, points_of(valid, key), "b")], best=best)
+    rate = [Series("learning rate", points_of(train, "learning_rate"), "a")]
+    yield line_chart("Learning rate", rate, "{:.3g}".format, log=True)
+    yield line_chart("Gradient norm", [Series("norm", points_of(train, "grad_norm"), "a")], "{:.3g}".format, log=True)
+    yield line_chart("Speed", [Series(_tokens(task), speeds(train), "a")], "{:,.0f}".format)
+    yield line_chart("Peak memory", [Series("GB", points_of(train, "memory_gb"), "a")], "{:.3g}".format)
+
+
+def speeds(train: list[Record]) -> list[Point]:
+    """The speed over the steps, without intervals of few steps: what they measure is not the speed of training."""
+    points = points_of(train, "tokens_per_second")
+    sizes = [step - before for (before, _), (step, _) in zip([(0.0, 0.0), *points], points, strict=False)]
+    usual = sorted(sizes)[len(sizes) // 2] if sizes else 0
+    return [point for point, size in zip(points, sizes, strict=True) if 2 * size >= usual]
+
+
+def _tokens(task: type[Task]) -> str:
+    """What the speed of training counts."""
+    return "target tokens/s" if task.reader == "pairs" else "tokens/s"
+
+
+def _facts(train: list[Record], valid: list[Record], final: list[Record], task: type[Task]) -> str:
+    """The most important figures, scores first."""
+    facts, score = [], task.score_name
+    if final:
+        digits = 1 if task.reader == "pairs" else 3
+        for key, name in {score.lower(): score, **task.figures}.items():
+            if f"valid_{key}" in final[-1]:
+                value = f"{final[-1][f'valid_{key}']:.{digits}f}"
+                facts.append((f"{name} of the finished model, validation set", value))
+        facts.append(("perplexity of the finished model, validation set", f"{final[-1]['valid_perplexity']:.2f}"))
+    elif valid:
+        facts.append(("validation perplexity", f"{valid[-1]['perplexity']:.2f}"))
+    for record in valid[-1:]:
+        if "criterion" in record:
+            by = "lowest loss" if record["criterion"] == "loss" else f"highest {_NAMES.get(record['criterion'], score)}"
+            facts.append((f"step of the best checkpoint, by the {by}", f"{record['best_step']:,}"))
+    if train:
+        facts.append(("steps", f"{train[-1]['step']:,}"))
+        facts += [("training loss", f"{loss:.3f}") for _, loss in points_of(train, "loss")[-1:]]
+        facts += [(_tokens(task), f"{speed:,.0f}") for _, speed in speeds(train)[-1:]]
+        facts += [("training time", duration(record["seconds"])) for record in train[-1:] if "seconds" in record]
+    return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
+
+
+def _about(starts: list[Record]) -> str:
+    """Device, model, data, versions and command of the run, as recorded when it was started or resumed."""
+    if not starts:
+        return ""
+    last = starts[-1]
+    sizes = {name: count for name, count in last["data"].items() if isinstance(count, int)}
+    rows = {
+        "device": last["device"],
+        "parameters": f"{last['parameters']:,}",
+        "data": ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in sizes.items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in last["versions"].items()),
+        "started": last["time"] + (f", resumed {len(starts) - 1} times" if len(starts) > 1 else ""),
+    }
+    table = "".join(f'<tr><td class="name">{name}<td>{escape(value)}' for name, value in rows.items())
+    command = f"<pre>{escape(last['command'])}</pre>" if last["command"] else ""
+    return f'<div class="card wide about"><table>{table}</table>{command}</div>'
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
+
+
+def _files(records: list[Record]) -> str:
+    """A table of the scores of each validation file, if there are several."""
+    files = {name: scores for record in records for name, scores in record.get("files", {}).items()}
+    metrics = list(next(iter(files.values()), {}))
+    rows = "".join(
+        f"<tr><td>{escape(name)}" + "".join(f"<td>{scores[metric]:.1f}" for metric in metrics)
+        for name, scores in files.items()
+    )
+    head = "<tr><th>file" + "".join(f"<th>{_NAMES.get(metric, metric)}" for metric in metrics)
+    return f'<h2>Validation files</h2><div class="card wide"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _confusion(records: list[Record]) -> str:
+    """The confusion matrix of a classifier, unless it has too many classes for a table."""
+    table = next((record["confusion"] for record in records if "confusion" in record), None)
+    if table is None or len(table["labels"]) > _CONFUSION_CLASSES:
+        return ""
+    head = "<tr><th>class / predicted" + "".join(f"<th>{escape(label)}" for label in table["labels"])
+    rows = "".join(
+        f"<tr><td>{escape(label)}" + "".join(f"<td>{count:,}" for count in counts)
+        for label, counts in zip(table["labels"], table["counts"], strict=True)
+    )
+    return f'<h2>Confusion matrix</h2><div class="card wide"><table>{head}{rows}</table></div>'
+
+
+def _attention(picture: dict[str, Any] | None) -> str:
+    if not picture:
+        return ""
+    drawing = heat_map(picture["source"], picture["output"], picture["weights"])
+    return (
+        "<h2>Cross-attention of the decoder</h2>"
+        '<p class="soft">Each row is a token of the translation, each column a token of the source; darker cells have '
+        "more cross-attention (mean of the heads). Attention weights do not explain why a token was chosen.</p>"
+        f'<div class="card wide">{drawing}</div>'
+    )
+
+
+def _corpus(recipe: Recipe) -> str:
+    return ", ".join(" + ".join(Path(name).name for name in files) for files in recipe.data.all_train)
+
+
+def points_of(records: list[Record], key: str) -> list[Point]:
+    """The finite values of a measurement with their steps."""
+    return [
+        (record["step"], record[key])
+        for record in records
+        if isinstance(record.get(key), int | float) and -math.inf < record[key] < math.inf
+    ]

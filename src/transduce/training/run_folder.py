@@ -1,0 +1,146 @@
+"""A run on disk: `config.toml`, `metrics.jsonl`, `report.html`, `checkpoints/` and, once finished, `model/`."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transduce.config import build, read_toml, to_toml
+from transduce.disk import flush_folder, write_atomically
+from transduce.errors import RunError
+from transduce.models.card import CARD, read_card
+from transduce.models.model import Model
+from transduce.models.saved import save_model
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.training.checkpoint import list_checkpoints, read_progress
+from transduce.training.differences import differences
+from transduce.training.metrics import Metrics
+from transduce.training.recipe import Recipe
+from transduce.training.task_registry import TASKS
+
+LOCK = ".lock"
+
+
+class RunFolder:
+    """The folder of a run and the paths in it."""
+
+    def __init__(self, path: Path, log: Callable[[str], None]) -> None:
+        self.path = path
+        self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
+        self.start = path / "start.safetensors"
+        """The weights that training started from, if they are to have a share in the finished model."""
+        self.report, self.profile = path / "report.html", path / "profile"
+        self.bad_batches = path / "bad_batches.json"
+        self.metrics = Metrics(path / "metrics.jsonl", log)
+
+    def check(self, recipe: Recipe) -> Recipe:
+        """Raise an error if the folder holds another run; returns the recipe with values resolved at its start."""
+        if self.config.exists():
+            before = build(Recipe, read_toml(self.config), str(self.config))
+            if recipe.train.batch_tokens == "auto":  # resolved when the run was started
+                recipe = replace(recipe, train=replace(recipe.train, batch_tokens=before.train.batch_tokens))
+            if recipe.train.precision == "auto":
+                recipe = replace(recipe, train=replace(recipe.train, precision=before.train.precision))
+            languages = (recipe.data.src_lang or before.data.src_lang, recipe.data.tgt_lang or before.data.tgt_lang)
+            if not recipe.data.directions:  # those that were inferred when the run was started
+                recipe = replace(recipe, data=replace(recipe.data, src_lang=languages[0], tgt_lang=languages[1]))
+            recipe = _with_measured(recipe, before)
+            if changed := differences(before, recipe):
+                raise RunError(
+                    f"{self.path} was started with other settings: {'; '.join(changed)}. "
+                    "Use the same settings to resume, or another --out to start a new run"
+                )
+        elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
+            raise RunError(f"{self.path} contains other files and no run; choose another --out")
+        return recipe
+
+    def changes(self, recipe: Recipe) -> list[str]:
+        """All settings in which a recipe differs from that of the folder."""
+        return differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set())
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
+        return name in (LOCK, self.checkpoints.name, self.start.name) or (
+            name.startswith(".") and name.endswith(".tmp")
+        )
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to resume from."""
+        return bool(list_checkpoints(self.checkpoints))
+
+    @property
+    def corpus(self) -> str:
+        """The key of the training text at the newest checkpoint that can be read; empty if there is none."""
+        for checkpoint in reversed(list_checkpoints(self.checkpoints)):
+            with suppress(OSError, ValueError, TypeError):
+                return read_progress(checkpoint).corpus
+        return ""
+
+    def begin(self, recipe: Recipe, tokenizer: AnyTokenizer) -> None:
+        """Write the recipe and the tokenizer."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.config, to_toml(recipe).encode())
+        write_atomically(self.path / tokenizer.file_name, tokenizer.model)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the folder against a second process; if the run fails before its first step, leave no new folder."""
+        new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunError(f"{self.path} is already being trained by process {file.read().strip()}") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            failed = True
+            try:
+                yield
+                failed = False
+            finally:
+                if new and (not self.config.exists() or (failed and not self._has_content())):
+                    shutil.rmtree(self.path)
+                    for parent in new[1:]:
+                        with suppress(OSError):  # something else is in it now
+                            parent.rmdir()
+
+    def _has_content(self) -> bool:
+        """Whether the run has made a step that left something on disk."""
+        measured = any(record["kind"] != "start" for record in self.metrics.records)
+        return bool(self.has_checkpoint or measured or self.bad_batches.exists())
+
+    def finished_scores(self, step: int) -> dict[str, float] | None:
+        """The scores of the model that was finished at this step; None if there is none."""
+        if not (self.model / CARD).exists():
+            return None
+        facts = read_card(self.model)["facts"]
+        return facts["scores"] if facts.get("steps") == step else None
+
+    def write_model(self, model: Model, tokenizer: AnyTokenizer, facts: dict[str, Any]) -> None:
+        """Write the finished model; the folder appears by a rename, so that it is never incomplete."""
+        new, old = self.path / ".model.tmp", self.path / ".model.old"
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        save_model(new, model, tokenizer, facts)
+        flush_folder(new)
+        if self.model.exists():
+            self.model.rename(old)
+        new.rename(self.model)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _with_measured(recipe: Recipe, before: Recipe) -> Recipe:
+    """The recipe with the settings of the model that followed from the training data when the run was started."""
+    if type(recipe.model) is not type(before.model) or recipe.task != before.task:
+        return recipe
+    names = [name for name in TASKS[recipe.task].measured if hasattr(before.model, name)]
+    measured = {name: getattr(before.model, name) for name in names}
+    return replace(recipe, model=replace(recipe.model, **measured)) if measured else recipe

@@ -1,0 +1,127 @@
+"""Validation data: encoded once, shared among the processes, and the loss of a model on it."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from transduce.data.batch import Batch, to_device
+from transduce.data.data_config import DataConfig
+from transduce.data.packing import Example
+from transduce.data.prepare import Prepared
+from transduce.errors import ConfigError
+from transduce.models.model import Model
+from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.processes import Processes
+from transduce.training.signals import Interrupted, StopRequest
+from transduce.training.task import Scoring, Task
+
+T = TypeVar("T")
+
+
+class Validation:
+    """The validation data of a run and the loss on it; a signal interrupts it in all processes."""
+
+    def __init__(
+        self,
+        task: Task,
+        data: DataConfig,
+        prepared: Prepared,
+        scoring: Scoring,
+        log: Callable[[str], None],
+        processes: Processes,
+        stop: StopRequest,
+    ) -> None:
+        self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
+        self.texts: Sequence[tuple[Any, ...]] = prepared.valid
+        self.targets = prepared.valid_targets
+        """For each example, the language whose tag begins its source; None without tags."""
+        self.scoring = scoring
+        self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
+        """Name of each validation file and its examples that the task scores, as a range of `texts`."""
+        identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
+        identity += ["slots"] if scoring.uses_slots else []
+        self.digest = hashlib.sha256(json.dumps(identity, default=_digest).encode()).hexdigest()[:16]
+        """Identifies the validation data: scores on other data are not comparable."""
+        self._task, self._stop = task, stop
+        self._examples = task.validation_examples(self, log)
+
+    @property
+    def trained_tokenizer(self) -> Tokenizer:
+        """The tokenizer, if it was not imported with another model."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            raise ConfigError("the vocabulary was imported; this task needs one that transduce has learned")
+        return self.tokenizer
+
+    def measure(self, model: Model, smoothing: float) -> dict[str, float]:
+        """Smoothed loss and perplexity per label, and the task's own figures."""
+        own_sums = self.interruptible(lambda: self._sums(model, smoothing))
+        loss_sum, nll_sum, count = self.processes.total(*own_sums)
+        figures = {"loss": loss_sum / count, "perplexity": math.exp(min(nll_sum / count, 50))}
+        return figures | self._task.more_figures(nll_sum, self)
+
+    def interruptible(self, work: Callable[[], T]) -> T:
+        """Do this process's share of the work; raises `Interrupted` in all processes if one received a signal."""
+        result: T | None = None
+        with suppress(Interrupted), self._stop.interrupting():
+            result = work()
+        if self.processes.any(result is None):
+            raise Interrupted
+        assert result is not None
+        return result
+
+    def _sums(self, model: Model, smoothing: float) -> tuple[float, float, float]:
+        """Loss, negative log-likelihood and number of labels of this process's batches."""
+        loss_sum = nll_sum = count = 0.0
+        with torch.inference_mode():
+            for batch in self.batches(model.device):
+                loss, nll = self._task.loss(model, model(batch), batch, smoothing)
+                loss_sum, nll_sum, count = loss_sum + loss.item(), nll_sum + nll.item(), count + batch.count
+        return loss_sum, nll_sum, count
+
+    def batches(self, device: torch.device) -> Iterator[Batch]:
+        """This process's share of the batches whose loss is measured; they are always the same."""
+        for number, examples in list(enumerate(self._batches()))[self.processes.share]:
+            yield to_device(self._task.pack(examples, seed=number), device)
+
+    def _batches(self) -> Iterator[list[Example]]:
+        batch: list[Example] = []
+        tokens = 0
+        for example in self._examples:
+            longer = max(map(len, example)) + 1
+            if batch and tokens + longer > self._task.validation_tokens:
+                yield batch
+                batch, tokens = [], 0
+            batch.append(example)
+            tokens += longer
+        if batch:
+            yield batch
+
+
+def _digest(array: Any) -> str:
+    """What stands for an array of numbers, which JSON does not have."""
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _scored(data: DataConfig, sizes: Sequence[int], sentences: int) -> list[tuple[str, slice]]:
+    """The name of each validation file, or of its direction if the file is the only one, and its scored examples."""
+    names = [" + ".join(Path(name).name for name in entry) for entry in data.all_valid]
+    if len(set(names)) < len(names):
+        names = [" + ".join(entry) for entry in data.all_valid]
+    if data.directions:
+        owners = [(part.name, len(part.valid)) for part in data.parts for _ in part.valid]
+        names = [
+            direction if count == 1 else f"{direction} {name}"
+            for (direction, count), name in zip(owners, names, strict=True)
+        ]
+    starts = accumulate(sizes, initial=0)
+    return [
+        (name, slice(start, start + min(size, sentences)))
+        for name, start, size in zip(names, starts, sizes, strict=False)
+    ]

@@ -1,0 +1,1 @@
+"""Text to text: rules of text, the translator, metrics, commands."""

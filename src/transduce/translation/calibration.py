@@ -1,0 +1,113 @@
+"""Fits the confidence of a translator to the chrF of its translations, by ridge regression."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.errors import DataError
+from transduce.search.engine import search_all
+from transduce.translation.confidence import FEATURES, Calibration, observe
+from transduce.translation.scores import sentence_chrf
+from transduce.translation.translator import Translator
+
+MIN_PAIRS = 50
+"""The smallest number of pairs that a calibration is fitted on."""
+_RIDGE = 0.01
+_DECILES = 10
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """How well confidence and chrF agree."""
+
+    spearman: float
+    """Rank correlation of the confidence."""
+    raw_spearman: float
+    """Rank correlation of the log-probability per token, for comparison."""
+    error: float
+    """Calibration error: mean difference of mean confidence and mean chrF / 100 in each decile of confidence."""
+
+    def __str__(self) -> str:
+        return (
+            f"Spearman correlation with chrF {self.spearman:.3f} (log-probability per token: {self.raw_spearman:.3f}), "
+            f"calibration error {self.error:.3f}"
+        )
+
+
+def fit_calibration(
+    translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None = None
+) -> tuple[Calibration, CalibrationReport]:
+    """Translate the sources of pairs, and fit the confidence to the chrF of the outputs with the targets.
+
+    The report is on the same pairs. The translator must not protect spans.
+    """
+    if len(pairs) < MIN_PAIRS:
+        raise DataError(f"{len(pairs)} pairs are too few to calibrate with; give at least {MIN_PAIRS}")
+    features, chrf = _observations(translator, pairs, to)
+    calibration = fit(features, chrf)
+    return calibration, _report(calibration, features, chrf)
+
+
+def measure_calibration(
+    translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None = None
+) -> CalibrationReport:
+    """The agreement of the translator's confidence with chrF, on pairs that it was not fitted on."""
+    calibration = translator.calibration(to)
+    return _report(calibration, *_observations(translator, pairs, to))
+
+
+def fit(features: Values, chrf: Values) -> Calibration:
+    """Ridge regression of chrF / 100 on the features (one row for each output), each of which is standardised."""
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale < 1e-6] = 1.0  # a constant feature, as attention in models without cross-attention, has no weight
+    x = (features - mean) / scale
+    covariance = x.T @ x / len(x) + _RIDGE * np.eye(len(FEATURES))
+    weights = np.linalg.solve(covariance, x.T @ (chrf - chrf.mean()) / len(x))
+    rounded = [tuple(round(float(value), 6) for value in row) for row in (mean, scale, weights)]
+    return Calibration(rounded[0], rounded[1], rounded[2], round(float(chrf.mean()), 6))
+
+
+def _report(calibration: Calibration, features: Values, chrf: Values) -> CalibrationReport:
+    confidence = np.array([calibration.confidence(own.tolist()) for own in features])
+    log_prob = features[:, FEATURES.index("log_prob")]
+    return CalibrationReport(spearman(confidence, chrf), spearman(log_prob, chrf), decile_error(confidence, chrf))
+
+
+def decile_error(confidence: Values, chrf: Values) -> float:
+    """The mean absolute difference of mean confidence and mean chrF / 100 in each decile of confidence."""
+    deciles = np.array_split(np.argsort(confidence, kind="stable"), _DECILES)
+    return float(np.mean([abs(confidence[own].mean() - chrf[own].mean()) for own in deciles if len(own)]))
+
+
+def spearman(a: Values, b: Values) -> float:
+    """Spearman's rank correlation; 0 if one side is constant."""
+    a, b = _ranks(a), _ranks(b)
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() and b.std() else 0.0
+
+
+def _ranks(values: Values) -> Values:
+    """The rank of each value; equal values have the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None) -> tuple[Values, Values]:
+    """The features of the best translation of each source, and its chrF / 100 with the target."""
+    sources, references = zip(*pairs, strict=True)
+    config = replace(translator.config, nbest=1)
+    lines = [translator.parts(source, to=to) for source in sources]
+    parts = [part for line in lines for part in line]
+    results = search_all(translator.engine_for(config), parts, config)
+    outputs = translator.translations(parts, results, config, align=False)
+    evidence = iter(observe(translator.reader, translator.tokenizer, parts, results))
+    texts, features = [], []
+    for line in lines:
+        own = [next(outputs) for _ in line]
+        texts.append(translator.join_by_rank(line, own)[0].text)
+        weights = [len(best[0].tokens) + 1 for best in own]  # as when the parts of a text are joined
+        features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
+    return np.array(features), np.array(sentence_chrf(texts, references)) / 100

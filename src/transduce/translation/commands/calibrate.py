@@ -1,0 +1,77 @@
+"""`transduce calibrate`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from transduce.cli.messages import describe_engine, log
+from transduce.cli.options import DeviceOption, EngineOption, FromOption, ReverseOption, ThreadsOption, ToOption
+
+
+def calibrate(
+    model: Annotated[Path, typer.Option("--model", "-m", help="A run or a model folder; its card is changed.")],
+    test: Annotated[
+        list[Path] | None, typer.Option(help="Pairs to calibrate with, .tsv or .jsonl; may be repeated.")
+    ] = None,
+    check: Annotated[
+        list[Path] | None, typer.Option(help="Other pairs, to measure the calibration with; may be repeated.")
+    ] = None,
+    to: ToOption = None,
+    from_: FromOption = None,
+    reverse: ReverseOption = None,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Calibrate the confidence of a model's translations, with pairs that it was not trained on.
+
+    The model translates the sources, and its confidence is fitted to the chrF of the outputs with the targets: a few
+    hundred pairs of the kind of text to be translated are enough. A model with several target languages has a
+    calibration for each (--to). Without --test, only the existing calibration is measured (--check).
+    """
+    from transduce.disk import MANIFEST
+    from transduce.errors import ConfigError
+    from transduce.files.pairs import count_pairs
+    from transduce.models.card import find_model, read_card, write_fact
+    from transduce.translation.calibration import fit_calibration, measure_calibration
+    from transduce.translation.commands.direction import evaluated_direction
+    from transduce.translation.confidence import ANY
+    from transduce.translation.translator import Translator
+
+    tests, checks = test or [], check or []
+    if not tests and not checks:
+        raise ConfigError("there are no pairs to calibrate with; give --test")
+    folder = find_model(model)
+    if tests and (folder / MANIFEST).exists():
+        raise ConfigError(f"{folder} is a checkpoint, which cannot be changed; calibrate the finished model")
+    facts = read_card(folder)["facts"]
+    directions = {path: evaluated_direction(facts, path, from_, to, reverse) for path in (*tests, *checks)}
+    targets = {direction.target for direction in directions.values()}
+    if facts.get("tagged") and len(targets) > 1:
+        raise ConfigError(f"the pairs have several target languages ({', '.join(map(str, targets))}); calibrate each")
+    target = targets.pop() if facts.get("tagged") else None
+    pairs = {path: _read(path, direction.reverse) for path, direction in directions.items()}
+    translator = Translator.load(folder, device=device, engine=engine, threads=threads, protect=False)
+    for path, direction in directions.items():
+        log(direction.describe(path).removesuffix("; "))
+    log(f"engine {describe_engine(translator)}")
+    if tests:
+        chosen = [pair for path in tests for pair in pairs[path]]
+        calibration, measured = fit_calibration(translator, chosen, target)
+        translator.calibrations[target or ANY] = calibration
+        tables: dict[str, Any] = {**facts.get("confidence", {}), target or ANY: calibration.to_table()}
+        write_fact(folder, "confidence", tables)
+        print(f"{folder}: calibrated with {count_pairs(len(chosen))}: {measured}")
+    for path in checks:
+        print(f"{path}: {count_pairs(len(pairs[path]))}: {measure_calibration(translator, pairs[path], target)}")
+
+
+def _read(path: Path, reverse: bool) -> list[tuple[str, str]]:
+    from transduce.files.pairs import ReadReport, read_pairs
+
+    report = ReadReport()
+    pairs = list(read_pairs([(str(path),)], report, reverse=reverse))
+    for line in report.lines():
+        log(f"{path}: {line}")
+    return pairs

@@ -1,0 +1,156 @@
+"""`transduce translate` for lines of text and rows of tables."""
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines, rows_of
+from transduce.cli.messages import log
+from transduce.cli.outputs import Output, open_output
+from transduce.errors import ConfigError
+from transduce.files.parquet import Row
+from transduce.files.rows import TARGET_COLUMN
+from transduce.translation.commands.translate_progress import Progress
+
+if TYPE_CHECKING:
+    from transduce.translation.glossary import Glossary
+    from transduce.translation.translation import Translation
+    from transduce.translation.translator import LongInput, Translator
+
+
+def translate_lines(
+    translator: "Translator",
+    inputs: Sequence[Input],
+    out: Path | None,
+    *,
+    shard: range | None,
+    column: str | None,
+    resume: bool,
+    jsonl: bool,
+    min_confidence: float | None,
+    to: str | None,
+    glossary: "Glossary | None",
+    prefix: str,
+    long: "LongInput",
+    confidence: bool,
+    asked: Mapping[str, str],
+) -> None:
+    """Translate each line of the inputs, or those of a shard, to `out` or to standard output."""
+    typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        output = Output()
+        if out:
+            output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, asked=asked))
+        done = output.done
+        if done is None:
+            log(f"{out} is complete")
+            return
+        if done:
+            log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
+        hidden = typed or _is_text(inputs)
+        progress = stack.enter_context(
+            Progress(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
+        )
+        lines = rows_of(inputs, column)
+        if typed:
+            lines = _prompted(lines)
+        first = done
+        if shard is not None:
+            lines, first = islice(lines, shard.start, shard.stop), shard.start + done
+        if sum(1 for _ in islice(lines, done)) < done:
+            raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
+        common: dict[str, Any] = {
+            "align": jsonl,
+            "long": long,
+            "to": to,
+            "glossary": glossary,
+            "confidence": confidence,
+        }
+        if not typed:
+            common["text_done"] = progress.advance
+        written = rejected = 0
+        replaces_column = False
+        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
+            accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
+            written, rejected = written + 1, rejected + (not accepted)
+            if jsonl:
+                more = {} if min_confidence is None else {"accepted": accepted}
+                source_tokens = translator.source_tokens(text, to, glossary)
+                output.write(_record(text, source_tokens, best, confidence, more) + "\n")
+            else:
+                replaces_column = replaces_column or (output.as_rows and TARGET_COLUMN in row)
+                output.add(row, best[0].text if accepted else "")
+            if progress.flush_due():
+                output.flush()
+    if sys.stderr.isatty() and not typed and not _is_text(inputs):
+        log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
+    if replaces_column:
+        log(f"warning: the rows had a column {TARGET_COLUMN}; in {out}, the translation is in its place")
+    if min_confidence is not None:
+        log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
+
+
+def _translated(
+    translator: "Translator",
+    rows: Iterator[tuple[str, Row]],
+    prefix: str,
+    first_line: int,
+    typed: bool,
+    common: dict[str, Any],
+) -> Iterator[tuple[tuple[str, Row], list["Translation"]]]:
+    """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
+    if typed:
+        for number, (text, row) in enumerate(rows, start=first_line):
+            best = translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
+            yield (text, row), best
+    else:
+        kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
+        ahead = _remember(rows, kept)
+        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
+            yield kept.popleft(), best
+
+
+def _prompted(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    """Lines that a person types, each after a prompt."""
+    print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            yield next(rows)
+        except StopIteration:
+            print(file=sys.stderr)
+            return
+
+
+def _is_text(inputs: Sequence[Input]) -> bool:
+    """Whether the input is one text from the command line, whose translation needs no progress."""
+    return len(inputs) == 1 and isinstance(inputs[0], str)
+
+
+def _remember(rows: Iterable[tuple[str, Row]], kept: deque[tuple[str, Row]]) -> Iterator[str]:
+    for text, row in rows:
+        kept.append((text, row))
+        yield text
+
+
+def _record(
+    text: str, source_tokens: list[str], best: list["Translation"], confidence: bool, more: dict[str, Any]
+) -> str:
+    unasked = () if confidence else ("confidence", "word_confidences")
+    record = {
+        "source": text,
+        "source_tokens": source_tokens,
+        **more,
+        "translations": [
+            {name: value for name, value in asdict(translation).items() if name not in unasked} for translation in best
+        ],
+    }
+    return json.dumps(record, ensure_ascii=False)

@@ -1,0 +1,152 @@
+"""Confidence: estimates of the quality of translations without references, calibrated on pairs with references.
+
+The model reads each output once more. A linear function of what it predicts there estimates the chrF of the output
+divided by 100; `calibration.py` fits it. docs/log.md says which other features were tried.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from transduce.errors import ModelError
+from transduce.models.card import CARD
+from transduce.models.given_outputs import Reader, TokenStatistics, token_statistics
+from transduce.search.decoder import Hypothesis
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.translation.part import Part
+from transduce.translation.repair import output_text
+
+FEATURES = ("log_prob", "entropy", "overlap", "attention")
+"""Means over an output: of the log-probability, of the entropy, of the `overlap`, and of the highest attention."""
+ANY = "any"
+"""Key of the calibration of a model without tags of languages, in `facts["confidence"]`."""
+_CHARACTERS = 6
+"""chrF compares character n-grams up to this length."""
+_LARGEST, _SMALLEST_SCALE = 1e6, 1e-9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The fitted function from the features of an output to its confidence."""
+
+    mean: tuple[float, ...]
+    """Mean of each feature in the pairs that it was fitted on."""
+    scale: tuple[float, ...]
+    """Standard deviation of each feature there."""
+    weights: tuple[float, ...]
+    """Weight of each feature, after it is standardised."""
+    intercept: float
+    """Confidence of an output whose features are the means."""
+
+    def confidence(self, features: Sequence[float]) -> float:
+        """The estimate of chrF / 100, between 0 and 1."""
+        columns = zip(features, self.mean, self.scale, self.weights, strict=True)
+        estimate = self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in columns)
+        return min(max(estimate, 0.0), 1.0)
+
+    def to_table(self) -> dict[str, Any]:
+        """The calibration in JSON's types."""
+        columns = zip(FEATURES, self.mean, self.scale, self.weights, strict=True)
+        return {"intercept": self.intercept} | {name: list(values) for name, *values in columns}
+
+    @classmethod
+    def from_table(cls, table: Any, where: str) -> "Calibration":
+        """The calibration of a model's card, which is untrusted; `where` names it in the error message."""
+        rows: list[Any] = [table.get(name) for name in FEATURES] if isinstance(table, dict) else []
+        complete = bool(rows) and all(isinstance(row, list) and len(row) == 3 for row in rows)
+        numbers = [table.get("intercept"), *(value for row in rows for value in row)] if complete else [None]
+        if not all(map(_is_number, numbers)) or not all(row[1] >= _SMALLEST_SCALE for row in rows):
+            raise ModelError(
+                f"{where} is not a calibration of this version: it must have an intercept, and mean, scale and weight "
+                f"of {', '.join(FEATURES)}; write it again with: transduce calibrate"
+            )
+        mean, scale, weights = zip(*rows, strict=True)
+        return cls(mean, scale, weights, table["intercept"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
+def read_calibrations(facts: dict[str, Any], folder: Path) -> dict[str, Calibration]:
+    """The calibrations of a model by target language; empty if it is not calibrated."""
+    where = f"{folder / CARD}: facts.confidence"
+    tables = facts.get("confidence", {})
+    return {key: Calibration.from_table(table, f"{where}.{key:.20}") for key, table in tables.items()}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the confidence of one output is computed from."""
+
+    features: list[float]
+    """The `FEATURES`."""
+    words: list[float]
+    """The probability of each word between white space, given the words before it."""
+
+
+def observe(
+    reader: Reader, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+) -> list[list[Evidence]]:
+    """The evidence for each hypothesis of each part, by one forward pass."""
+    pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
+    statistics = iter(token_statistics(reader, pairs))
+    return [
+        [_evidence(tokenizer, part, one.tokens, next(statistics)) for one in best]
+        for part, best in zip(parts, results, strict=True)
+    ]
+
+
+def _evidence(tokenizer: AnyTokenizer, part: Part, tokens: list[int], statistics: TokenStatistics) -> Evidence:
+    prefixes = [tokens[:end] for end in range(1, len(tokens) + 1)]
+    texts = (
+        [output_text(marked, part) for marked in tokenizer.target.decode_all(prefixes, marked=True)] if tokens else []
+    )
+    text, ends = texts[-1] if texts else "", [len(text) for text in texts]
+    return Evidence(output_features(statistics, ends, text), word_probabilities(statistics.log_prob_T, ends, text))
+
+
+def output_features(statistics: TokenStatistics, ends: Sequence[int], text: str) -> list[float]:
+    """The `FEATURES` of an output; `ends` is the number of characters of the text up to the end of each token."""
+    means = [fmean(values) for values in (statistics.log_prob_T, statistics.entropy_T, statistics.attention_T)]
+    return [*means[:2], _overlap(statistics, ends, text), means[2]]
+
+
+def _overlap(statistics: TokenStatistics, ends: Sequence[int], text: str) -> float:
+    """The expected share of right character n-grams, if a token with the entropy H is right with probability e^-H.
+
+    As in chrF, spaces do not count and the share is the mean over the lengths of n-grams.
+    """
+    owners = [token for token, start, end in _spans(ends) for letter in text[start:end] if not letter.isspace()]
+    if not owners:
+        return math.exp(-statistics.entropy_T[-1])
+    before = [*accumulate(statistics.entropy_T, initial=0.0)]
+    return fmean(
+        fmean(math.exp(before[first] - before[last + 1]) for first, last in zip(owners, owners[n:], strict=False))
+        for n in range(min(_CHARACTERS, len(owners)))
+    )
+
+
+def word_probabilities(log_probs: Sequence[float], ends: Sequence[int], text: str) -> list[float]:
+    """The probability of each word between white space, given the words before it: the product over its tokens.
+
+    `ends` is as in `output_features`.
+    """
+    spans = [
+        (start, max(end, start + 1), log_prob)
+        for (_, start, end), log_prob in zip(_spans(ends), log_probs, strict=False)
+    ]
+    return [
+        math.exp(sum(log_prob for start, end, log_prob in spans if start < word.end() and end > word.start()))
+        for word in re.finditer(r"\S+", text)
+    ]
+
+
+def _spans(ends: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Each token with the range of its characters."""
+    return [(token, start, end) for token, (start, end) in enumerate(zip([0, *ends], ends, strict=False))]

@@ -1,0 +1,54 @@
+"""Loads the models of a translator: one as it is stored, or as torch modules, several of which are an ensemble."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transduce.errors import ConfigError, ModelError, needs_torch
+from transduce.fast.choose import runs_on_cpu
+from transduce.models.stored import AnyModel, read_model
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+
+if TYPE_CHECKING:
+    from transduce.models.model import Model
+
+_OTHER_TASKS = {
+    "language_model": "use it with: transduce generate or transduce score",
+    "classify": "use it with: transduce classify",
+    "denoise": "train a translation model from it with: transduce train --start-from",
+    "transcribe": "use it with: transduce transcribe",
+    "masked": "use it with: transduce fill",
+    "parse": "use it with: transduce parse",
+}
+"""What to do with models of tasks that do not translate."""
+
+
+def load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
+    """The model of the folders with its tokenizer and its facts; for a CPU, one model is left as it is stored."""
+    model: AnyModel
+    if len(folders) == 1 and runs_on_cpu(device):
+        model = stored = read_model(folders[0])
+        tokenizer, facts = stored.tokenizer, stored.facts
+    else:
+        model, tokenizer, facts = _load_modules(folders, device)
+    require_translation_model(facts, folders[0])
+    return model, tokenizer, facts
+
+
+def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error that tells what to do with a model whose task is another one than translation."""
+    if hint := _OTHER_TASKS.get(facts.get("task", "")):
+        raise ModelError(f"{folder} was trained for the task {facts['task']}; {hint}")
+
+
+def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
+    """Load a model, or several as an ensemble, with torch."""
+    with needs_torch():
+        from transduce.models.ensemble import load_ensemble
+        from transduce.nn.device import pick_device
+
+    at = pick_device(device)
+    if at.type == "meta":
+        raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
+    saved = load_ensemble(folders, at)
+    return saved.model, saved.tokenizer, saved.facts

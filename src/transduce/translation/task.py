@@ -1,0 +1,159 @@
+"""Translation: pairs of source and target, scored by BLEU and, if it is the criterion, by chrF."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.files.languages import mark
+from transduce.models.alignment import cross_attention
+from transduce.models.model import Model, ModelConfig
+from transduce.search.options import SearchConfig
+from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.training.task import Scoring, Task, ValidationScore
+from transduce.training.validation import Validation
+from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
+from transduce.translation.calibration import MIN_PAIRS, fit_calibration
+from transduce.translation.confidence import ANY
+from transduce.translation.protect import Protection
+from transduce.translation.scores import bleu, chrf, sentence_chrf
+from transduce.translation.translator import Translator
+
+_PICTURE_TOKENS = 40
+_CALIBRATION_PAIRS = 200
+
+
+class Translate(Task):
+    """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
+
+    score_name = "BLEU"
+    measured = ("source_vocab_size",)
+
+    def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Task`: the size of the source's vocabulary, if it has one of its own."""
+        return {name: index[name] for name in self.measured if name in index}
+
+    def refusal(self, config: ModelConfig) -> str | None:
+        """See `Task`: other models read a single text."""
+        if config.architecture not in ("decoder_only", "encoder_only"):
+            return None
+        return f"the task translate needs a model of pairs, not of the architecture {config.architecture}"
+
+    def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
+        """See `Task`: streams `src` (ends with EOS) and `tgt` (begins with BOS), and the target with EOS as labels."""
+        sources, targets = zip(*examples, strict=True)
+        return pack_pairs(PackedStream.of(sources, end=EOS), PackedStream.of(targets, end=EOS))
+
+    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+        """See `Task`: BLEU may need a tokenizer that is not installed."""
+        if not scoring.sentences or not examples:
+            return None
+        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in examples))
+        load_tokenizer(tokenizer, "--set train.bleu_tokenizer=")
+        return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
+
+    def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
+        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together.
+
+        The BLEU of a multilingual model is the mean of its directions' BLEU. A model that is trained with slots
+        translates as in `transduce translate`, with protected spans in slots.
+        """
+        scored, scoring = validation.scored, validation.scoring
+        if not any(len(validation.texts[pairs]) for _, pairs in scored):
+            return None
+        data, processes = validation.data, validation.processes
+        translator = _translator(model, validation, options, protect=validation.scoring.uses_slots)
+        examples = [example for _, pairs in scored for example in validation.texts[pairs]]
+        sources, references = zip(*examples, strict=True)
+        targets = [target for _, pairs in scored for target in validation.targets[pairs]]
+        own_sources, own_targets = sources[processes.share], targets[processes.share] if data.directions else None
+        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=own_targets)))
+        samples = [
+            {"source": src, "reference": ref, "output": out} | ({"to": target} if target else {})
+            for src, ref, out, target in zip(sources, references, outputs, targets, strict=True)
+        ]
+        all_references = [ref for _, ref in validation.texts]
+        tokenizers = {
+            target: choose_tokenizer(scoring.bleu_tokenizer, target or scoring.language, all_references).name
+            for target in dict.fromkeys(targets)
+        }
+
+        def metrics(part: slice) -> dict[str, float]:
+            values = {"bleu": bleu(outputs[part], references[part], tokenizers[targets[part][0]])}
+            return values | ({"chrf": chrf(outputs[part], references[part])} if scoring.criterion == "chrf" else {})
+
+        files, start = {}, 0
+        for name, pairs in scored if len(scored) > 1 else []:
+            end = start + len(validation.texts[pairs])
+            files[name] = metrics(slice(start, end))
+            start = end
+        if data.directions and files:  # the outputs are in different languages
+            more = {name: fmean(values[name] for values in files.values()) for name in next(iter(files.values()))}
+        else:
+            more = metrics(slice(None))
+        return ValidationScore(more.pop("bleu"), samples, more, files, "+".join(dict.fromkeys(tokenizers.values())))
+
+    def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
+        """See `Task`: fitted on some of the pairs that are scored, for each target language."""
+        translator = _translator(model, validation, options)
+        calibrations = {}
+        for target in dict.fromkeys(validation.targets):
+            files = [validation.texts[pairs] for _, pairs in validation.scored if target in validation.targets[pairs]]
+            chosen = [pair for texts in files for pair in texts[: -(-_CALIBRATION_PAIRS // len(files))]]
+            if len(chosen) >= MIN_PAIRS:
+                calibration, _ = fit_calibration(translator, [(src, ref) for src, ref in chosen], target)
+                calibrations[target or ANY] = calibration.to_table()
+        return calibrations
+
+    def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
+        """See `Task`: those with the lowest chrF."""
+        scores = sentence_chrf([one["output"] for one in samples], [one["reference"] for one in samples])
+        order = sorted(range(len(samples)), key=lambda index: scores[index])
+        return [samples[index] | {"chrf": round(scores[index], 1)} for index in order[:count]]
+
+    def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
+        """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""
+        if model.alignment_attention is None or not samples:
+            return None
+        tokenizer = validation.tokenizer
+        texts = [(mark(sample["source"], sample.get("to")), escape(sample["output"])) for sample in samples]
+        sources, outputs = zip(*texts, strict=True)
+        encoded = zip(
+            tokenizer.encode_all(sources, marked=True), tokenizer.target.encode_all(outputs, marked=True), strict=True
+        )
+        src, out = next((sides for sides in encoded if max(map(len, sides)) <= _PICTURE_TOKENS), ([], []))
+        if not src:
+            return None
+        weights_TS = cross_attention(model, [src], [out])[0]
+        return {
+            "source": tokenizer.pieces([*src, EOS]),
+            "output": tokenizer.target.pieces([*out, EOS]),
+            "weights": [[round(weight, 3) for weight in row] for row in weights_TS.tolist()],
+        }
+
+
+def pack_pairs(source: PackedStream, labels: PackedStream) -> PackedBatch:
+    """The batch of sources and labels, which end with EOS: the stream `tgt` is the labels, shifted by one position."""
+    tgt = np.concatenate([[BOS], labels.ids_N[:-1]])
+    tgt[labels.offsets_B1[:-1]] = BOS
+    streams = {"src": source, "tgt": PackedStream(tgt, labels.offsets_B1)}
+    return PackedBatch(streams, labels.ids_N, count=len(labels.ids_N))
+
+
+def _translator(model: Model, validation: Validation, options: SearchConfig, *, protect: bool = False) -> Translator:
+    data = validation.data
+    return Translator(
+        model,
+        validation.tokenizer,
+        config=options,
+        max_source_length=data.max_length,
+        by_sentence=data.by_sentence,
+        truecases=data.truecase,
+        uses_slots=protect,
+        protection=Protection() if protect else None,
+        directions=data.language_pairs,
+        tagged=bool(data.directions),
+    )

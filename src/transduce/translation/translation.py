@@ -1,0 +1,86 @@
+"""The result of translating a text."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+from transduce.search.engine import Job
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One output for one input."""
+
+    text: str
+    score: float
+    """Ranking score: log-probability divided by the length penalty."""
+    log_prob: float
+    tokens: list[str]
+    """The pieces of the output without inline tags; a protected span is one piece."""
+    alignment: list[int] | None = None
+    """For each token, the index of the source token with the highest cross-attention weight; None unless requested."""
+    confidence: float | None = None
+    """Estimate of chrF / 100, between 0 and 1; None unless requested, and for an empty text."""
+    word_confidences: list[float] | None = None
+    """The probability of each word between white space, given the words before it; likewise. Tags are no words."""
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The log-probability of a given translation."""
+
+    log_prob: float
+    """The sum over the tokens and the end marker."""
+    tokens: list[str]
+    """The tokens of the translation and the end marker."""
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / len(self.tokens)
+
+
+def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
+    """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
+    starts = accumulate((len(job.tokens) for job in jobs), initial=0)
+    aligned = [
+        [start + index for index in part.alignment]
+        for start, part in zip(starts, parts, strict=False)
+        if part.alignment is not None
+    ]
+    return Translation(
+        text=text,
+        score=sum(part.score for part in parts),
+        log_prob=sum(part.log_prob for part in parts),
+        tokens=[token for part in parts for token in part.tokens],
+        alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(parts) else None,
+        confidence=_join_confidences(parts),
+        word_confidences=_join_word_confidences(text, parts),
+    )
+
+
+def _join_confidences(parts: Sequence[Translation]) -> float | None:
+    """The mean, weighted by the number of tokens."""
+    confidences = [part.confidence for part in parts if part.confidence is not None]
+    if not parts or len(confidences) < len(parts):
+        return None
+    weights = [len(part.tokens) + 1 for part in parts]
+    return sum(map(operator.mul, confidences, weights)) / sum(weights)
+
+
+def _join_word_confidences(text: str, parts: Sequence[Translation]) -> list[float] | None:
+    """All of the parts' words; a word that continues in the next part, as in Chinese, has the product of both."""
+    joined: list[float] = []
+    end = 0
+    for part in parts:
+        if part.word_confidences is None:
+            return None
+        start = text.index(part.text, end)
+        own = list(part.word_confidences)
+        if joined and own and not any(map(str.isspace, text[start - 1 : start + 1])):
+            joined[-1] *= own.pop(0)
+        joined += own
+        end = start + len(part.text)
+    return joined if parts else None
