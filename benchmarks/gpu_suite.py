@@ -27,7 +27,7 @@ TESTS = {
     "tests/reference/test_attention_kernels.py": 4,
     "tests/reference/test_engine_conformance.py": 4,
     "tests/reference/test_fast_engines.py": 2,
-    "tests/reference/test_attention_engines.py": 1,
+    "tests/reference/test_attention_implementations.py": 1,
     "tests/reference/test_generation_engines.py": 1,
     "tests/system/test_gpu_processes.py": 2,
     "tests/system/test_predecessors.py": 1,

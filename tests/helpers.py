@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -53,11 +53,11 @@ def randomize(model: nn.Module, seed: int) -> None:
         parameter.copy_(1 + 0.3 * noise if name.endswith("norm.weight") else 0.3 * noise)
 
 
-def use_engine(model: nn.Module, engine: str) -> None:
-    """Let every attention of the model use this engine."""
+def use_attention(model: nn.Module, attend: Callable[..., Tensor]) -> None:
+    """Let every attention of the model use this implementation."""
     for module in model.modules():
         if isinstance(module, SelfAttention | CrossAttention):
-            module.engine = engine
+            module.attend = attend
 
 
 def random_sentences(lengths: Sequence[int], vocab_size: int, seed: int) -> list[list[int]]:

@@ -1,24 +1,27 @@
 """The model against torch.nn.Transformer with the same weights, and against itself on batches cut another way."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from helpers import gradients, logits, paper_sinusoids, random_sentences, small_model, use_engine
+from helpers import gradients, logits, paper_sinusoids, random_sentences, small_model, use_attention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Stream
 from transduce.data.packing import PackedBatch, fill
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.nn.attention import attend, reference
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.segments import Segments
 from transduce.translation.task import Translate
 
 V = 23
 SRC_LENGTHS, TGT_LENGTHS = [5, 1, 9, 3], [4, 7, 1, 6]
-ENGINES = ["reference", "padded"]
+Attention = Callable[..., Tensor]
+IMPLEMENTATIONS = [reference, attend]
 NORMS = ["post", "pre"]
 
 
@@ -26,9 +29,9 @@ def sources_and_targets() -> tuple[list[list[int]], list[list[int]]]:
     return random_sentences(SRC_LENGTHS, V, seed=1), random_sentences(TGT_LENGTHS, V, seed=2)
 
 
-def model_with(engine: str, norm: str, **settings: object) -> EncoderDecoder:
+def model_with(attention: Attention, norm: str, **settings: object) -> EncoderDecoder:
     model = small_model(seed=4, norm=norm, **settings)
-    use_engine(model, engine)
+    use_attention(model, attention)
     return model.double()
 
 
@@ -106,9 +109,11 @@ def padded_batch(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_outputs_and_all_gradients_are_those_of_torch_nn_transformer(engine: str, norm: str, positions: str) -> None:
-    model = model_with(engine, norm, positions=positions, encoder_layers=2, decoder_layers=3)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_outputs_and_all_gradients_are_those_of_torch_nn_transformer(
+    attention: Attention, norm: str, positions: str
+) -> None:
+    model = model_with(attention, norm, positions=positions, encoder_layers=2, decoder_layers=3)
     twin = torch_twin(model)
     sources, targets = sources_and_targets()
     probe_MV = torch.randn(sum(TGT_LENGTHS), V, generator=torch.Generator().manual_seed(0)).double()
@@ -156,9 +161,9 @@ def test_outputs_and_all_gradients_are_those_of_torch_nn_transformer(engine: str
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_packed_batch_equals_its_sentences_one_at_a_time(engine: str, norm: str) -> None:
-    model = model_with(engine, norm, d_k=3, d_v=5)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_a_packed_batch_equals_its_sentences_one_at_a_time(attention: Attention, norm: str) -> None:
+    model = model_with(attention, norm, d_k=3, d_v=5)
     sources, targets = sources_and_targets()
     probe_MD = torch.randn(sum(TGT_LENGTHS), 16, generator=torch.Generator().manual_seed(0)).double()
 
@@ -173,9 +178,9 @@ def test_a_packed_batch_equals_its_sentences_one_at_a_time(engine: str, norm: st
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_target_token_changes_nothing_before_it_and_something_from_it_on(engine: str, norm: str) -> None:
-    model = model_with(engine, norm)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_a_target_token_changes_nothing_before_it_and_something_from_it_on(attention: Attention, norm: str) -> None:
+    model = model_with(attention, norm)
     sources, targets = random_sentences([6, 4], V, seed=3), random_sentences([8, 5], V, seed=4)
     before_MD = model(Batch.of(src=sources, tgt=targets))
     for place in range(8):
@@ -188,9 +193,9 @@ def test_a_target_token_changes_nothing_before_it_and_something_from_it_on(engin
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_target_token_sees_every_source_token(engine: str, norm: str) -> None:
-    model = model_with(engine, norm)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_every_target_token_sees_every_source_token(attention: Attention, norm: str) -> None:
+    model = model_with(attention, norm)
     sources, targets = random_sentences([5, 3], V, seed=3), random_sentences([4, 6], V, seed=4)
     before_MD = model(Batch.of(src=sources, tgt=targets))
     for place in range(5):
@@ -201,9 +206,9 @@ def test_every_target_token_sees_every_source_token(engine: str, norm: str) -> N
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_changing_one_sentence_changes_no_other(engine: str, norm: str) -> None:
-    model = model_with(engine, norm)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_changing_one_sentence_changes_no_other(attention: Attention, norm: str) -> None:
+    model = model_with(attention, norm)
     sources, targets = sources_and_targets()
     other_sources, other_targets = [list(s) for s in sources], [list(s) for s in targets]
     other_sources[1] = random_sentences([12], V, seed=8)[0]  # of another length too, so that padding differs
@@ -252,12 +257,12 @@ FILLER_PAIRS = ([4, 1, 5], [2, 7, 3])
     ],
 )
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
 def test_filler_changes_no_real_token_nor_loss_nor_gradient(
-    engine: str, norm: str, src_lengths: list[int], tgt_lengths: list[int], tokens: int
+    attention: Attention, norm: str, src_lengths: list[int], tgt_lengths: list[int], tokens: int
 ) -> None:
     model = small_model(seed=4, norm=norm)
-    use_engine(model, engine)
+    use_attention(model, attention)
     pairs = zip(random_sentences(src_lengths, V, 5), random_sentences(tgt_lengths, V, 6), strict=True)
     batch = Translate().pack(list(pairs))
     filled = fill(batch, tokens, max_sequences=5, longest=9)
@@ -275,10 +280,10 @@ def test_filler_changes_no_real_token_nor_loss_nor_gradient(
     assert_same(gradients(model), expected)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_the_filler_holds_does_not_matter(engine: str) -> None:
+@pytest.mark.parametrize("attention", IMPLEMENTATIONS)
+def test_what_the_filler_holds_does_not_matter(attention: Attention) -> None:
     model = small_model(seed=4)
-    use_engine(model, engine)
+    use_attention(model, attention)
     src, tgt = FILLER_PAIRS
     batch = Translate().pack(list(zip(random_sentences(src, V, 5), random_sentences(tgt, V, 6), strict=True)))
     filled = fill(batch, 30, max_sequences=5, longest=9)

@@ -8,8 +8,8 @@ import torch
 from kernel_tensors import DEVICE, close, draw, leaves
 from torch import Tensor
 
-from transduce.nn.attention import attend
-from transduce.nn.heads import split_heads
+from transduce.fast.kernels.packed_attention import split_adjacent_heads
+from transduce.nn.attention import reference
 from transduce.nn.segments import TILE, Segments, group_segments, max_groups
 
 pytest.importorskip("triton")
@@ -49,8 +49,8 @@ def test_cross_attention(name: str, H: int, d_k: int, d_v: int, grouped: bool) -
 
     def run(attention: Callable[..., Tensor]) -> list[Tensor]:
         x_q, x_kv = leaves(*inputs)
-        k, v = split_heads(x_kv, (H, d_k), (H, d_v))
-        o = attention(*split_heads(x_q, (H, d_k)), k, v, q_segments, k_segments, False)
+        k, v = split_adjacent_heads(x_kv, (H, d_k), (H, d_v))
+        o = attention(*split_adjacent_heads(x_q, (H, d_k)), k, v, q_segments, k_segments, False)
         return [o, *torch.autograd.grad(o, (x_q, x_kv), probe)]
 
     for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
@@ -73,7 +73,7 @@ def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> 
 
     def run(attention: Callable[..., Tensor]) -> list[Tensor]:
         (x,) = leaves(qkv)
-        o = attention(*split_heads(x, (H, d_k), (H, d_k), (H, d_v)), segments, segments, causal)
+        o = attention(*split_adjacent_heads(x, (H, d_k), (H, d_k), (H, d_v)), segments, segments, causal)
         return [o, *torch.autograd.grad(o, x, probe)]
 
     for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):
@@ -87,7 +87,7 @@ def kernel_attention(*arguments: object) -> Tensor:
 
 
 def reference_attention(*arguments: object) -> Tensor:
-    return attend(*arguments, "reference")  # type: ignore[arg-type]
+    return reference(*arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -106,16 +106,16 @@ def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
 
 
 def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
-    from transduce.nn.heads import empty_adjacent
+    from transduce.fast.kernels.segment_attention import empty_adjacent
 
     (joint,) = leaves(draw(5, 2 * (3 + 3 + 4)))
-    parts = split_heads(joint, (2, 3), (2, 3), (2, 4))
+    parts = split_adjacent_heads(joint, (2, 3), (2, 3), (2, 4))
     room = empty_adjacent(*parts)
     for number, gradient in enumerate(room):
         gradient.fill_(number)
     (together,) = torch.autograd.grad(parts, joint, room)
     assert together.data_ptr() == room[0].data_ptr()
     (copied,) = torch.autograd.grad(
-        split_heads(joint, (2, 3), (2, 3), (2, 4)), joint, [gradient.clone() for gradient in room]
+        split_adjacent_heads(joint, (2, 3), (2, 3), (2, 4)), joint, [gradient.clone() for gradient in room]
     )
     torch.testing.assert_close(copied, together)

@@ -9,7 +9,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.nn.attention import attend, attention_weights
+from transduce.nn.attention import attend, attention_weights, reference
 from transduce.nn.kinds import AttentionVariant
 from transduce.nn.segments import Segments
 from transduce.predecessors.attention_variants import attend_variant, restricted_attention, scores, variant_weights
@@ -27,7 +27,7 @@ def inputs(count: int) -> list[Tensor]:
 def test_without_options_it_is_the_papers_attention(causal: bool) -> None:
     (q, k, v), segments = inputs(3), Segments.of_lengths(LENGTHS)
     found = attend_variant(q, k, v, segments, segments, AttentionVariant(), causal=causal)
-    torch.testing.assert_close(found, attend(q, k, v, segments, segments, causal, "reference"))
+    torch.testing.assert_close(found, reference(q, k, v, segments, segments, causal))
     weights = variant_weights(q, k, segments, segments, AttentionVariant(), causal=causal)
     torch.testing.assert_close(weights, attention_weights(q, k, segments, segments, causal))
 

@@ -13,7 +13,7 @@ from transformers_models import assert_close, randomized, transformers
 from transduce.classification.patches import Patches
 from transduce.data.batch import Batch
 from transduce.models.decoder_only import DecoderOnly
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
 from transduce.nn.segments import Segments
@@ -189,10 +189,10 @@ def test_whisper(tmp_path: Path) -> None:
     front = ours.source_embedding
     assert isinstance(front, Frames)
     mel_BMT = torch.randn(2, 20, 100, generator=torch.Generator().manual_seed(0))
-    x, segments = front.convolve(mel_BMT.transpose(1, 2).flatten(0, 1), Segments.of_lengths([100, 100]))
+    x_ND, segments = front.convolve(mel_BMT.transpose(1, 2).flatten(0, 1), Segments.of_lengths([100, 100]))
     for layer in ours.encoder:
-        x = layer(x, segments)
-    hidden = ours.encoder_norm(x[0])
+        x_ND = layer(x_ND, segments)
+    hidden = ours.encoder_norm(x_ND)
     theirs.config._attn_implementation = "eager"
     expected = theirs.model.encoder(mel_BMT).last_hidden_state
     assert_close(hidden, expected.flatten(0, 1))
@@ -209,6 +209,6 @@ def test_log_mel_frames() -> None:
     samples[seconds * 16_000 :] = 0
     extractor = transformers.WhisperFeatureExtractor()
     expected = extractor(samples.numpy() / 2**15, sampling_rate=16_000, return_tensors="pt").input_features[0].T
-    mel, frames = Frames(80, 32, 3000, 0.0).log_mel(samples + 2**15, Segments.of_lengths([len(samples)]))
+    mel, frames = Frames(EncoderDecoderConfig(d_model=32)).log_mel(samples + 2**15, Segments.of_lengths([len(samples)]))
     assert len(frames) == 1
     assert_close(mel, expected, 1e-4)

@@ -5,18 +5,17 @@ rounding; what bfloat16 adds is measured by `benchmarks/train_gpu.py`.
 """
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from helpers import random_sentences, small_model, use_engine
+from helpers import random_sentences, small_model
 from kernel_tensors import DEVICE, close, draw, leaves
 from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.fast import kernels
 from transduce.nn.feed_forward import activate
-from transduce.nn.loss import smoothed_cross_entropy
 from transduce.tokenizers.tokenizer import PAD
 from transduce.training.checkpoint import begin_moments
 
@@ -88,12 +87,14 @@ def test_pre_norm(N: int, D: int, rms: bool) -> None:
 
 @pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
 @pytest.mark.parametrize("rms", [False, True])
-def test_add_then_norm(N: int, D: int, rms: bool) -> None:
+@pytest.mark.parametrize("adds_bias", [False, True])
+def test_add_then_norm(N: int, D: int, rms: bool, adds_bias: bool) -> None:
     from transduce.fast.kernels.pre_norm import add_then_norm
 
     x, sublayer, gain, shift = draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3), draw(D, seed=4)
-    y, total = add_then_norm(x, sublayer, gain, None if rms else shift, 1e-5)
-    close(total, x + sublayer)
+    bias = draw(D, seed=5) if adds_bias else None
+    y, total = add_then_norm(x, sublayer, bias, gain, None if rms else shift, 1e-5)
+    close(total, x + sublayer if bias is None else x + sublayer + bias)
     close(y, F.rms_norm(total, (D,), gain, 1e-5) if rms else F.layer_norm(total, (D,), gain, shift))
 
 
@@ -148,7 +149,7 @@ def test_a_mask_drops_its_share_at_every_place_and_follows_the_seed() -> None:
 
 
 def test_relu_gradient() -> None:
-    from transduce.fast.kernels.relu_gradient import relu_gradient
+    from transduce.fast.kernels.linear import relu_gradient
 
     dy, y = draw(100, 200), draw(100, 200, seed=1).relu()
     dx, dbias = relu_gradient(dy, y)
@@ -245,23 +246,43 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
 # All together
 
 
-@pytest.mark.parametrize(("norm", "longest"), [("post", 70), ("pre", 14)])
-def test_a_model_on_kernels_is_the_model_without(norm: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("longest", "settings"),
+    [
+        (70, {}),
+        (14, {"norm": "pre"}),
+        (14, {"norm": "pre", "norm_type": "rms", "bias": False, "activation": "swiglu", "positions": "rotary"}),
+        (14, {"bias": False}),
+        (14, {"positions": "learned", "activation": "gelu", "tie_output": False}),
+        (14, {"decoder_cell": "ssru"}),
+        (14, {"attention": "additive"}),
+        (14, {"norm": "pre", "positions": "relative"}),
+    ],
+    ids=lambda value: ",".join(f"{k}={v}" for k, v in value.items()) or "paper" if isinstance(value, dict) else None,
+)
+def test_a_fused_model_is_the_model(longest: int, settings: dict[str, Any]) -> None:
+    from transduce.fast.kernels.fuse import fuse
+
     V = 50
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "num_heads": 2}
-    model = small_model(vocab_size=V, norm=norm, max_positions=128, **sizes).to(DEVICE)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "num_heads": 2, "dropout": 0.0}
+    model = small_model(vocab_size=V, max_positions=128, **sizes, **settings).to(DEVICE).train()
     lengths = {"src": [7, 1, 20, 12], "tgt": [9, 3, 1, longest]}
     sides = {name: random_sentences(lengths[name], V, seed) for seed, name in enumerate(lengths, start=1)}
     batch = Batch.of(DEVICE, **sides)
     labels = torch.randint(0, V, (sum(lengths["tgt"]),), generator=torch.Generator().manual_seed(3)).to(DEVICE)
 
-    def run(engine: str) -> list[Tensor]:
-        use_engine(model, engine)
+    def run() -> list[Tensor]:
         hidden = model(batch)
-        loss, nll = smoothed_cross_entropy(hidden, labels, model.embedding.weight_VD, 0.1)
+        loss, nll = model.cross_entropy(hidden, labels, model.output_weight_VD, 0.1)
         return [hidden, loss, nll, *torch.autograd.grad(loss, list(model.parameters()))]
 
-    expected = run("reference")
-    monkeypatch.setattr(kernels, "fit", lambda _: True)
-    for found, wanted in zip(run("packed"), expected, strict=True):
+    names = list(model.state_dict())
+    expected = run()
+    with torch.no_grad():
+        expected_without_gradients = model.eval()(batch)
+    fuse(model.train())
+    assert list(model.state_dict()) == names
+    for found, wanted in zip(run(), expected, strict=True):
         close(found, wanted, 1e-3)
+    with torch.no_grad():
+        close(model.eval()(batch), expected_without_gradients, 1e-3)

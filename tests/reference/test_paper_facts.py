@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transduce.data.batch import Batch
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.nn.embedding import Embedding
-from transduce.nn.layers import DecoderLayer, EncoderLayer, LayerConfig, Residual
+from transduce.nn.layers import DecoderLayer, EncoderLayer, LayerConfig, NormPlacement, Residual
 from transduce.nn.linear import Linear
 from transduce.nn.multi_head_attention import HeadSizes
 from transduce.nn.positions import Positions, sinusoids
@@ -63,7 +63,7 @@ def test_an_embedding_is_the_tokens_row_times_the_root_of_d_model_plus_its_posit
     torch.manual_seed(0)
     embedding = Embedding(11, Positions("sinusoidal", 20, d_model), d_model, dropout=0.0)
     token_N, position_N = [5, 0, 10, 5], [0, 3, 7, 19]
-    found_ND, _ = embedding(torch.tensor(token_N), torch.tensor(position_N))
+    found_ND = embedding(torch.tensor(token_N), torch.tensor(position_N))
     table = paper_sinusoids(20, d_model)
     for row, (token, position) in enumerate(zip(token_N, position_N, strict=True)):
         expected_D = math.sqrt(d_model) * embedding.weight_VD[token] + torch.tensor(table[position])
@@ -74,8 +74,8 @@ def test_dropout_falls_on_the_sum_of_embedding_and_position() -> None:
     torch.manual_seed(0)
     embedding = Embedding(11, Positions("sinusoidal", 20, 64), 64, dropout=0.25)
     token_N, position_N = torch.arange(4, 11), torch.arange(7)
-    whole_ND, _ = embedding.eval()(token_N, position_N)
-    dropped_ND, _ = embedding.train()(token_N, position_N)
+    whole_ND = embedding.eval()(token_N, position_N)
+    dropped_ND = embedding.train()(token_N, position_N)
     is_zero_ND = dropped_ND == 0
     assert 0.15 < is_zero_ND.float().mean() < 0.35
     torch.testing.assert_close(dropped_ND, (whole_ND / 0.75).masked_fill(is_zero_ND, 0.0))
@@ -103,10 +103,15 @@ def layer_norm(x_ND: Tensor, norm: nn.LayerNorm) -> Tensor:
     return (x_ND - mean_N1) / (variance_N1 + 1e-5).sqrt() * norm.weight + norm.bias
 
 
-def random_residual(norm: str, dropout: float) -> tuple[Residual, Tensor, Linear]:
+def make_residual(dropout: float, norm: NormPlacement = "post") -> Residual:
+    heads = HeadSizes(num_heads=4, d_k=3, d_v=3, kv_heads=4)
+    return Residual(LayerConfig(d_model=12, d_ff=24, heads=heads, dropout=dropout, norm=norm))
+
+
+def random_residual(norm: NormPlacement, dropout: float) -> tuple[Residual, Tensor, Linear]:
     """The wrapper with a random norm, an input, and the projection that a sub-layer ends in."""
     generator = torch.Generator().manual_seed(3)
-    residual = Residual(12, dropout, norm)  # type: ignore[arg-type]
+    residual = make_residual(dropout, norm)
     with torch.no_grad():
         residual.norm.weight.copy_(torch.randn(12, generator=generator))
         residual.norm.bias.copy_(torch.randn(12, generator=generator))
@@ -126,7 +131,7 @@ def watched(dropout: nn.Module) -> list[tuple[Tensor, Tensor]]:
 def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: float) -> None:
     residual, x_ND, out = random_residual("post", dropout)
     seen = watched(residual.dropout)
-    found_ND, _ = residual((x_ND, x_ND), lambda x: out(x.sin()), out.bias)
+    found_ND = residual(x_ND, lambda x: out(x.sin()))
     ((whole_ND, dropped_ND),) = seen
     assert (dropped_ND == 0).any() == (dropout > 0)
     torch.testing.assert_close(whole_ND, x_ND.sin() @ out.weight.T + out.bias)
@@ -137,7 +142,7 @@ def test_a_sub_layer_is_layer_norm_of_x_plus_dropout_of_its_output(dropout: floa
 def test_a_pre_norm_sub_layer_is_x_plus_dropout_of_its_output_on_the_normed_x(dropout: float) -> None:
     residual, x_ND, out = random_residual("pre", dropout)
     seen = watched(residual.dropout)
-    found_ND, _ = residual((x_ND, x_ND), lambda x: out(x.sin()), out.bias)
+    found_ND = residual(x_ND, lambda x: out(x.sin()))
     ((whole_ND, dropped_ND),) = seen
     assert (dropped_ND == 0).any() == (dropout > 0)
     expected_ND = layer_norm(x_ND, residual.norm).sin() @ out.weight.T + out.bias
@@ -147,7 +152,7 @@ def test_a_pre_norm_sub_layer_is_x_plus_dropout_of_its_output_on_the_normed_x(dr
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
 def test_dropout_zeroes_each_number_with_its_probability_and_scales_up_the_rest(p: float) -> None:
-    dropout = Residual(12, p, "post").dropout
+    dropout = make_residual(p).dropout
     x = torch.randn(501, 403, generator=torch.Generator().manual_seed(0)).abs().add(0.1).requires_grad_()
     torch.manual_seed(1)
     dropped, other = dropout(x), dropout(x)
@@ -166,7 +171,7 @@ def test_dropout_zeroes_each_number_with_its_probability_and_scales_up_the_rest(
 
 
 def test_dropout_does_nothing_outside_training_and_follows_the_seed_inside_it() -> None:
-    dropout = Residual(12, 0.5, "post").dropout
+    dropout = make_residual(0.5).dropout
     x = torch.randn(7, 12, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(3)
     first = dropout(x)

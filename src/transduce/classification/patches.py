@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from transduce.config import require
+from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.nn.dropout import Dropout
-from transduce.nn.layers import Branches
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
 
@@ -12,23 +13,23 @@ from transduce.nn.segments import Segments
 class Patches(nn.Module):
     """Images of H x W pixels to H W / P^2 vectors of patches, each projected, after the vector of the class token."""
 
-    def __init__(
-        self, image_size: tuple[int, int], channels: int, patch_size: int, d_model: int, dropout: float
-    ) -> None:
+    def __init__(self, config: EncoderOnlyConfig) -> None:
         super().__init__()
-        (self.height, self.width), self.channels, self.size = image_size, channels, patch_size
-        self.count = (self.height // patch_size) * (self.width // patch_size)
-        self.project = projections(channels * patch_size**2, [d_model])
-        self.class_token_D = nn.Parameter(torch.randn(d_model) * 0.02)
-        self.positions_TD = nn.Parameter(torch.randn(self.count + 1, d_model) * 0.02)
-        self.dropout = Dropout(dropout)
+        self.height, self.width, self.channels = config.image_height, config.image_width, config.channels
+        require(min(self.height, self.width) > 0, "a model that reads images needs image_height and image_width")
+        self.size = config.patch_size
+        self.count = (self.height // self.size) * (self.width // self.size)
+        self.project = projections(self.channels * self.size**2, [config.d_model])
+        self.class_token_D = nn.Parameter(torch.randn(config.d_model) * 0.02)
+        self.positions_TD = nn.Parameter(torch.randn(self.count + 1, config.d_model) * 0.02)
+        self.dropout = Dropout(config.dropout)
 
-    def forward(self, pixel_N: Tensor) -> tuple[Branches, Segments]:
+    def forward(self, pixel_N: Tensor, _: Segments) -> tuple[Tensor, Segments]:
         """The pixels of equal images, packed row by row with their channels, as bytes; 0 to 255 become -1 to 1."""
         pixels_BHWC = pixel_N.view(-1, self.height, self.width, self.channels)
         return self.embed(pixels_BHWC.to(self.project.weight.dtype) / 127.5 - 1)
 
-    def embed(self, pixels_BHWC: Tensor) -> tuple[Branches, Segments]:
+    def embed(self, pixels_BHWC: Tensor) -> tuple[Tensor, Segments]:
         """Images of real numbers to vectors."""
         size = self.size
         patches_BTX = (
@@ -44,4 +45,4 @@ class Patches(nn.Module):
         x_ND = self.dropout(x_BTD + self.positions_TD).flatten(0, 1)
         T = self.count + 1
         offsets_B1 = torch.arange(0, (B + 1) * T, T, dtype=torch.int32, device=x_ND.device)
-        return (x_ND, x_ND), Segments(offsets_B1, T, B * T)
+        return x_ND, Segments(offsets_B1, T, B * T)

@@ -148,7 +148,7 @@ class TransformerConfig(ModelConfig):
 
     @property
     def packs_attention(self) -> bool:
-        """Whether attention on a GPU needs no padding: the kernels have limits for heads, no biases and no dropout."""
+        """Whether attention on a GPU needs no padding: for heads that are not too wide, without bias and dropout."""
         narrow = max(self.head_widths) <= MAX_PACKED_WIDTH and not self.attention_dropout
         return narrow and self.positions != "relative" and self.attention_variant is None
 

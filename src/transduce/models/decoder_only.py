@@ -23,7 +23,7 @@ from transduce.models.transformer import (
     make_rotary,
 )
 from transduce.nn.cache import KVCache, TensorKVCache
-from transduce.nn.layers import EncoderLayer, vectors
+from transduce.nn.layers import EncoderLayer
 
 
 @dataclass
@@ -58,10 +58,10 @@ class DecoderOnly(Transformer):
         """See `Model`: the hidden vectors of the stream `text`."""
         text = batch["text"]
         self.reserve(text.segments.longest)
-        x = self.embedding(text.ids_N, text.segments.position_N)
+        x_ND = self.embedding(text.ids_N, text.segments.position_N)
         for layer in self.decoder:
-            x = layer(x, text.segments)
-        hidden_ND = self.decoder_norm(vectors(x))
+            x_ND = layer(x_ND, text.segments)
+        hidden_ND = self.decoder_norm(x_ND)
         return hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
 
     def start(self, prompts: Stream) -> PromptState:
@@ -73,10 +73,11 @@ class DecoderOnly(Transformer):
     def prefill(self, prompts: Stream) -> Iterator[tuple[Tensor, Tensor]]:
         """The keys and values of prompts in every layer."""
         self.reserve(prompts.segments.longest)
-        x = self.embedding(prompts.ids_N, prompts.segments.position_N)
+        x_ND = self.embedding(prompts.ids_N, prompts.segments.position_N)
         for layer in self.decoder_layers():
-            x, k_NHK, v_NHK = layer.prefill(x, prompts.segments)
-            yield k_NHK, v_NHK
+            keys_and_values: list[tuple[Tensor, Tensor]] = []
+            x_ND = layer.prefill(x_ND, prompts.segments, keys_and_values)
+            yield from keys_and_values
 
     def step(self, token_R: Tensor, state: PromptState) -> tuple[Tensor, PromptState]:
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
@@ -86,10 +87,10 @@ class DecoderOnly(Transformer):
 
     def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
         """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
-        x = self.embedding(token_R, position_R)
+        x_RD = self.embedding(token_R, position_R)
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
-            x = layer.step(x, position_R, cache)
-        return self.decoder_norm(vectors(x))
+            x_RD = layer.step(x_RD, position_R, cache)
+        return self.decoder_norm(x_RD)
 
     def reorder(self, state: PromptState, index_BW: Tensor) -> PromptState:
         """The state whose prompt b has the old rows index_BW[b]; prompts may be removed, in order."""

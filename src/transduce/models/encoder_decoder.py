@@ -1,8 +1,8 @@
 """The Transformer of the paper: an encoder for the source, a decoder for the target (section 3, figure 1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +16,15 @@ from transduce.models.transformer import (
     layer_config,
     make_embedding,
     make_final_norm,
+    make_front_end,
     make_rotary,
 )
 from transduce.nn.cache import KVCache, SourceKV, TensorKVCache
 from transduce.nn.embedding import Embedding, token_vectors
-from transduce.nn.layers import Branches, DecoderLayer, EncoderLayer, vectors
+from transduce.nn.layers import DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
-from transduce.speech.frames import Frames
 from transduce.tokenizers.tokenizer import BOS
 
 
@@ -49,10 +49,10 @@ class EncoderDecoder(Transformer):
         self.embedding = make_embedding(config, vocab_size)
         if config.zero_start:
             self.embedding.fix_at_zero(BOS)
-        self.source_embedding: Embedding | Frames | None = None
-        """The input of the encoder, if it differs from that of the decoder."""
-        if config.source == "audio":
-            self.source_embedding = Frames(config.mel_bins, config.d_model, config.max_frames, config.dropout)
+        self.source_embedding: Any = None
+        """The input of the encoder, if it differs from that of the decoder: an `Embedding`, or a front end."""
+        if config.source != "text":
+            self.source_embedding = make_front_end(config.source, config)
         elif not config.share_positions:
             self.source_embedding = make_embedding(config, None)
         self.source_weight_VD: nn.Parameter | None = None
@@ -60,7 +60,7 @@ class EncoderDecoder(Transformer):
         if config.source_vocab_size is not None:
             self.source_weight_VD = token_vectors(config.source_vocab_size, config.d_model, config.embedding)
         self.rotary = make_rotary(config)
-        layer = replace(layer_config(config, self.rotary), cell=config.decoder_cell)
+        layer = layer_config(config, self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(layer) for _ in range(config.decoder_layers))
         initialize(config, self.encoder, sublayers=2)
@@ -76,26 +76,26 @@ class EncoderDecoder(Transformer):
         tgt = batch["tgt"]
         memory_ND, memory_segments = self.encode(batch["src"])
         self.reserve(tgt.segments.longest)
-        x = self.embedding(tgt.ids_N, tgt.segments.position_N)
+        x_MD = self.embedding(tgt.ids_N, tgt.segments.position_N)
         score_bias_BHTS = self.decoder_relative(tgt.segments) if self.decoder_relative else None
         for layer in self.decoder:
-            x = layer(x, tgt.segments, memory_ND, memory_segments, score_bias_BHTS)
-        hidden_MD = self.decoder_norm(vectors(x))
+            x_MD = layer(x_MD, tgt.segments, memory_ND, memory_segments, score_bias_BHTS)
+        hidden_MD = self.decoder_norm(x_MD)
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
     def encode(self, src: Stream) -> tuple[Tensor, Segments]:
         """The encoder's output (N, D) and its segments, which for text are those of the source."""
-        x, segments = self._read_source(src)
+        x_ND, segments = self._read_source(src)
         score_bias_BHTS = self.encoder_relative(segments) if self.encoder_relative else None
         for layer in self.encoder:
-            x = layer(x, segments, score_bias_BHTS)
-        return self.encoder_norm(vectors(x)), segments
+            x_ND = layer(x_ND, segments, score_bias_BHTS)
+        return self.encoder_norm(x_ND), segments
 
-    def _read_source(self, src: Stream) -> tuple[Branches, Segments]:
-        if isinstance(self.source_embedding, Frames):
+    def _read_source(self, src: Stream) -> tuple[Tensor, Segments]:
+        if self.config.source != "text":
             return self.source_embedding(src.ids_N, src.segments)
         self.reserve(src.segments.longest)
-        embedding = self.source_embedding or self.embedding
+        embedding: Embedding = self.embedding if self.source_embedding is None else self.source_embedding
         weight_VD = self.embedding.weight_VD if self.source_weight_VD is None else self.source_weight_VD
         return embedding.embed(src.ids_N, src.segments.position_N, weight_VD), src.segments
 
@@ -119,13 +119,13 @@ class EncoderDecoder(Transformer):
 
     def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
         """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
-        x = self.embedding(token_R, position_R)
+        x_RD = self.embedding(token_R, position_R)
         score_bias_RHT = None
         if self.decoder_relative:  # search advances all rows together
             score_bias_RHT = self.decoder_relative.of_queries(position_R[:1], int(position_R[0]) + 1)[:, :, 0]
         for layer, cache in zip(self.decoder_layers(), caches, strict=True):
-            x = layer.step(x, position_R, cache, score_bias_RHT)
-        return self.decoder_norm(vectors(x))
+            x_RD = layer.step(x_RD, position_R, cache, score_bias_RHT)
+        return self.decoder_norm(x_RD)
 
     def reorder(self, state: DecoderState, index_BW: Tensor) -> DecoderState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""

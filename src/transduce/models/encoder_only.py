@@ -11,7 +11,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from transduce.classification.patches import Patches
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.models.config import TransformerConfig
@@ -22,13 +21,14 @@ from transduce.models.transformer import (
     layer_config,
     make_embedding,
     make_final_norm,
+    make_front_end,
     make_model_norm,
     make_rotary,
 )
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import activate
-from transduce.nn.layers import Branches, EncoderLayer, vectors
+from transduce.nn.layers import EncoderLayer
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
 
@@ -121,13 +121,10 @@ class EncoderOnly(Model):
     def __init__(self, config: EncoderOnlyConfig, vocab_size: int) -> None:
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
-        self.embedding: Embedding | Patches
-        if config.source == "image":
-            size = (config.image_height, config.image_width)
-            require(min(size) > 0, "a model that reads images needs image_height and image_width")
-            self.embedding = Patches(size, config.channels, config.patch_size, config.d_model, config.dropout)
-        else:
-            self.embedding = make_embedding(config, vocab_size)
+        self.embedding: nn.Module
+        self.embedding = (
+            make_embedding(config, vocab_size) if config.source == "text" else make_front_end(config.source, config)
+        )
         self.rotary = make_rotary(config)
         layer = layer_config(config, self.rotary)
         self.encoder = nn.ModuleList(EncoderLayer(layer) for _ in range(config.layers))
@@ -149,14 +146,15 @@ class EncoderOnly(Model):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Segments]:
         """The vectors (N, D) of all tokens or patches of the stream `text` or `image`, and their segments."""
-        x, segments = self._read(batch)
+        x_ND, segments = self._read(batch)
         for layer in self.encoder:
-            x = layer(x, segments)
-        return self.encoder_norm(vectors(x)), segments
+            x_ND = layer(x_ND, segments)
+        return self.encoder_norm(x_ND), segments
 
-    def _read(self, batch: Batch) -> tuple[Branches, Segments]:
-        if isinstance(self.embedding, Patches):
-            return self.embedding(batch["image"].ids_N)
+    def _read(self, batch: Batch) -> tuple[Tensor, Segments]:
+        if self.config.source != "text":
+            image = batch[self.config.source]
+            return self.embedding(image.ids_N, image.segments)
         text = batch["text"]
         self.reserve(text.segments.longest)
         return self.embedding(text.ids_N, text.segments.position_N), text.segments

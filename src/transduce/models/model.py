@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.config import ModelConfig as ModelConfig
+from transduce.nn.loss import smoothed_cross_entropy
 
 
 class Model(nn.Module, ABC):
@@ -19,6 +20,8 @@ class Model(nn.Module, ABC):
 
     config: ModelConfig
     vocab_size: int
+    cross_entropy = staticmethod(smoothed_cross_entropy)
+    """The loss of hidden vectors, the output projection included."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:

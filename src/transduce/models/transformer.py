@@ -1,8 +1,12 @@
 """What all Transformers have in common: the parts that are built from their settings."""
 
+from importlib import import_module
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from transduce.models.config import EncoderDecoderConfig
 from transduce.models.config import TransformerConfig as TransformerConfig
 from transduce.models.model import Model
 from transduce.nn.embedding import PLAIN_DEVIATION, Embedding
@@ -11,6 +15,15 @@ from transduce.nn.layers import LayerConfig
 from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.norm import make_norm
 from transduce.nn.positions import Positions, Rotary
+
+_FRONT_ENDS = {
+    "audio": ("transduce.speech.frames", "Frames"),
+    "image": ("transduce.classification.patches", "Patches"),
+}
+
+
+def _feature_class(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 def make_rotary(config: TransformerConfig) -> Rotary | None:
@@ -22,19 +35,30 @@ def make_rotary(config: TransformerConfig) -> Rotary | None:
 
 def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfig:
     """The settings of every layer."""
-    return LayerConfig(
-        d_model=config.d_model,
-        d_ff=config.d_ff,
-        heads=config.heads,
-        dropout=config.dropout,
-        norm=config.norm,
-        norm_type=config.norm_type,
-        norm_epsilon=config.norm_epsilon,
-        activation=config.activation,
-        rotary=rotary,
-        attention_dropout=config.attention_dropout,
-        variant=config.attention_variant,
-    )
+    settings: dict[str, Any] = {
+        "d_model": config.d_model,
+        "d_ff": config.d_ff,
+        "heads": config.heads,
+        "dropout": config.dropout,
+        "norm": config.norm,
+        "norm_type": config.norm_type,
+        "norm_epsilon": config.norm_epsilon,
+        "activation": config.activation,
+        "rotary": rotary,
+        "attention_dropout": config.attention_dropout,
+    }
+    cell = config.decoder_cell if isinstance(config, EncoderDecoderConfig) else "attention"
+    if config.attention_variant is None and cell == "attention":
+        return LayerConfig(**settings)
+    variant_config = _feature_class("transduce.predecessors.variant_layers", "VariantLayerConfig")
+    layer: LayerConfig = variant_config(**settings, variant=config.attention_variant, cell=cell)
+    return layer
+
+
+def make_front_end(source: str, config: TransformerConfig) -> nn.Module:
+    """The module that reads a source other than text: packed numbers and their segments to (N, D) and segments."""
+    front_end: nn.Module = _feature_class(*_FRONT_ENDS[source])(config)
+    return front_end
 
 
 def make_embedding(config: TransformerConfig, vocab_size: int | None) -> Embedding:

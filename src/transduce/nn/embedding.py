@@ -5,10 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transduce.fast import kernels
 from transduce.nn.dropout import Dropout
 from transduce.nn.kinds import EmbeddingKind as EmbeddingKind
-from transduce.nn.layers import Branches
 from transduce.nn.lookup import lookup
 from transduce.nn.positions import Positions
 
@@ -52,9 +50,20 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(d_model) if kind == "scaled" else 1.0
         self.norm = norm
 
-    def forward(self, token_N: Tensor, position_N: Tensor) -> Branches:
+    def forward(self, token_N: Tensor, position_N: Tensor) -> Tensor:
         """(N) tokens at (N) positions to (N, D)."""
         return self.embed(token_N, position_N, self.used_weight_VD)
+
+    def embed(self, token_N: Tensor, position_N: Tensor, weight_VD: Tensor) -> Tensor:
+        """`forward` with the matrix of another embedding."""
+        x_ND = lookup(token_N, weight_VD)
+        if self.scale != 1.0:
+            x_ND = x_ND * self.scale
+        if self.positions is not None:
+            x_ND = x_ND + self.positions(position_N)
+        if self.norm is not None:
+            x_ND = self.norm(x_ND.to(weight_VD.dtype))
+        return self.dropout(x_ND).to(weight_VD.dtype)
 
     def fix_at_zero(self, token: int) -> None:
         """Make the vector of a token zero, and keep it so in training."""
@@ -69,22 +78,3 @@ class Embedding(nn.Module):
         if self.trained_V1 is None or not self.training:
             return self.weight_VD
         return torch.where(self.trained_V1, self.weight_VD, 0)
-
-    def embed(self, token_N: Tensor, position_N: Tensor, weight_VD: Tensor) -> Branches:
-        """`forward` with the matrix of another embedding."""
-        table_TD = None if self.positions is None else self.positions.table_TD
-        fixed = table_TD is not None and not table_TD.requires_grad
-        if fixed and self.norm is None and kernels.fit(weight_VD):
-            from transduce.fast.kernels.embed import Embed
-
-            p = self.dropout.p if self.training else 0.0
-            return Embed.apply(token_N, position_N, weight_VD, table_TD, self.scale, p)  # type: ignore[no-untyped-call]
-        x_ND = lookup(token_N, weight_VD)
-        if self.scale != 1.0:
-            x_ND = x_ND * self.scale
-        if self.positions is not None:
-            x_ND = x_ND + self.positions(position_N)
-        if self.norm is not None:
-            x_ND = self.norm(x_ND.to(weight_VD.dtype))
-        x_ND = self.dropout(x_ND).to(weight_VD.dtype)
-        return x_ND, x_ND

@@ -3,11 +3,11 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.fast import kernels
 from transduce.nn.kinds import Activation as Activation
 from transduce.nn.linear import projections
 
-_GATED = {"geglu": "gelu_tanh", "swiglu": "swish"}
+GATED = {"geglu": "gelu_tanh", "swiglu": "swish"}
+"""The activation of the gate, by the name of a gated activation."""
 
 
 class FeedForward(nn.Module):
@@ -19,27 +19,22 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", *, bias: bool = True) -> None:
         super().__init__()
         self.activation = activation
-        self.inner = projections(d_model, [d_ff, d_ff] if activation in _GATED else [d_ff], bias=bias)
+        self.inner = projections(d_model, [d_ff, d_ff] if activation in GATED else [d_ff], bias=bias)
         self.outer = projections(d_ff, [d_model], bias=bias)
 
-    def forward(self, x_ND: Tensor, *, bias: bool = True) -> Tensor:
-        """(N, D) to (N, D); with `bias=False`, b2 is left to the caller (`layers.Residual`)."""
-        if self.activation == "relu":
-            return self.outer(self.inner(x_ND, relu=True), bias=bias)
-        if kernels.fit(x_ND) and self.inner.weight.dtype == x_ND.dtype:
-            from transduce.fast.kernels.activation import LinearActivation
-
-            y_NF = LinearActivation.apply(x_ND, self.inner.weight, self.inner.bias, self.activation)  # type: ignore[no-untyped-call]
-            return self.outer(y_NF, bias=bias)
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """(N, D) to (N, D)."""
         x_NF = self.inner(x_ND)
-        if self.activation in _GATED:
+        if self.activation in GATED:
             gate_NF, x_NF = x_NF.chunk(2, dim=-1)
-            return self.outer(activate(gate_NF, _GATED[self.activation]) * x_NF, bias=bias)
-        return self.outer(activate(x_NF, self.activation), bias=bias)
+            return self.outer(activate(gate_NF, GATED[self.activation]) * x_NF)
+        return self.outer(activate(x_NF, self.activation))
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
     """Apply an activation that is not gated to every element."""
+    if activation == "relu":
+        return F.relu(x, inplace=True)
     if activation == "swish":
         return F.silu(x)
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")

@@ -1,27 +1,11 @@
-"""Linear layers: their initialisation, and a fused form for a GPU."""
-
-from functools import cache
-from typing import Any
+"""Linear layers and their initialisation."""
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
-from transduce.fast import kernels
+from torch import nn
 
 
 class Linear(nn.Linear):
-    """x W^T + b, optionally followed by max(0, ·)."""
-
-    def forward(self, x_ND: Tensor, *, relu: bool = False, bias: bool = True) -> Tensor:
-        """(N, width in) to (N, width out); with `bias=False`, b is left to the caller."""
-        if not bias or self.bias is None:
-            y_ND = F.linear(x_ND, self.weight)
-            return y_ND.relu_() if relu else y_ND
-        if kernels.fit(x_ND) and self.weight.dtype == x_ND.dtype:
-            return _FusedLinear.apply(x_ND, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
-        y_ND = F.linear(x_ND, self.weight, self.bias)
-        return y_ND.relu_() if relu else y_ND
+    """x W^T + b, for vectors (N, width)."""
 
 
 def projections(width_in: int, widths_out: list[int], *, bias: bool = True) -> Linear:
@@ -51,29 +35,3 @@ def scale_residual_outputs(stack: nn.ModuleList, sublayers: int) -> None:
     for name, parameter in stack.named_parameters():
         if name.endswith(("out.weight", "outer.weight")):
             parameter.mul_((len(stack) * sublayers) ** -0.5)
-
-
-@cache
-def _ones(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.ones(8, length, dtype=dtype, device=device)  # one row suffices, but matrix products are tiled by eight
-
-
-class _FusedLinear(torch.autograd.Function):
-    """Bias and max(0, ·) are fused into the matrix product."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        y = torch._addmm_activation(bias, x, weight.t()) if relu else torch.addmm(bias, x, weight.t())
-        ctx.save_for_backward(x, weight, *([y] if relu else []))
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Any:
-        from transduce.fast.kernels.relu_gradient import relu_gradient
-
-        x, weight, *y = ctx.saved_tensors
-        if y:
-            dy, dbias = relu_gradient(dy, y[0])
-        else:  # the sum over all rows as a matrix product, which is several times faster than torch's sum
-            dbias = (_ones(len(dy), dy.dtype, dy.device) @ dy)[0]
-        return dy @ weight, dy.t() @ x, dbias, None

@@ -1,8 +1,7 @@
 """Label-smoothed cross-entropy over the vocabulary (section 5.4), fused with the output projection.
 
 The logits of an entire batch would be its largest tensor by far. `chunked` computes logits and their gradients for a
-limited number of rows at a time. The limit is higher for half precision on a GPU, where a kernel overwrites the logits
-with their gradients.
+limited number of rows at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.fast import kernels
 from transduce.tokenizers.tokenizer import PAD
 
-_CPU_CHUNK, _GPU_CHUNK, _IN_PLACE_CHUNK = 1 << 22, 1 << 28, 1 << 30
-"""Logits computed at once: on a CPU (about a cache), on a GPU in float32, and on a GPU by the in-place kernel."""
+_CPU_CHUNK, _GPU_CHUNK = 1 << 22, 1 << 28
+"""Logits computed at once: on a CPU (about a cache), and on a GPU."""
 
 _ALIGNMENT = 8
 """Elements of half precision in the 16 bytes to which fast matrix products align rows."""
@@ -35,8 +33,15 @@ def smoothed_cross_entropy(
     loss equals F.cross_entropy(hidden_LD @ weight_VD.T, labels_L, ignore_index=PAD, label_smoothing=smoothing,
     reduction="sum"), which would allocate all logits at once.
     """
-    wants_grad = torch.is_grad_enabled()
-    loss, nll = _SmoothedCrossEntropy.apply(hidden_LD, weight_VD, labels_L, smoothing, wants_grad)  # type: ignore[no-untyped-call]
+    at_once = _CPU_CHUNK if hidden_LD.device.type == "cpu" else _GPU_CHUNK
+    return chunked_loss(hidden_LD, labels_L, weight_VD, partial(_terms, smoothing=smoothing), at_once)
+
+
+def chunked_loss(
+    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, terms: Terms, logits_at_once: int
+) -> tuple[Tensor, Tensor]:
+    """`smoothed_cross_entropy` by these `terms`, with at most `logits_at_once` logits in memory."""
+    loss, nll = _ChunkedLoss.apply(hidden_LD, weight_VD, labels_L, terms, logits_at_once, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -84,26 +89,23 @@ def chunked(
     return sums, grads_LD, None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
 
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
+class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_LD: Tensor, weight_VD: Tensor, labels_L: Tensor, smoothing: float, wants_grad: bool
+        ctx: Any,
+        hidden_LD: Tensor,
+        weight_VD: Tensor,
+        labels_L: Tensor,
+        terms: Terms,
+        logits_at_once: int,
+        wants_grad: bool,
     ) -> Any:
         L, V = len(labels_L), len(weight_VD)
-        if kernels.fit(hidden_LD):
-            terms: Terms = partial(_fused_terms, smoothing=smoothing, vocab_size=V)
-            at_once = _IN_PLACE_CHUNK
-            if V % _ALIGNMENT:  # matrix products with an odd number of rows are several times slower
-                weight_VD = F.pad(weight_VD, (0, 0, 0, -V % 64))
-        else:
-            terms = partial(_terms, smoothing=smoothing)
-            at_once = _CPU_CHUNK if hidden_LD.device.type == "cpu" else _GPU_CHUNK
-        rows = -(-L // max(1, -(-L * V // at_once)))
+        rows = -(-L // max(1, -(-L * V // logits_at_once)))
         sums, (grad_hidden_LD,), grad_weight_VD = chunked(
             [hidden_LD], weight_VD, labels_L, rows, terms, project=_aligned_logits, wants_grad=wants_grad
         )
         loss, nll = sums.unbind()
-        grad_weight_VD = None if grad_weight_VD is None else grad_weight_VD[:V]
         ctx.save_for_backward(grad_hidden_LD, grad_weight_VD)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -111,11 +113,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> Any:
         grads = ctx.saved_tensors
-        return *torch._foreach_mul(grads, grad_loss.to(grads[0].dtype)), None, None, None
+        return *torch._foreach_mul(grads, grad_loss.to(grads[0].dtype)), None, None, None, None
 
 
 def _aligned_logits(hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
-    """The logits, with rows padded to aligned addresses, which matrix products and kernels need to be fast."""
+    """The logits, with rows padded to aligned addresses, which fast matrix products need."""
     V = len(weight_VD)
     logits_LV = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
     return torch.mm(hidden_LD, weight_VD.T, out=logits_LV)
@@ -134,11 +136,3 @@ def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Se
     grad.scatter_add_(1, label, torch.full_like(normaliser, smoothing - 1))
     counts = label != PAD
     return (both * counts).sum(dim=0), [grad.mul_(counts).to(logits.dtype)]
-
-
-def _fused_terms(logits: Tensor, labels: Tensor, smoothing: float, vocab_size: int) -> tuple[Tensor, Sequence[Tensor]]:
-    """`_terms` in one pass over half-precision logits; columns beyond the vocabulary get a gradient of zero."""
-    from transduce.fast.kernels.cross_entropy import smoothed_terms
-
-    sums, _ = smoothed_terms(logits[:, :vocab_size], labels, smoothing, PAD)
-    return sums, [logits]

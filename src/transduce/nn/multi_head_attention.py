@@ -1,6 +1,6 @@
-"""Multi-head attention (section 3.2.2): h attention functions in parallel, each on its own projection of the input.
+"""Multi-head attention (section 3.2.2).
 
-Projections that read the same input are one matrix product: queries, keys and values of self-attention, keys and
+Projections of the same input are one matrix: queries, keys and values of self-attention, keys and
 values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
@@ -8,15 +8,23 @@ from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
 from transduce.nn.cache import KVCache
-from transduce.nn.heads import split_heads
 from transduce.nn.kinds import HeadSizes as HeadSizes
 from transduce.nn.linear import projections
 from transduce.nn.positions import Rotary
 from transduce.nn.segments import Segments
 
 
+def split_heads(joint_ND: Tensor, *shapes: tuple[int, int]) -> tuple[Tensor, ...]:
+    """The columns of a projection as parts of shape (N, heads, width), given heads and width of each part."""
+    parts = joint_ND.split([heads * width for heads, width in shapes], dim=1)
+    return tuple(part.view(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
+
+
 class SelfAttention(nn.Module):
     """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones."""
+
+    attend = staticmethod(attend)
+    split_heads = staticmethod(split_heads)
 
     def __init__(
         self, d_model: int, heads: HeadSizes, *, causal: bool, rotary: Rotary | None = None, dropout: float = 0.0
@@ -26,36 +34,24 @@ class SelfAttention(nn.Module):
         widths = [heads.num_heads * heads.d_k, heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v]
         self.qkv = projections(d_model, widths, bias=heads.bias)
         self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
-        self.engine = "auto"
 
-    def forward(
-        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
-    ) -> Tensor:
-        """(N, D) to (N, D); with `bias=False`, the bias of W^O is left to the caller (`layers.Residual`)."""
-        return self.prefill(x_ND, segments, score_bias_BHTS, bias=bias)[0]
-
-    def prefill(
-        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`forward`, with the keys and values, for a cache."""
+    def forward(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
+        """(N, D) to (N, D)."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
         dropout = self.dropout if self.training else 0.0
-        o_NHK = attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self.engine, score_bias_BHTS, dropout)
-        return self.out(o_NHK.flatten(1), bias=bias), k_NHK, v_NHK
+        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, score_bias_BHTS, dropout)
+        return self.out(o_NHK.flatten(1))
 
-    def step(
-        self,
-        x_RD: Tensor,
-        position_R: Tensor,
-        cache: KVCache,
-        score_bias_RHT: Tensor | None = None,
-        *,
-        bias: bool = True,
-    ) -> Tensor:
+    def prefill(self, x_ND: Tensor, segments: Segments, keys_and_values: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """`forward`, which appends the keys and values (N, H, K) to a list, for a cache."""
+        q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
+        keys_and_values.append((k_NHK, v_NHK))
+        return self.out(self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal).flatten(1))
+
+    def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Tensor:
         """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
         q_RHK, k_RHK, v_RHK = self.project(x_RD, position_R)
-        o_RHK = cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT)
-        return self.out(o_RHK.flatten(1), bias=bias)
+        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT).flatten(1))
 
     def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, T)."""
@@ -65,7 +61,7 @@ class SelfAttention(nn.Module):
     def project(self, x_ND: Tensor, position_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens at these positions."""
         heads = self.heads
-        q_NHK, k_NHK, v_NHK = split_heads(
+        q_NHK, k_NHK, v_NHK = self.split_heads(
             self.qkv(x_ND), (heads.num_heads, heads.d_k), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v)
         )
         if self.rotary is not None:
@@ -76,27 +72,26 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Every token of a target segment attends to the encoder's output for the source segment of the same number."""
 
+    attend = staticmethod(attend)
+    split_heads = staticmethod(split_heads)
+
     def __init__(self, d_model: int, heads: HeadSizes, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.q = projections(d_model, [heads.num_heads * heads.d_k], bias=heads.bias)
         self.kv = projections(d_model, [heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v], bias=heads.bias)
         self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
-        self.engine = "auto"
 
-    def forward(
-        self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments, *, bias: bool = True
-    ) -> Tensor:
-        """(M, D) tokens and (N, D) encoder output to (M, D); `bias` as in `SelfAttention.forward`."""
+    def forward(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
+        """(M, D) tokens and (N, D) encoder output to (M, D)."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
-        dropout = self.dropout if self.training else 0.0
-        q_MHK = self.queries(x_MD)
-        o_MHK = attend(q_MHK, k_NHK, v_NHK, segments, memory_segments, False, self.engine, dropout=dropout)
-        return self.out(o_MHK.flatten(1), bias=bias)
+        q_MHK, dropout = self.queries(x_MD), self.dropout if self.training else 0.0
+        o_MHK = self.attend(q_MHK, k_NHK, v_NHK, segments, memory_segments, False, dropout=dropout)
+        return self.out(o_MHK.flatten(1))
 
-    def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
+    def step(self, x_RD: Tensor, cache: KVCache) -> Tensor:
         """`forward` for one new token per row."""
-        return self.out(cache.attend_cross(self.queries(x_RD)).flatten(1), bias=bias)
+        return self.out(cache.attend_cross(self.queries(x_RD)).flatten(1))
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, S)."""
@@ -106,7 +101,7 @@ class CrossAttention(nn.Module):
     def project_memory(self, memory_ND: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output."""
         heads = self.heads
-        k_NHK, v_NHK = split_heads(self.kv(memory_ND), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v))
+        k_NHK, v_NHK = self.split_heads(self.kv(memory_ND), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v))
         return k_NHK, v_NHK
 
     def queries(self, x_MD: Tensor) -> Tensor:

@@ -6,8 +6,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from transduce.nn.layers import Branches, vectors
-
 
 @runtime_checkable
 class HasWeights(Protocol):
@@ -42,8 +40,8 @@ def observe_layers(stack: nn.ModuleList) -> Iterator[list[Tensor]]:
     """Forward passes inside fill the list with the output (N, D) of each layer, lowest first."""
     recorded: list[Tensor] = []
 
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Branches) -> None:
-        recorded.append(vectors(output))
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+        recorded.append(output)
 
     handles = [layer.register_forward_hook(hook) for layer in stack]
     try:

@@ -79,24 +79,14 @@ class VariantSelfAttention(SelfAttention):
         super().__init__(d_model, heads, causal=causal)
         self.variant, self.v_HK = variant, _score_vector(variant, heads)
 
-    def prefill(
-        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """See `SelfAttention`."""
         assert score_bias_BHTS is None
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
         o_NHK = attend_variant(q_NHK, k_NHK, v_NHK, segments, segments, self.variant, self.v_HK, causal=self.causal)
-        return self.out(o_NHK.flatten(1), bias=bias), k_NHK, v_NHK
+        return self.out(o_NHK.flatten(1))
 
-    def step(
-        self,
-        x_RD: Tensor,
-        position_R: Tensor,
-        cache: KVCache,
-        score_bias_RHT: Tensor | None = None,
-        *,
-        bias: bool = True,
-    ) -> Tensor:
+    def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Tensor:
         """See `SelfAttention`."""
         assert isinstance(cache, TensorKVCache)
         assert score_bias_RHT is None
@@ -108,7 +98,7 @@ class VariantSelfAttention(SelfAttention):
             distance_T = torch.arange(cache.length - 1, -1, -1, device=x_RD.device)
             allowed = allowed & (distance_T <= self.variant.neighbourhood // 2)
         o_RHK = (masked_softmax(scores_RH1T, allowed) @ v_RHTK)[:, :, 0]
-        return self.out(o_RHK.flatten(1), bias=bias)
+        return self.out(o_RHK.flatten(1))
 
     def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """See `SelfAttention`."""
@@ -123,22 +113,20 @@ class VariantCrossAttention(CrossAttention):
         super().__init__(d_model, heads)
         self.variant, self.v_HK = AttentionVariant(variant.score), _score_vector(variant, heads)
 
-    def forward(
-        self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments, *, bias: bool = True
-    ) -> Tensor:
+    def forward(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """See `CrossAttention`."""
         k_NHK, v_NHK = self.project_memory(memory_ND)
         o_MHK = attend_variant(self.queries(x_MD), k_NHK, v_NHK, segments, memory_segments, self.variant, self.v_HK)
-        return self.out(o_MHK.flatten(1), bias=bias)
+        return self.out(o_MHK.flatten(1))
 
-    def step(self, x_RD: Tensor, cache: KVCache, *, bias: bool = True) -> Tensor:
+    def step(self, x_RD: Tensor, cache: KVCache) -> Tensor:
         """See `CrossAttention`."""
         source = cast(TensorKVCache, cache).source
         assert source is not None
         q_BHWK = self.queries(x_RD).unflatten(0, (len(source.mask_B11S), -1)).transpose(1, 2)
         scores_BHWS = scores(q_BHWK, source.k_BHSK, self.variant.score, self.v_HK)
         o_BHWK = masked_softmax(scores_BHWS, source.mask_B11S) @ source.v_BHSK
-        return self.out(o_BHWK.transpose(1, 2).flatten(0, 1).flatten(1), bias=bias)
+        return self.out(o_BHWK.transpose(1, 2).flatten(0, 1).flatten(1))
 
     def weights(self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments) -> Tensor:
         """See `CrossAttention`."""

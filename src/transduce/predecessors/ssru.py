@@ -19,13 +19,8 @@ class SSRU(nn.Module):
         self.input = projections(d_model, [d_model], bias=False)
         self.forget = projections(d_model, [d_model])
 
-    def forward(
-        self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None, *, bias: bool = True
-    ) -> Tensor:
-        """(N, D) to (N, D): each token depends on itself and earlier ones of its segment.
-
-        The other arguments are those of `SelfAttention` and have no effect.
-        """
+    def forward(self, x_ND: Tensor, segments: Segments, _: Tensor | None = None) -> Tensor:
+        """(N, D) to (N, D): each token depends on itself and earlier ones of its segment."""
         layout = segments.layout
         keep_BTD, new_BTD = (layout.pad(x) for x in self._gates(x_ND))
         state_BD, states = torch.zeros_like(new_BTD[:, 0]), []
@@ -34,15 +29,7 @@ class SSRU(nn.Module):
             states.append(state_BD)
         return layout.unpad(torch.stack(states, dim=1)).relu()
 
-    def step(
-        self,
-        x_RD: Tensor,
-        position_R: Tensor,
-        cache: KVCache,
-        score_bias_RHT: Tensor | None = None,
-        *,
-        bias: bool = True,
-    ) -> Tensor:
+    def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, _: Tensor | None = None) -> Tensor:
         """`forward` for one new token per row."""
         return cache.recur(*self._gates(x_RD)).relu()
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.models.config import EncoderDecoderConfig
 from transduce.nn.dropout import Dropout
-from transduce.nn.layers import Branches
 from transduce.nn.segments import Segments
 
 SAMPLE_RATE = 16_000
@@ -23,16 +23,16 @@ class Frames(nn.Module):
     filters_FM: Tensor
     table_TD: Tensor
 
-    def __init__(self, mel_bins: int, d_model: int, max_frames: int, dropout: float) -> None:
+    def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
-        self.max_frames = max_frames
-        self.first = nn.Linear(3 * mel_bins, d_model)
+        d_model, self.max_frames = config.d_model, config.max_frames
+        self.first = nn.Linear(3 * config.mel_bins, d_model)
         self.second = nn.Linear(3 * d_model, d_model)
-        self.dropout = Dropout(dropout)
-        self.register_buffer("filters_FM", mel_filters(mel_bins), persistent=False)
-        self.register_buffer("table_TD", side_by_side_sinusoids(max_frames // 2, d_model), persistent=False)
+        self.dropout = Dropout(config.dropout)
+        self.register_buffer("filters_FM", mel_filters(config.mel_bins), persistent=False)
+        self.register_buffer("table_TD", side_by_side_sinusoids(self.max_frames // 2, d_model), persistent=False)
 
-    def forward(self, sample_N: Tensor, segments: Segments) -> tuple[Branches, Segments]:
+    def forward(self, sample_N: Tensor, segments: Segments) -> tuple[Tensor, Segments]:
         """Samples as 16-bit integers plus 2^15, packed, to vectors and their segments."""
         return self.convolve(*self.log_mel(sample_N, segments))
 
@@ -59,7 +59,7 @@ class Frames(nn.Module):
         log_MB = torch.maximum(log_MB, loudest_B[sound_M][:, None] - _RANGE)
         return (log_MB + 4) / 4, frames
 
-    def convolve(self, mel_MB: Tensor, frames: Segments) -> tuple[Branches, Segments]:
+    def convolve(self, mel_MB: Tensor, frames: Segments) -> tuple[Tensor, Segments]:
         """Log-mel energies to vectors, half as many: the second convolution takes every other frame."""
         dtype = self.first.weight.dtype
         x_MD = F.gelu(self.first(_neighbours(mel_MB.to(dtype), frames)))
@@ -67,7 +67,7 @@ class Frames(nn.Module):
         even_N = frames.offsets_B1.long()[halves.segment_N.long()] + 2 * halves.position_N.long()
         x_ND = F.gelu(self.second(_neighbours(x_MD, frames)[even_N]))
         x_ND = self.dropout(x_ND + F.embedding(halves.position_N, self.table_TD).to(dtype))
-        return (x_ND, x_ND), halves
+        return x_ND, halves
 
 
 def _scaled_segments(segments: Segments, factor: int, lengths_B: Tensor) -> Segments:

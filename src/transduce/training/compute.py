@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.fast.cuda_graph import CapturedFunction
 from transduce.nn.loss import with_bias
+from transduce.training.cuda_graph import CapturedFunction
 from transduce.training.precision import Float32, gradients_of
 from transduce.training.r_drop import symmetric_kl
 from transduce.training.task import Task

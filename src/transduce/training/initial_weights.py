@@ -9,6 +9,7 @@ from transduce.data.prepare import Prepared
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.saved import SavedModel, load_model, save_tensors
+from transduce.training.learner import fused_on_gpu
 from transduce.training.precision import use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe
@@ -44,7 +45,10 @@ def new_model(
         weights |= {name: x for name, x in wanted.items() if is_new(name)}
         model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
     if recipe.train.shard:
-        shard(model, processes.count, half=use_bfloat16(recipe.train.precision, device))
+        half = use_bfloat16(recipe.train.precision, device)
+        if half and device.type == "cuda":
+            fused_on_gpu("fuse")(model)
+        shard(model, processes.count, half=half)
     return model
 
 

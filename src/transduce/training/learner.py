@@ -1,11 +1,12 @@
 """Gradients and updates of a model's weights. Precision, graph capture and sharding are chosen once, here."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from transduce.fast import kernels
 from transduce.models.model import Model
 from transduce.training.checkpoint import begin_moments
 from transduce.training.compute import CapturedCompute, Compute
@@ -15,8 +16,11 @@ from transduce.training.recipe import TrainConfig
 from transduce.training.sharded import Replicated, Sharded, is_sharded
 from transduce.training.task import Task
 
-if TYPE_CHECKING:
-    from transduce.fast.kernels.adam import FusedAdam
+
+def fused_on_gpu(name: str) -> Any:
+    """`fuse` or `FusedAdam` of `fast.kernels`, which the core does not import."""
+    modules = {"fuse": "transduce.fast.kernels.fuse", "FusedAdam": "transduce.fast.kernels.adam"}
+    return getattr(import_module(modules[name]), name)
 
 
 class Learner:
@@ -39,12 +43,13 @@ class Learner:
         """Whether gradients are computed by a CUDA graph, for which all batches must have the same shapes."""
         self.sharing = Sharded(processes) if sharded else Replicated(processes)
         self.precision = Bfloat16Copy(model) if half else Float32(model)
+        if half and model.device.type == "cuda":
+            fused_on_gpu("fuse")(self.precision.worker)
         self.precision.worker.train()
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
-        worker_weight_VD = self.precision.worker.output_weight_VD
-        self._fuses = self.captures and not processes.communicates and kernels.fit(worker_weight_VD)
-        self._fused_adam: FusedAdam | None = None
+        self._fuses = self.captures and not processes.communicates and find_spec("triton") is not None
+        self._fused_adam: Any = None
 
     @torch.no_grad()
     def update(self, number: int, rate: float, count: int, *, collected: bool = False) -> Tensor:
@@ -84,7 +89,7 @@ class Learner:
 
     def _fused_update(self, number: int, rate: float, count: int) -> Tensor:
         if self._fused_adam is None:
-            from transduce.fast.kernels.adam import FusedAdam
-
-            self._fused_adam = FusedAdam(self.optimizer, list(self.precision.worker.parameters()), self._weights)
+            self._fused_adam = fused_on_gpu("FusedAdam")(
+                self.optimizer, list(self.precision.worker.parameters()), self._weights
+            )
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)

@@ -16,7 +16,7 @@ from transduce.errors import DataError
 from transduce.files.languages import mark
 from transduce.files.readers import READERS
 from transduce.models.model import Model, ModelConfig
-from transduce.nn.loss import smoothed_cross_entropy, with_bias
+from transduce.nn.loss import with_bias
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, tokenizer_of_stream
 from transduce.tokenizers.symbols import escape
@@ -119,7 +119,7 @@ class Task(ABC):
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""
         hidden_LE, weight_VE = with_bias(hidden_LD, model.output_weight_VD, model.output_bias_V)
-        return smoothed_cross_entropy(hidden_LE, batch.labels_L, weight_VE, smoothing)
+        return model.cross_entropy(hidden_LE, batch.labels_L, weight_VE, smoothing)
 
     def refusal(self, config: ModelConfig) -> str | None:
         """The reason why models with these settings cannot be trained for this task; None if they can."""

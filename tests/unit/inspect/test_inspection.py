@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import logits, use_engine
+from helpers import logits, use_attention
 from inspections import NORMS, TEXT, MakeTranslator, hidden, inspect, log_probs
 from torch import Tensor
 
@@ -33,7 +33,7 @@ def test_attention_equals_the_reference_engine(
         return weights[-1]
 
     monkeypatch.setattr(attention, "attention_weights", record)
-    use_engine(translator.model, "reference")
+    use_attention(translator.model, attention.reference)
     hidden(translator.model, inspection.source, inspection.best.tokens)
     assert len(weights) == 2 + 2 * 2  # encoder layers; then self- and cross-attention alternate
     expected = {"encoder": weights[:2], "decoder": weights[2::2], "cross": weights[3::2]}

@@ -9,6 +9,7 @@ import torch
 
 from transduce.fast.gpu.beam import Entry, hypotheses
 from transduce.fast.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
+from transduce.fast.kernels.fuse import fits, fuse
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
@@ -43,6 +44,8 @@ class GpuEngine:
         self.model = copy.deepcopy(model).eval()
         for weight in self.model.parameters():
             weight.data = weight.data.to(dtype)  # sinusoids, which are a buffer, stay float32
+        if fits(self.model):
+            fuse(self.model)
         self._slot_batches: dict[tuple[int, int], SlotBatch] = {}
         """By number of slots and beam; the most recently used is last."""
         self._most_rows = MOST_ROWS

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Stream
-from transduce.fast.cuda_graph import capture
 from transduce.fast.gpu.beam import Entry, SlotBeam
 from transduce.fast.gpu.cache import SlotCache
 from transduce.models.decoder_only import DecoderOnly
@@ -21,6 +20,7 @@ from transduce.nn.device import send
 from transduce.nn.segments import Segments, pack_tokens
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, PAD
+from transduce.training.cuda_graph import capture
 
 SlotModel = EncoderDecoder | DecoderOnly
 """Models whose steps the engine records."""

@@ -4,12 +4,20 @@ One program processes one row in two passes: the first computes the softmax's de
 second, while the row is still in the cache, replaces each logit by its gradient.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.nn.loss import chunked_loss
+from transduce.tokenizers.tokenizer import PAD
 
 _BLOCK = 8192
+_LOGITS_AT_ONCE = 1 << 30
 
 
 @triton.jit
@@ -57,3 +65,20 @@ def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: i
         PAD=pad, BLOCK=min(_BLOCK, triton.next_power_of_2(V)), num_warps=16,
     )  # fmt: skip
     return terms_M2.sum(0), logits_MV
+
+
+def smoothed_cross_entropy(
+    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """See `nn.loss.smoothed_cross_entropy`."""
+    V = len(weight_VD)
+    if V % 8:  # matrix products with an odd number of rows are several times slower
+        weight_VD = F.pad(weight_VD, (0, 0, 0, -V % 64))
+    terms = partial(_terms, smoothing=smoothing, vocab_size=V)
+    return chunked_loss(hidden_LD, labels_L, weight_VD, terms, _LOGITS_AT_ONCE)
+
+
+def _terms(logits: Tensor, labels: Tensor, smoothing: float, vocab_size: int) -> tuple[Tensor, Sequence[Tensor]]:
+    """See `nn.loss`; columns beyond the vocabulary get a gradient of zero."""
+    sums, _ = smoothed_terms(logits[:, :vocab_size], labels, smoothing, PAD)
+    return sums, [logits]

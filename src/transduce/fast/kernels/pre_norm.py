@@ -20,8 +20,8 @@ _BLOCK = 1024
 
 @triton.jit
 def _norm_forward(
-    x_ND, sublayer_ND, gain_D, shift_D, sum_ND, y_ND, mean_N, scale_N, tokens, epsilon,
-    ADD: tl.constexpr, RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+    x_ND, sublayer_ND, bias_D, gain_D, shift_D, sum_ND, y_ND, mean_N, scale_N, tokens, epsilon,
+    ADD: tl.constexpr, BIAS: tl.constexpr, RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
     offsets = rows[:, None].to(tl.int64) * D + columns[None, :]
@@ -29,6 +29,8 @@ def _norm_forward(
     x = tl.load(x_ND + offsets, mask=inside, other=0.0).to(tl.float32)
     if ADD:
         x += tl.load(sublayer_ND + offsets, mask=inside, other=0.0).to(tl.float32)
+        if BIAS:
+            x += tl.load(bias_D + columns, mask=columns < D, other=0.0).to(tl.float32)[None, :]
         rounded = x.to(sum_ND.dtype.element_ty)
         tl.store(sum_ND + offsets, rounded, mask=inside)
         x = rounded.to(tl.float32)
@@ -89,7 +91,7 @@ class PreNorm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(N, D) to (N, D) and the same (N, D)."""
         x_ND = x_ND.contiguous()
-        _, y_ND, mean_N, scale_N = _normalize(x_ND, None, gain_D, shift_D, epsilon)
+        _, y_ND, mean_N, scale_N = _normalize(x_ND, None, None, gain_D, shift_D, epsilon)
         ctx.save_for_backward(x_ND, mean_N, scale_N, gain_D)
         ctx.rms = shift_D is None
         return y_ND, x_ND.view_as(x_ND)
@@ -111,15 +113,25 @@ class PreNorm(torch.autograd.Function):
 
 
 def add_then_norm(
-    x_ND: Tensor, sublayer_ND: Tensor, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
+    x_ND: Tensor,
+    sublayer_ND: Tensor,
+    bias_D: Tensor | None,
+    gain_D: Tensor,
+    shift_D: Tensor | None,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor]:
-    """(norm(x + sublayer), x + sublayer), without gradients; RMSNorm if there is no shift."""
-    sum_ND, y_ND, _, _ = _normalize(x_ND.contiguous(), sublayer_ND.contiguous(), gain_D, shift_D, epsilon)
+    """(norm(x + sublayer + bias), x + sublayer + bias), without gradients; RMSNorm if there is no shift."""
+    sum_ND, y_ND, _, _ = _normalize(x_ND.contiguous(), sublayer_ND.contiguous(), bias_D, gain_D, shift_D, epsilon)
     return y_ND, sum_ND
 
 
 def _normalize(
-    x_ND: Tensor, sublayer_ND: Tensor | None, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
+    x_ND: Tensor,
+    sublayer_ND: Tensor | None,
+    bias_D: Tensor | None,
+    gain_D: Tensor,
+    shift_D: Tensor | None,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """x, to which the sub-layer's output is added if there is one, its norm, and the mean and scale of its rows."""
     adds, rms, (N, D) = sublayer_ND is not None, shift_D is None, x_ND.shape
@@ -127,8 +139,9 @@ def _normalize(
     mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
     sizes = _sizes(D)
     _norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
-        x_ND, sublayer_ND if adds else x_ND, gain_D, gain_D if rms else shift_D, sum_ND, y_ND, mean_N, scale_N, N,
-        epsilon, ADD=adds, RMS=rms, **sizes,
+        x_ND, sublayer_ND if adds else x_ND, gain_D if bias_D is None else bias_D, gain_D,
+        gain_D if rms else shift_D, sum_ND, y_ND, mean_N, scale_N, N, epsilon,
+        ADD=adds, BIAS=bias_D is not None, RMS=rms, **sizes,
     )  # fmt: skip
     return sum_ND, y_ND, mean_N, scale_N
 

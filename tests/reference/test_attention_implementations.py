@@ -1,19 +1,20 @@
-"""Every attention engine against softmax(QK^T / sqrt(d_k)) V written as loops over sentences, heads and queries."""
+"""Attention against softmax(QK^T / sqrt(d_k)) V, written as loops over sentences, heads and queries."""
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from transduce.nn.attention import ENGINES, attend, attention_weights
+from transduce.fast.kernels.packed_attention import attend_packed
+from transduce.nn.attention import attend, attention_weights, reference
 from transduce.nn.segments import Segments
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="the packed engine needs CUDA")
-EACH_ENGINE = pytest.mark.parametrize(
-    "engine", [pytest.param(name, marks=needs_cuda if name == "packed" else ()) for name in ENGINES]
-)
+Attention = Callable[..., Tensor]
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="packed attention needs CUDA")
+EACH = pytest.mark.parametrize("attention", [reference, attend, pytest.param(attend_packed, marks=needs_cuda)])
 H = 2
 
 
@@ -74,13 +75,15 @@ def plain_attention(
 
 
 def check(
-    engine: str, q_lengths: list[int], k_lengths: list[int], causal: bool, d_k: int, d_v: int, slack: int = 0
+    attention: Attention, q_lengths: list[int], k_lengths: list[int], causal: bool, d_k: int, d_v: int, slack: int = 0
 ) -> None:
-    """The engine's output and its gradients of q, k and v against the loops, with `longest` too large by `slack`."""
-    device, dtype, tolerance = ("cuda", torch.bfloat16, 3e-2) if engine == "packed" else ("cpu", torch.float32, 1e-5)
+    """Its output and its gradients of q, k and v against the loops, with `longest` too large by `slack`."""
+    device, dtype, tolerance = (
+        ("cuda", torch.bfloat16, 3e-2) if attention is attend_packed else ("cpu", torch.float32, 1e-5)
+    )
     generator = torch.Generator().manual_seed(0)
     shapes = [(sum(q_lengths), H, d_k), (sum(k_lengths), H, d_k), (sum(k_lengths), H, d_v)]
-    # The loops compute in float32 what the engine is given, which may be less precise.
+    # The loops compute in float32 what the implementation is given, which may be less precise.
     inputs = [torch.randn(shape, generator=generator).to(dtype).float().requires_grad_() for shape in shapes]
     probe_NHK = torch.randn(sum(q_lengths), H, d_v, generator=generator).to(dtype).float()
     expected_NHK = plain_attention(*inputs, q_lengths, k_lengths, causal)
@@ -91,7 +94,7 @@ def check(
         Segments(Segments.of_lengths(lengths, device).offsets_B1, max(lengths) + slack, sum(lengths))
         for lengths in (q_lengths, k_lengths)
     )
-    found_NHK = attend(*given, q_segments, k_segments, causal, engine)
+    found_NHK = attention(*given, q_segments, k_segments, causal)
     grads = torch.autograd.grad(found_NHK, given, probe_NHK.to(device, dtype))
 
     assert found_NHK.shape == expected_NHK.shape
@@ -107,60 +110,62 @@ def check(
 
 
 @pytest.mark.parametrize("lengths", SELF_LENGTHS.values(), ids=SELF_LENGTHS)
-@EACH_ENGINE
-def test_self_attention_sees_all_of_the_same_sentence(engine: str, lengths: list[int]) -> None:
-    check(engine, lengths, lengths, causal=False, d_k=16, d_v=16)
+@EACH
+def test_self_attention_sees_all_of_the_same_sentence(attention: Attention, lengths: list[int]) -> None:
+    check(attention, lengths, lengths, causal=False, d_k=16, d_v=16)
 
 
 @pytest.mark.parametrize("lengths", SELF_LENGTHS.values(), ids=SELF_LENGTHS)
-@EACH_ENGINE
-def test_causal_attention_sees_the_same_sentence_up_to_its_own_place(engine: str, lengths: list[int]) -> None:
-    check(engine, lengths, lengths, causal=True, d_k=16, d_v=16)
+@EACH
+def test_causal_attention_sees_the_same_sentence_up_to_its_own_place(attention: Attention, lengths: list[int]) -> None:
+    check(attention, lengths, lengths, causal=True, d_k=16, d_v=16)
 
 
 @pytest.mark.parametrize(("q_lengths", "k_lengths"), CROSS_LENGTHS.values(), ids=CROSS_LENGTHS)
-@EACH_ENGINE
-def test_cross_attention_sees_all_of_the_other_side(engine: str, q_lengths: list[int], k_lengths: list[int]) -> None:
-    check(engine, q_lengths, k_lengths, causal=False, d_k=16, d_v=16)
+@EACH
+def test_cross_attention_sees_all_of_the_other_side(
+    attention: Attention, q_lengths: list[int], k_lengths: list[int]
+) -> None:
+    check(attention, q_lengths, k_lengths, causal=False, d_k=16, d_v=16)
 
 
 @pytest.mark.parametrize(
     ("d_k", "d_v"), [(16, 16), (32, 32), (64, 64), (128, 128), (16, 64), (32, 64), (64, 32), (128, 16)]
 )
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@EACH_ENGINE
-def test_heads_may_have_any_width_and_values_another(engine: str, causal: bool, d_k: int, d_v: int) -> None:
-    check(engine, [4, 1, 7], [4, 1, 7], causal, d_k, d_v)
+@EACH
+def test_heads_may_have_any_width_and_values_another(attention: Attention, causal: bool, d_k: int, d_v: int) -> None:
+    check(attention, [4, 1, 7], [4, 1, 7], causal, d_k, d_v)
     if not causal:
-        check(engine, [4, 1, 7], [2, 6, 3], causal, d_k, d_v)
+        check(attention, [4, 1, 7], [2, 6, 3], causal, d_k, d_v)
 
 
 @pytest.mark.parametrize("lengths", [[5, 2, 7], [6, 6]], ids=["unequal", "equal"])
-@EACH_ENGINE
-def test_longest_may_be_more_than_any_segment_has(engine: str, lengths: list[int]) -> None:
-    check(engine, lengths, lengths, causal=True, d_k=16, d_v=16, slack=3)
-    check(engine, lengths, lengths[::-1], causal=False, d_k=16, d_v=16, slack=3)
+@EACH
+def test_longest_may_be_more_than_any_segment_has(attention: Attention, lengths: list[int]) -> None:
+    check(attention, lengths, lengths, causal=True, d_k=16, d_v=16, slack=3)
+    check(attention, lengths, lengths[::-1], causal=False, d_k=16, d_v=16, slack=3)
 
 
-@EACH_ENGINE
-def test_a_query_whose_segment_holds_no_key_gets_zeros(engine: str) -> None:
-    device, dtype = ("cuda", torch.bfloat16) if engine == "packed" else ("cpu", torch.float32)
+@EACH
+def test_a_query_whose_segment_holds_no_key_gets_zeros(attention: Attention) -> None:
+    device, dtype = ("cuda", torch.bfloat16) if attention is attend_packed else ("cpu", torch.float32)
     generator = torch.Generator().manual_seed(0)
     q_NHK, k_MHK = torch.randn(7, H, 16, generator=generator), torch.randn(4, H, 16, generator=generator)
     q_segments, k_segments = (Segments.of_lengths(lengths, device) for lengths in ([3, 4], [0, 4]))
     q_NHK, k_MHK = q_NHK.to(device, dtype), k_MHK.to(device, dtype)
-    o_NHK = attend(q_NHK, k_MHK, k_MHK, q_segments, k_segments, False, engine)
+    o_NHK = attention(q_NHK, k_MHK, k_MHK, q_segments, k_segments, False)
     assert torch.equal(o_NHK[:3].cpu(), torch.zeros(3, H, 16, dtype=dtype))
     assert (o_NHK[3:] != 0).any()
 
 
-@EACH_ENGINE
-def test_large_scores_do_not_overflow(engine: str) -> None:
-    device, dtype = ("cuda", torch.bfloat16) if engine == "packed" else ("cpu", torch.float32)
+@EACH
+def test_large_scores_do_not_overflow(attention: Attention) -> None:
+    device, dtype = ("cuda", torch.bfloat16) if attention is attend_packed else ("cpu", torch.float32)
     generator = torch.Generator().manual_seed(0)
     segments = Segments.of_lengths([5, 3], device)
     q, k, v = (torch.randn(8, H, 16, generator=generator).to(device, dtype) for _ in range(3))
-    o_NHK = attend(q * 200, k * 200, v, segments, segments, True, engine)
+    o_NHK = attention(q * 200, k * 200, v, segments, segments, True)
     assert torch.isfinite(o_NHK).all()
     expected_NHK = plain_attention(
         *((x * scale).float().cpu() for x, scale in ((q, 200), (k, 200), (v, 1))), [5, 3], [5, 3], causal=True
@@ -189,27 +194,22 @@ def test_attention_weights_are_a_distribution_over_what_a_query_sees_and_zero_el
 
 
 @pytest.mark.parametrize(
-    ("engine", "device"),
-    [("reference", "cpu"), ("padded", "cpu"), pytest.param("auto", "cuda", marks=needs_cuda)],
+    ("attention", "device"),
+    [(reference, "cpu"), (attend, "cpu"), pytest.param(attend_packed, "cuda", marks=needs_cuda)],
 )
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-def test_dropout_zeroes_attention_weights_and_scales_the_others(engine: str, device: str, causal: bool) -> None:
+def test_dropout_zeroes_attention_weights_and_scales_the_others(
+    attention: Attention, device: str, causal: bool
+) -> None:
     torch.manual_seed(0)
     lengths, p = [40, 25], 0.3
     segments, dtype = Segments.of_lengths(lengths, device), torch.float32 if device == "cpu" else torch.bfloat16
     q_NHK, k_NHK = (torch.randn(sum(lengths), H, 16, device=device, dtype=dtype) for _ in range(2))
     one_hot_NS = torch.eye(max(lengths), device=device, dtype=dtype)[segments.position_N]
     v_NHS = one_hot_NS[:, None].expand(-1, H, -1).contiguous()  # so that the output is the row of weights
-    weights_NHS = attend(q_NHK, k_NHK, v_NHS, segments, segments, causal, engine)
-    dropped_NHS = attend(q_NHK, k_NHK, v_NHS, segments, segments, causal, engine, dropout=p)
+    weights_NHS = attention(q_NHK, k_NHK, v_NHS, segments, segments, causal)
+    dropped_NHS = attention(q_NHK, k_NHK, v_NHS, segments, segments, causal, dropout=p)
     kept = dropped_NHS != 0
     torch.testing.assert_close(dropped_NHS[kept], weights_NHS[kept] / (1 - p), rtol=2e-2, atol=1e-6)
     share = kept.sum() / (weights_NHS != 0).sum()
     assert float(share) == pytest.approx(1 - p, abs=0.03)
-
-
-def test_auto_picks_an_engine_that_works_on_the_cpu() -> None:
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(9, H, 16, generator=generator) for _ in range(3))
-    found_NHK = attend(q, k, v, Segments.of_lengths([2, 7]), Segments.of_lengths([6, 3]), False)
-    torch.testing.assert_close(found_NHK, plain_attention(q, k, v, [2, 7], [6, 3], False), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,232 @@
+"""Fused modules: the computations of `nn/` in fewer passes over memory, with the same parameters and names.
+
+Vectors go from one fused module to the next as `Branches`: two references to one tensor, one for the sub-layer and one
+for the residual connection around it. As two outputs of one kernel, their gradients come back separately and are added
+inside that kernel's backward pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.fast.kernels import HAS_TRITON
+from transduce.fast.kernels.packed_attention import attend_packed, split_adjacent_heads
+from transduce.models.model import Model
+from transduce.nn.embedding import Embedding
+from transduce.nn.feed_forward import FeedForward
+from transduce.nn.layers import DecoderLayer, EncoderLayer, Residual
+from transduce.nn.linear import Linear
+from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
+from transduce.nn.norm import LayerNorm
+
+if HAS_TRITON:
+    from transduce.fast.kernels.activation import LinearActivation
+    from transduce.fast.kernels.add_norm import AddNorm
+    from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
+    from transduce.fast.kernels.embed import Embed
+    from transduce.fast.kernels.linear import LinearRelu
+    from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
+
+
+def fuse(model: Model) -> None:
+    """Replace the modules of a model by fused ones; it must be on a CUDA GPU, in half precision.
+
+    Without Triton, only attention is replaced.
+    """
+    modules = list(model.modules())
+    for module in modules:
+        module.__class__ = _ATTENTION.get(type(module), type(module))
+    if not HAS_TRITON:
+        return
+    model.cross_entropy = smoothed_cross_entropy
+    for module in modules:
+        module.__class__ = _FUSED.get(type(module), type(module))
+    for module in modules:
+        if isinstance(module, EncoderLayer | DecoderLayer):
+            cross_attention = [module.cross_attention] if isinstance(module, DecoderLayer) else []
+            sublayers = [module.self_attention, *cross_attention, module.feed_forward]
+            for residual, sublayer in zip(module.residuals, sublayers, strict=True):
+                last = _last_projection(sublayer)
+                if last is not None and last.bias is not None and residual.adds_bias:
+                    last.__class__ = LinearWithoutBias
+    for name in ("encoder_norm", "decoder_norm"):
+        if norm := getattr(model, name, None):
+            norm.__class__ = _FINAL_NORMS[type(norm)]
+
+
+def fits(model: Model) -> bool:
+    """Whether `fuse` supports a model: half precision, on a CUDA GPU."""
+    weight_VD = model.output_weight_VD
+    return weight_VD.is_cuda and weight_VD.dtype in (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class PendingSum:
+    """The terms of a residual connection, which the kernel of the next norm adds; without gradients only."""
+
+    shortcut_ND: Tensor
+    sublayer_ND: Tensor
+    bias_D: Tensor | None
+
+
+Branches = tuple[Tensor, Tensor] | PendingSum
+
+
+def _branches(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The two references of a tensor that another module has computed, or those of a fused one."""
+    return (x, x) if isinstance(x, Tensor) else x
+
+
+def _vectors(x: Tensor | Branches) -> Tensor:
+    if isinstance(x, PendingSum):
+        sum_ND = x.shortcut_ND + x.sublayer_ND
+        return sum_ND if x.bias_D is None else sum_ND + x.bias_D
+    return _branches(x)[0]
+
+
+class FusedLinear(Linear):
+    """The gradient of the bias is a matrix product, which is several times faster than torch's sum over rows."""
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        if self.bias is None:
+            return F.linear(x_ND, self.weight)
+        return LinearRelu.apply(x_ND, self.weight, self.bias, False)
+
+
+class LinearWithoutBias(Linear):
+    """The last projection of a sub-layer: the residual connection around it adds the bias."""
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return F.linear(x_ND, self.weight)
+
+
+class FusedFeedForward(FeedForward):
+    """The activation is fused into the product before it, or into one pass after it."""
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        inner = self.inner
+        if self.activation != "relu":
+            y_NF = LinearActivation.apply(x_ND, inner.weight, inner.bias, self.activation)
+        elif inner.bias is not None:
+            y_NF = LinearRelu.apply(x_ND, inner.weight, inner.bias, True)
+        else:
+            y_NF = inner(x_ND).relu_()
+        return self.outer(y_NF)
+
+
+class PackedSelfAttention(SelfAttention):
+    """Attention without padding; the gradients of queries, keys and values are adjacent in memory."""
+
+    attend = staticmethod(attend_packed)
+    split_heads = staticmethod(split_adjacent_heads)
+
+
+class PackedCrossAttention(CrossAttention):
+    """See `PackedSelfAttention`."""
+
+    attend = staticmethod(attend_packed)
+    split_heads = staticmethod(split_adjacent_heads)
+
+
+class FusedEmbedding(Embedding):
+    """Lookup, scale, position and dropout in one pass, if positions are fixed and nothing is normalized."""
+
+    def embed(self, token_N: Tensor, position_N: Tensor, weight_VD: Tensor) -> Any:
+        table_TD = None if self.positions is None else self.positions.table_TD
+        if table_TD is None or table_TD.requires_grad or self.norm is not None:
+            return super().embed(token_N, position_N, weight_VD)
+        p = self.dropout.p if self.training else 0.0
+        return Embed.apply(token_N, position_N, weight_VD, table_TD, self.scale, p)
+
+
+class FusedResidual(Residual):
+    """Bias, dropout, residual connection and norm in one pass (post-norm) or two (pre-norm)."""
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether the bias of the sub-layer's last projection is added here."""
+        return self.norm_first or isinstance(self.norm, nn.LayerNorm)
+
+    def forward(self, x: Any, sublayer: Callable[..., Tensor], *args: Any) -> Any:
+        last = _last_projection(sublayer)
+        bias_D = last.bias if isinstance(last, LinearWithoutBias) else None
+        p = self.dropout.p if self.training else 0.0
+        if self.norm_first:
+            return self._norm_first(x, sublayer, args, bias_D, p)
+        x_ND, shortcut_ND = _branches(x)
+        sublayer_ND, norm = sublayer(x_ND, *args), self.norm
+        if bias_D is not None:
+            return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)
+        return norm(shortcut_ND + self.dropout(sublayer_ND))
+
+    def _norm_first(
+        self, x: Any, sublayer: Callable[..., Tensor], args: tuple[Any, ...], bias_D: Tensor | None, p: float
+    ) -> Any:
+        gain_D, shift_D, epsilon = _norm_parameters(self.norm)
+        if isinstance(x, PendingSum):
+            normed_ND, x_ND = add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, gain_D, shift_D, epsilon)
+        else:
+            normed_ND, x_ND = PreNorm.apply(_branches(x)[0], gain_D, shift_D, epsilon)
+        sublayer_ND = sublayer(normed_ND, *args)
+        if not torch.is_grad_enabled() and not self.training:
+            return PendingSum(x_ND, sublayer_ND, bias_D)
+        return AddResidual.apply(x_ND, sublayer_ND, bias_D, p)
+
+
+class FinalLayerNorm(LayerNorm):
+    """The norm after a pre-norm stack."""
+
+    def forward(self, x: Any) -> Tensor:
+        return _final_norm(self, x, super().forward)
+
+
+class FinalRMSNorm(nn.RMSNorm):
+    """See `FinalLayerNorm`."""
+
+    def forward(self, x: Any) -> Tensor:
+        return _final_norm(self, x, super().forward)
+
+
+class FinalVectors(nn.Identity):
+    """The end of a post-norm stack, which already ends in a norm."""
+
+    def forward(self, x: Any) -> Tensor:
+        return _vectors(x)
+
+
+def _final_norm(norm: nn.LayerNorm | nn.RMSNorm, x: Any, plain: Callable[[Tensor], Tensor]) -> Tensor:
+    if isinstance(x, PendingSum):
+        return add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, *_norm_parameters(norm))[0]
+    return plain(_vectors(x))
+
+
+def _norm_parameters(norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor | None, float]:
+    assert norm.eps is not None  # only RMSNorm would allow it
+    return norm.weight, norm.bias if isinstance(norm, nn.LayerNorm) else None, norm.eps
+
+
+def _last_projection(sublayer: Any) -> Linear | None:
+    """The projection that a sub-layer, or the sub-layer of a method such as `step`, ends in."""
+    module = getattr(sublayer, "__self__", sublayer)
+    return getattr(module, "out", None) or getattr(module, "outer", None)
+
+
+_ATTENTION: dict[type[nn.Module], type[nn.Module]] = {
+    SelfAttention: PackedSelfAttention,
+    CrossAttention: PackedCrossAttention,
+}
+_FUSED: dict[type[nn.Module], type[nn.Module]] = {
+    Embedding: FusedEmbedding,
+    FeedForward: FusedFeedForward,
+    Linear: FusedLinear,
+    Residual: FusedResidual,
+}
+_FINAL_NORMS: dict[type[nn.Module], type[nn.Module]] = {
+    LayerNorm: FinalLayerNorm,
+    nn.RMSNorm: FinalRMSNorm,
+    nn.Identity: FinalVectors,
+}
