@@ -31,7 +31,7 @@ from transduce.language_model.task import LanguageModel
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.training.optimizer import make_optimizer
+from transduce.training.learner import make_optimizer
 from transduce.training.recipe import Recipe, load_recipe
 from transduce.training.schedule import scheduled_rate
 from transduce.training.steps import Steps

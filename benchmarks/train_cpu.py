@@ -35,9 +35,8 @@ from torch import nn
 
 from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.training.faster_precision import bfloat16_is_hopeless, product_times
-from transduce.training.learner import Learner
-from transduce.training.optimizer import make_optimizer
+from transduce.training.learner import Learner, make_optimizer
+from transduce.training.measured import bfloat16_is_hopeless, product_times
 from transduce.training.recipe import Recipe, load_recipe
 from transduce.translation.task import Translate
 

@@ -23,8 +23,7 @@ from transduce.data.batch import to_device
 from transduce.language_model.task import LanguageModel
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.registry import create_model
-from transduce.training.learner import Learner
-from transduce.training.optimizer import make_optimizer
+from transduce.training.learner import Learner, make_optimizer
 from transduce.training.recipe import TrainConfig
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -220,7 +220,7 @@ def _native() -> Iterator[Finding]:
 
 def _training() -> Iterator[Finding]:
     from transduce.nn.device import pick_device
-    from transduce.training.precision import use_bfloat16
+    from transduce.training.learner import use_bfloat16
 
     device = pick_device("auto")
     precision = "bfloat16" if use_bfloat16("auto", device) else "float32"

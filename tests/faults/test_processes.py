@@ -120,7 +120,7 @@ def test_a_batch_may_have_fewer_pairs_than_there_are_processes(transduce: Any, t
 
 OUT_OF_MEMORY_IN_ONE = """
 import torch
-from transduce.training.compute import Compute
+from transduce.training.learner import Compute
 compute = Compute.__call__
 def limited(self, batch):
     if rank == 1 and len(batch["tgt"].ids_N) > 150:
@@ -143,7 +143,7 @@ def test_if_one_process_is_out_of_memory_all_split_batches(transduce: Any, small
     [
         ("transduce.translation.task:Validation", "_sums", True),
         ("transduce.training.checkpoint", "save_model", False),
-        ("transduce.training.compute:Compute", "__call__", False),
+        ("transduce.training.learner:Compute", "__call__", False),
     ],
 )
 def test_a_signal_to_one_process_stops_all(

@@ -25,7 +25,7 @@ INTERRUPTED, COMPLETED = True, False
 PHASES = {
     "start-up": ("transduce.training.loop", "prepare", INTERRUPTED),
     "loading": ("transduce.training.loop", "resume", INTERRUPTED),
-    "training": ("transduce.training.compute:Compute", "__call__", COMPLETED),
+    "training": ("transduce.training.learner:Compute", "__call__", COMPLETED),
     "validation": ("transduce.translation.task:Validation", "_sums", INTERRUPTED),
     "translating": ("transduce.translation.translator:Translator", "translate", INTERRUPTED),
     "saving": ("transduce.training.checkpoint", "save_model", COMPLETED),

@@ -19,8 +19,7 @@ from transduce.data.batch import Batch
 from transduce.errors import RunError
 from transduce.training import task as task_module
 from transduce.training.api import train
-from transduce.training.compute import Compute
-from transduce.training.learner import Learner
+from transduce.training.learner import Compute, Learner
 from transduce.training.steps import Steps
 
 SETTINGS = TINY | {"train.steps": 8, "train.save_every": 2, "model.dropout": 0.0, "train.precision": "float32"}

@@ -34,7 +34,7 @@ Steps.take = die
 """
 FIRST_BATCH_TOO_LARGE = """
 import torch
-from transduce.training.compute import Compute
+from transduce.training.learner import Compute
 compute, failed = Compute.__call__, []
 def limited(self, batch):
     if not failed:

@@ -16,7 +16,7 @@ from transduce.training.api import train
 def test_a_second_run_in_a_folder_fails_while_the_first_is_running(transduce: Any, tmp_path: Path) -> None:
     small = train_reference_run(transduce, tmp_path, **{"train.steps": 4})
     ready, run = tmp_path / "ready", tmp_path / "run"
-    code = pause_first_call("transduce.training.compute:Compute", "__call__", ready)
+    code = pause_first_call("transduce.training.learner:Compute", "__call__", ready)
     transduce.begin(*small.arguments, "--out", run, cwd=tmp_path, before=code)
     first = int(wait_for(ready))
     files = {name: tmp_path / f"train.{name}" for name in ("src", "tgt")}

@@ -11,7 +11,7 @@ from toy_run import TINY, as_sets
 
 # Every look at the clock of training takes half a second: the speed is the same on every machine.
 SLOW_CLOCK = """
-import itertools, types, transduce.training.meter as meter
+import itertools, types, transduce.training.steps as meter
 ticks = itertools.count(0, 0.5)
 meter.time = types.SimpleNamespace(monotonic=lambda: next(ticks))
 """

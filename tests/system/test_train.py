@@ -230,7 +230,7 @@ def test_training_that_diverges_fails_and_keeps_only_finite_checkpoints(
     transduce: Any, trained: Any, tmp_path: Path
 ) -> None:
     changes = sets(steps=10, log_every=10, save_every=5)
-    explode = "import transduce.training.ending as ending; ending.scheduled_rate = lambda *_: 1e30"
+    explode = "import transduce.training.schedule as ending; ending.scheduled_rate = lambda *_: 1e30"
     outcome = transduce(*trained.words, *changes, "--out", "run", cwd=tmp_path, before=explode)
     assert outcome.code == 2, outcome.err
     assert "train.learning_rate_scale" in outcome.err.splitlines()[-1]

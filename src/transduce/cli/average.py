@@ -18,7 +18,7 @@ def average(
     """
     from transduce.errors import ConfigError
     from transduce.models.card import find_model
-    from transduce.training.average import average_models
+    from transduce.training.checkpoint import average_models
 
     if len(checkpoints) == 1:
         raise ConfigError(f"{checkpoints[0]}: an average needs two or more; name several checkpoints of the run")

@@ -21,7 +21,7 @@ def pick_device(name: str) -> torch.device:
         raise ConfigError(f"device {name} cannot be used: {reason}") from None
     device = torch.device(name)
     if device.index is not None and device.type == "cuda":
-        torch.cuda.set_device(device)  # kernels, streams and graphs use the current device
+        torch.cuda.set_device(device)  # streams and graphs use the current device
     return device
 
 

@@ -7,7 +7,7 @@ holds the sha256 of every file, so that damage is detected before the checkpoint
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file
 
 from transduce.disk import atomic_folder, damaged_file, flush, write_manifest
-from transduce.errors import RunError
+from transduce.errors import ModelError, RunError
 from transduce.models.card import WEIGHTS
 from transduce.models.model import Model
-from transduce.models.saved import read_weights, save_model, save_tensors
+from transduce.models.saved import load_model, read_weights, require_combinable, save_model, save_tensors
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.training.sharded import gather_tensor, shard_like
 
@@ -48,7 +48,7 @@ class Progress:
     sources: dict[str, str] = field(default_factory=dict)
     """Files of the training text and the sha256 of each."""
     last_step: int = 0
-    """Step after which the run ends, if that was decided before `train.steps` (training/ending.py)."""
+    """Step after which the run ends, if that was decided before `train.steps` (training/schedule.py)."""
     cooldown: float = 0.0
     """Number of last steps in which the learning rate then decays."""
     ended_by: str = ""
@@ -185,3 +185,62 @@ def _rename_damaged(folder: Path) -> Path:
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
+
+
+def load_average(model: Model, checkpoints: list[Path]) -> None:
+    """Set the model's weights to the mean of the checkpoints."""
+    total = {name: torch.zeros(x.shape, dtype=torch.float64) for name, x in model.state_dict().items()}
+    for folder in checkpoints:
+        for name, x in load_file(folder / WEIGHTS).items():
+            total[name] += x
+    model.load_state_dict({name: (x / len(checkpoints)).float() for name, x in total.items()})
+
+
+def mix_in(model: Model, start: Path, share: float) -> None:
+    """Give the weights before training a share of the model's; rows of new tokens and new layers stay as they are."""
+    weights = model.state_dict()
+    for name, before in load_file(start).items():
+        known = weights[name][: len(before)]
+        known.lerp_(before.to(known), share)
+
+
+def average_models(folders: Sequence[Path], out: Path) -> None:
+    """Write a model folder with the mean of these models' weights, atomically; its facts are those of the last one.
+
+    Scores and the calibration of confidence are left out of the facts: they were measured with other weights.
+    """
+    if out.exists():
+        raise ModelError(f"{out} exists already; name a folder that does not")
+    _require_distinct(folders)
+    last = load_model(folders[-1])
+    sizes = last.model.config.sizes()
+    total = {name: x.double() for name, x in last.model.state_dict().items()}
+    for folder in folders[:-1]:
+        other = load_model(folder)
+        require_combinable(folder, other, folders[-1], last)
+        if other.facts.get("labels") != last.facts.get("labels"):
+            raise ModelError(f"{folder} and {folders[-1]} have different classes; name classifiers of the same labels")
+        for name, value in other.model.config.sizes().items():
+            if value != sizes.get(name):
+                raise ModelError(
+                    f"{folder} and {folders[-1]} differ in {name} ({value} and {sizes.get(name)}); only models of the "
+                    "same sizes can be averaged"
+                )
+        for name, x in other.model.state_dict().items():
+            total[name] += x
+    last.model.load_state_dict({name: (x / len(folders)).float() for name, x in total.items()})
+    measured = ("scores", "confidence")
+    facts = {name: value for name, value in last.facts.items() if name not in measured} | {"averaged": len(folders)}
+    with atomic_folder(out) as work:
+        save_model(work, last.model, last.tokenizer, facts)
+
+
+def _require_distinct(folders: Sequence[Path]) -> None:
+    """Raise an error if two names lead to the same folder, such as those of a checkpoint and its link `best`."""
+    named: dict[Path, Path] = {}
+    for folder in folders:
+        place = folder.resolve()
+        if first := named.get(place):
+            same = f"{first} is given twice" if first == folder else f"{first} and {folder} are the same model"
+            raise ModelError(f"{same}; name each once")
+        named[place] = folder

@@ -10,8 +10,7 @@ from transduce.errors import ConfigError, RunError
 from transduce.training.charts import Series, line_chart
 from transduce.training.metrics import Record, read_records
 from transduce.training.recipe import Recipe
-from transduce.training.report import duration, points_of, speeds, write_page
-from transduce.training.report_settings import all_settings, changed_settings
+from transduce.training.report import all_settings, changed_settings, duration, points_of, speeds, write_page
 from transduce.training.task_registry import TASKS
 
 COLOURS = "abcdef"

@@ -2,16 +2,23 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean
 from types import TracebackType
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from torch import Tensor
 
 from transduce.files.one_line import one_line
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_STEPS = 5
+"""Number of steps until the estimate; the first one is not measured, because it includes compilation."""
+_NOTABLE = 0.3
+"""Number of threads waiting for a core, on average, from which it is reported; about 0.02 on an idle machine."""
 
 
 class Display:
@@ -125,3 +132,41 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     means = [fmean(values[start : start + size]) for start in range(0, len(values), size)]
     low, high = min(means), max(means)
     return "".join(_BLOCKS[int((value - low) / ((high - low) or 1) * (len(_BLOCKS) - 1))] for value in means)
+
+
+class FirstSteps:
+    """Measures the first few steps of this process and reports once."""
+
+    def __init__(self, display: Display, log_every: int) -> None:
+        self._display, self._log_every = display, log_every
+        self._count, self._began, self._waited = 0, 0.0, 0.0
+
+    def after_step(self, step: int, norm: Tensor) -> None:
+        """Count a step that ended with this gradient norm."""
+        self._count += 1
+        if self._count == 1:
+            norm.item()  # waits for a GPU
+            self._began, self._waited = time.monotonic(), _waiting_seconds()
+            self._display.restart_clock(step)
+        elif self._count == _STEPS:
+            norm.item()
+            if self._log_every > _STEPS:
+                self._display.show_time_left(step)
+            waiting = (_waiting_seconds() - self._waited) / max(1e-9, time.monotonic() - self._began)
+            threads = torch.get_num_threads()
+            if norm.device.type == "cpu" and threads > 1 and waiting >= _NOTABLE:
+                self._display.log(
+                    f"other work competes for the cores: on average {waiting:.1f} of {threads} threads wait for one; "
+                    f"train.threads={max(1, threads - round(waiting + 0.5))} may be faster"
+                )
+
+
+def _waiting_seconds() -> float:
+    """Time that the threads of this process have been ready to run but had no core; 0 if the system does not tell."""
+    nanoseconds = 0
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        try:
+            nanoseconds += int(path.read_text().split()[1])
+        except (OSError, IndexError, ValueError):  # the thread has ended
+            continue
+    return nanoseconds / 1e9

@@ -9,8 +9,7 @@ from transduce.data.prepare import Prepared
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.saved import SavedModel, load_model, save_tensors
-from transduce.training.learner import fused_on_gpu
-from transduce.training.precision import use_bfloat16
+from transduce.training.learner import fused_on_gpu, use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder

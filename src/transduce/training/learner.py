@@ -1,20 +1,158 @@
-"""Gradients and updates of a model's weights. Precision, graph capture and sharding are chosen once, here."""
+"""Gradients and updates of a model's weights. Precision, graph capture and sharding are chosen once, here.
 
+The weights that are trained are always float32. The optimizer is Adam (section 5.3), with decoupled weight decay
+(AdamW) if it is set.
+"""
+
+import copy
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from transduce.data.batch import Batch
 from transduce.models.model import Model
+from transduce.nn.loss import with_bias
 from transduce.training.checkpoint import begin_moments
-from transduce.training.compute import CapturedCompute, Compute
-from transduce.training.precision import Bfloat16Copy, Float32, gradients_of, use_bfloat16
+from transduce.training.cuda_graph import CapturedFunction
 from transduce.training.processes import SINGLE_PROCESS, Processes
+from transduce.training.r_drop import symmetric_kl
 from transduce.training.recipe import TrainConfig
-from transduce.training.sharded import Replicated, Sharded, is_sharded
+from transduce.training.sharded import Replicated, Sharded, is_sharded, local_shard
 from transduce.training.task import Task
+
+
+class Float32:
+    """The weights themselves compute their gradients, in their own precision."""
+
+    def __init__(self, model: Model) -> None:
+        self.worker = model
+        """The model that computes."""
+
+    def begin(self) -> None:
+        """Called before every forward pass. Gradients of several batches are summed, so nothing is cleared here."""
+
+    def collect(self) -> None:
+        """Add the worker's gradients to those of the weights; here, they are the same tensors."""
+
+    def refresh(self) -> None:
+        """Copy the updated weights to the worker; here, they are the same tensors."""
+
+
+class Bfloat16Copy(Float32):
+    """A bfloat16 copy of the weights computes the gradients."""
+
+    def __init__(self, model: Model) -> None:
+        self._weights: list[Tensor] = list(model.parameters())
+        self.worker = copy.deepcopy(model)
+        for weight in self.worker.parameters():
+            weight.data = weight.data.bfloat16()
+        for module in self.worker.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece of memory
+
+    def begin(self) -> None:
+        """Clear the copy's gradients, so that each batch writes its own without adding to earlier ones."""
+        self.worker.zero_grad()
+
+    def collect(self) -> None:
+        """Add the copy's gradients, converted to float32, to those of the weights."""
+        wide = [torch.empty_like(weight) for weight in self._weights]
+        torch._foreach_copy_(wide, gradients_of(self.worker.parameters()))
+        if before := gradients_of(self._weights):
+            torch._foreach_add_(wide, before)
+        for weight, gradient in zip(self._weights, wide, strict=True):
+            weight.grad = gradient
+
+    def refresh(self) -> None:
+        """Round the updated weights to bfloat16."""
+        torch._foreach_copy_(list(self.worker.parameters()), self._weights)
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether the setting `train.precision` means bfloat16 on this device."""
+    return precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
+
+
+def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
+    """The gradients that exist; of a sharded model, this process's shards."""
+    return [local_shard(weight.grad) for weight in weights if weight.grad is not None]
+
+
+class Compute:
+    """Computes gradients by running the model."""
+
+    def __init__(self, precision: Float32, task: Task, label_smoothing: float, r_drop: float) -> None:
+        self.precision, self.task = precision, task
+        self.label_smoothing, self.r_drop = label_smoothing, r_drop
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Compute the gradients of the summed loss; returns the sums of loss and negative log-likelihood.
+
+        A loss that is not finite makes the gradients not finite.
+        """
+        self.precision.begin()
+        model = self.precision.worker
+        hidden_LD = model(batch)
+        loss, nll = self.task.loss(model, hidden_LD, batch, self.label_smoothing)
+        if self.r_drop:
+            second_LD = model(batch)
+            second_loss, second_nll = self.task.loss(model, second_LD, batch, self.label_smoothing)
+            weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
+            (first_LE, weight_VE), (second_LE, _) = (with_bias(x, weight_VD, bias_V) for x in (hidden_LD, second_LD))
+            divergence = symmetric_kl(first_LE, second_LE, batch.labels_L, weight_VE)
+            # Half of the sum in the R-Drop paper, so that it is comparable with the loss of one pass.
+            loss, nll = (loss + second_loss + self.r_drop / 2 * divergence) / 2, (nll + second_nll) / 2
+        loss.backward()
+        sums = torch.stack([loss.detach(), nll])
+        gradients_of(model.parameters())[0].view(-1)[:1].add_(0.0 * sums.sum())  # NaN if the sums are not finite
+        return sums
+
+    def reset(self) -> None:
+        """Prepare for batches of other shapes."""
+
+
+class CapturedCompute(Compute):
+    """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes."""
+
+    _graph: CapturedFunction | None = None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """See `Compute`."""
+        if self._graph is None:
+            compute = super().__call__
+            self._graph = CapturedFunction(
+                lambda tensors: compute(batch.with_tensors(tensors)), batch.tensors, self.precision.worker.zero_grad
+            )
+        return self._graph(batch.tensors)
+
+    def reset(self) -> None:
+        """Discard the graph; the next batch is recorded again."""
+        self._graph = None
+
+
+def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
+    """Adam for all weights of a model; weight decay applies to matrices only, not to biases and norms."""
+    weights = list(model.parameters())
+    groups: list[dict[str, Any]] = [{"params": weights}]
+    if config.weight_decay:
+        groups = [
+            {"params": [weight for weight in weights if weight.dim() >= 2]},
+            {"params": [weight for weight in weights if weight.dim() < 2], "weight_decay": 0.0},
+        ]
+    return torch.optim.Adam(
+        [group for group in groups if group["params"]],
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        decoupled_weight_decay=True,
+        fused=model.device.type in ("cpu", "cuda"),
+    )
 
 
 def fused_on_gpu(name: str) -> Any:

@@ -14,21 +14,27 @@ from transduce.disk import write_atomically
 from transduce.errors import RunError
 from transduce.nn.device import pick_device
 from transduce.training.checkpoint import adam_moments, newest_step
-from transduce.training.display import Display
-from transduce.training.ending import Ending
+from transduce.training.display import Display, FirstSteps
 from transduce.training.exchanged_sides import warn_of_exchanged_sides
-from transduce.training.first_steps import FirstSteps
 from transduce.training.initial_weights import new_model
+from transduce.training.learner import make_optimizer
+from transduce.training.metrics import require_packages, tracking
 from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
-from transduce.training.optimizer import make_optimizer
-from transduce.training.processes import SINGLE_PROCESS, Processes, group_of_one
+from transduce.training.processes import (
+    SINGLE_PROCESS,
+    Interrupted,
+    Processes,
+    StopRequest,
+    group_of_one,
+    stop_on_signals,
+)
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
+from transduce.training.schedule import Ending
 from transduce.training.session import describe_session
 from transduce.training.sharded import gathered
-from transduce.training.signals import Interrupted, StopRequest, stop_on_signals
 from transduce.training.start import (
     check_scoring,
     facts_of,
@@ -44,7 +50,6 @@ from transduce.training.start import (
     with_measured_settings,
 )
 from transduce.training.steps import Steps, is_out_of_memory
-from transduce.training.tracking import require_packages, tracking
 from transduce.training.validation import Validation
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10

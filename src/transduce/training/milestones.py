@@ -9,22 +9,23 @@ import torch
 from transduce.errors import RunError
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.training.average import load_average, mix_in
 from transduce.training.checkpoint import (
     Progress,
     find_damage,
     list_checkpoints,
+    load_average,
+    mix_in,
     newest_step,
     prune,
     save_checkpoint,
     scheduled,
 )
 from transduce.training.display import Display, sparkline
-from transduce.training.ending import Ending
+from transduce.training.processes import Interrupted
 from transduce.training.recipe import Recipe
 from transduce.training.report import duration, points_of, write_report
 from transduce.training.run_folder import RunFolder
-from transduce.training.signals import Interrupted
+from transduce.training.schedule import Ending
 from transduce.training.task import Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.bleu_tokenizer import DEFAULT

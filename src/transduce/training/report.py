@@ -1,20 +1,23 @@
 """`report.html`: charts, samples and settings of a run in one file that needs no network."""
 
+import dataclasses
+import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from transduce.config import to_table
 from transduce.disk import write_atomically
 from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
-from transduce.training.report_samples import samples_over_time, worst_samples
-from transduce.training.report_settings import settings_of
 from transduce.training.task import Task
 from transduce.training.task_registry import TASKS
 
+_STEPS = 6
+"""Number of steps at which the output of a sample is shown."""
 # ruff: noqa: E501
 STYLE = (
     """
@@ -45,6 +48,117 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 14px 0 0; } summar
 """Style sheet of the report, and of other pages of the same look."""
 _CONFUSION_CLASSES = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+def settings_of(recipe: Recipe) -> str:
+    """The settings as HTML."""
+    changed, defaults = [], []
+    for name, values, default in _sections(recipe):
+        own = {key: value for key, value in values.items() if value != default.get(key)}
+        rest = {key: value for key, value in values.items() if key not in own}
+        changed += [_card(name, own)] if own else []
+        defaults += [_card(name, rest)] if rest else []
+    summary = "<summary>Settings with their default values</summary>"
+    folded = f'<details>{summary}<div class="settings">{"".join(defaults)}</div></details>' if defaults else ""
+    return f'<h2>Settings</h2><div class="settings">{"".join(changed)}</div>{folded}'
+
+
+def all_settings(recipe: Recipe) -> dict[str, str]:
+    """The task and every setting, as "section.key" and text."""
+    sections = {
+        f"{name}.{key}": readable(value) for name, values, _ in _sections(recipe) for key, value in values.items()
+    }
+    return {"task": recipe.task, **sections}
+
+
+def changed_settings(recipe: Recipe) -> dict[str, str]:
+    """The settings that differ from the defaults, as "section.key" and text."""
+    return {
+        f"{name}.{key}": readable(value)
+        for name, values, default in _sections(recipe)
+        for key, value in values.items()
+        if value != default.get(key)
+    }
+
+
+def readable(value: Any) -> str:
+    """A value as text: lists without brackets, files of a pair joined by a plus sign."""
+    if isinstance(value, tuple | list):
+        return ", ".join(
+            " + ".join(map(readable, one)) if isinstance(one, tuple | list) else readable(one) for one in value
+        )
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {readable(one)}" for key, one in value.items())
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value is None else str(value)
+
+
+def _sections(recipe: Recipe) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, values and default values of each section."""
+    for section in dataclasses.fields(recipe):
+        config = getattr(recipe, section.name)
+        if dataclasses.is_dataclass(config) and (section.name not in TASKS or section.name == recipe.task):
+            try:
+                default = to_table(type(config)())  # type: ignore[misc]
+            except Exception:  # a section without default values
+                default = {}
+            values = {key: value for key, value in to_table(config).items() if value != ()}
+            yield section.name, values, default
+
+
+def _card(name: str, values: dict[str, Any]) -> str:
+    rows = "".join(f'<tr><td class="name">{escape(key)}<td>{escape(readable(value))}' for key, value in values.items())
+    return f'<div class="card"><b>{escape(name)}</b><table>{rows}</table></div>'
+
+
+def samples_over_time(records: Sequence[Record], title: str, columns: tuple[str, str, str]) -> str:
+    """A table of samples: source, the output at several validations, the reference."""
+    with_samples = [record for record in records if record.get("samples")]
+    if not with_samples:
+        return ""
+    newest = with_samples[-1]["samples"]
+    gap = max(1, -(-(len(with_samples) - 1) // (_STEPS - 1)))
+    chosen = [*with_samples[:-1:gap], with_samples[-1]]
+    rows = []
+    for index, sample in enumerate(newest):
+        outputs: dict[str, str] = {}
+        for record in chosen:
+            same = [one for one in record["samples"][index : index + 1] if one["source"] == sample["source"]]
+            for one in same:
+                name = "finished model" if record["kind"] == "final" else f"step {record['step']:,}"
+                outputs[name] = one["output"]
+        lines = "".join(
+            f"<div><span class=soft>{name}</span> {marked(text, sample['reference'])}</div>"
+            for name, text in outputs.items()
+        )
+        rows.append(f"<tr><td>{escape(sample['source'])}<td>{lines}<td>{escape(sample['reference'])}")
+    head = "<tr>" + "".join(f"<th>{column}" for column in columns)
+    note = '<p class="soft">Words that the reference does not have, or has in another place, are underlined.</p>'
+    return f'<h2>{title}</h2>{note}<div class="card wide samples"><table>{head}{"".join(rows)}</table></div>'
+
+
+def worst_samples(records: Sequence[Record], columns: tuple[str, str, str]) -> str:
+    """A table of the outputs of the finished model that are least like their references."""
+    worst = records[-1].get("worst", []) if records else []
+    rows = "".join(
+        f"<tr><td>{escape(one['source'])}<td>{marked(one['output'], one['reference'])}<td>{escape(one['reference'])}"
+        f"<td>{one['chrf']:.0f}"
+        for one in worst
+    )
+    head = "<tr>" + "".join(f"<th>{column}" for column in (*columns, "chrF"))
+    return f'<h2>Worst outputs</h2><div class="card wide samples"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def marked(output: str, reference: str) -> str:
+    """The output as HTML, with <u> around words that differ from the reference."""
+    own, other = output.split(), reference.split()
+    parts = []
+    for kind, start, end, _, _ in difflib.SequenceMatcher(None, own, other, autojunk=False).get_opcodes():
+        words = escape(" ".join(own[start:end]))
+        if words:
+            parts.append(words if kind == "equal" else f"<u>{words}</u>")
+    return " ".join(parts)
 
 
 def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str, Any] | None = None) -> None:

@@ -22,17 +22,17 @@ from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.tokenizers.tokenizer_pair import TokenizerPair
-from transduce.training.budget import largest_batch
 from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
-from transduce.training.faster_precision import (
+from transduce.training.learner import use_bfloat16
+from transduce.training.loader import Loader
+from transduce.training.measured import (
     TRIAL_TOKENS,
     bfloat16_is_hopeless,
     faster_precision,
+    largest_batch,
     product_times,
 )
-from transduce.training.loader import Loader
-from transduce.training.precision import use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder

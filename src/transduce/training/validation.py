@@ -18,8 +18,7 @@ from transduce.data.prepare import Prepared
 from transduce.errors import ConfigError
 from transduce.models.model import Model
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.training.processes import Processes
-from transduce.training.signals import Interrupted, StopRequest
+from transduce.training.processes import Interrupted, Processes, StopRequest
 from transduce.training.task import Scoring, Task
 
 T = TypeVar("T")

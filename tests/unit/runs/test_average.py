@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.training.average import load_average
-from transduce.training.checkpoint import list_checkpoints
+from transduce.training.checkpoint import list_checkpoints, load_average
 
 
 def test_averaging_takes_the_mean_of_every_weight(folder: Path, tokenizer: Tokenizer) -> None:

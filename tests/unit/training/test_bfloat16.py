@@ -25,12 +25,11 @@ from transduce.nn.lookup import lookup
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
 from transduce.speech.frames import WINDOW
-from transduce.training import faster_precision as measuring
+from transduce.training import measured as measuring
 from transduce.training import start as starting
 from transduce.training.api import train
-from transduce.training.compute import Compute
-from transduce.training.faster_precision import Times, faster_precision
-from transduce.training.precision import Bfloat16Copy
+from transduce.training.learner import Bfloat16Copy, Compute
+from transduce.training.measured import Times, faster_precision
 from transduce.training.recipe import TrainConfig, load_recipe
 from transduce.translation.task import Translate
 

@@ -7,9 +7,8 @@ import pytest
 
 from transduce.errors import ConfigError
 from transduce.training.checkpoint import Progress
-from transduce.training.ending import Ending
 from transduce.training.recipe import TrainConfig, load_recipe
-from transduce.training.schedule import learning_rate
+from transduce.training.schedule import Ending, learning_rate
 
 
 def ending(progress: Progress, **settings: Any) -> Ending:

@@ -10,9 +10,8 @@ import torch
 from rich.console import Console
 
 from transduce.training import display as display_module
-from transduce.training import first_steps
-from transduce.training.display import Display
-from transduce.training.first_steps import FirstSteps
+from transduce.training import display as first_steps
+from transduce.training.display import Display, FirstSteps
 
 
 class Clock:

@@ -8,7 +8,7 @@ import torch
 from helpers import small_model
 
 from transduce.errors import ConfigError
-from transduce.training.optimizer import make_optimizer
+from transduce.training.learner import make_optimizer
 from transduce.training.recipe import TrainConfig
 from transduce.training.schedule import learning_rate, scheduled_rate
 

@@ -18,12 +18,11 @@ from transduce.data.variation import Variation
 from transduce.errors import ConfigError, RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.training import compute as compute_module
+from transduce.training import learner as compute_module
 from transduce.training.api import train
-from transduce.training.budget import largest_batch
-from transduce.training.compute import CapturedCompute, Compute
-from transduce.training.learner import Learner
+from transduce.training.learner import CapturedCompute, Compute, Learner
 from transduce.training.loader import Loader
+from transduce.training.measured import largest_batch
 from transduce.training.recipe import TrainConfig, load_recipe
 from transduce.translation.task import Translate
 

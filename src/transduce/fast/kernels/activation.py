@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.partial_sums import programs_for, sum_partials
+from transduce.fast.kernels.common import programs_for, sum_partials
 
 _ROWS, _COLUMNS = 32, 128
 _KINDS = {"gelu": 0, "gelu_tanh": 1, "swish": 2, "geglu": 1, "swiglu": 2}

@@ -13,8 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.partial_sums import programs_for, sum_partials
-from transduce.fast.kernels.random_mask import draw_seeds, dropout_scale
+from transduce.fast.kernels.common import draw_seeds, dropout_scale, programs_for, sum_partials
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.random_mask import draw_seeds, dropout_scale
+from transduce.fast.kernels.common import draw_seeds, dropout_scale
 
 _ROWS = 2
 

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.partial_sums import programs_for, sum_partials
+from transduce.fast.kernels.common import programs_for, sum_partials
 
 _ROWS, _COLUMNS = 32, 128
 
