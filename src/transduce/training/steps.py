@@ -1,4 +1,4 @@
-"""Training steps: each computes the gradients of its batches and makes one update; their speed and loss are measured."""
+"""Training steps: each computes the gradients of its batches and makes one update; both are measured."""
 
 import gc
 import math
