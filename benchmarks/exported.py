@@ -23,9 +23,8 @@ from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
 from transduce.interop.export.vocabulary import export_vocabulary, typed_tag
-from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import SavedModel, load_model
+from transduce.models.folder import SavedModel, find_model, load_model
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine

@@ -43,7 +43,7 @@ DIE_WHILE_SAVING = """
 import os, signal, sys
 import transduce.training.milestones as milestones
 from transduce import disk
-from transduce.models import saved
+from transduce.models import folder as saved
 from transduce.training import checkpoint
 files = {{module.__file__ for module in (disk, saved, checkpoint)}}
 save, lines, saves = milestones.save_checkpoint, 0, 0

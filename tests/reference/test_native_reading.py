@@ -7,9 +7,8 @@ import pytest
 from engines import native_engine
 from helpers import random_sentences, small_model
 
-from transduce.models.given_outputs import attention_weights, can_align, token_log_probs, token_statistics
-from transduce.models.saved import save_model
-from transduce.models.stored import read_model
+from transduce.models.folder import read_model, save_model
+from transduce.models.forced_decoding import attention_weights, token_log_probs, token_statistics
 from transduce.tokenizers.tokenizer import Tokenizer
 
 KINDS: list[dict[str, Any]] = [
@@ -35,9 +34,9 @@ def test_it_is_what_the_module_predicts(kind: Any, toy_tokenizer: Tokenizer, tmp
     stored = read_model(tmp_path)
     engine: Any = native_engine(stored)
     module, pairs = stored.module(), random_pairs(stored.vocab_size)
-    assert can_align(stored)
-    assert can_align(engine)
-    assert can_align(module)
+    assert stored.aligns
+    assert engine.aligns
+    assert module.aligns
     for ours, theirs in zip(attention_weights(engine, pairs), attention_weights(module, pairs), strict=True):
         assert [len(row) for row in ours] == [len(row) for row in theirs]
         assert all(row == pytest.approx(expected, abs=1e-4) for row, expected in zip(ours, theirs, strict=True))

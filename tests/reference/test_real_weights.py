@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from transduce.data.batch import Batch, Stream
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import SavedModel, load_model
+from transduce.models.folder import SavedModel, load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.speech.sound import RATE, SILENCE, read_sound

@@ -11,14 +11,14 @@ from commands import content
 from engines import FAST, assert_same, native_engine
 from mixed_text import MIXED
 
+from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.given_outputs import token_log_probs
-from transduce.models.saved import SavedModel, load_model, save_model, shrink_model
-from transduce.models.stored import read_model
+from transduce.models.folder import SavedModel, load_model, read_model, save_model
+from transduce.models.forced_decoding import token_log_probs
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.imported_tokenizer import ImportedTokenizer

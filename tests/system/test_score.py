@@ -13,8 +13,9 @@ from helpers import small_model
 
 from transduce import DataError, Translator
 from transduce.data.batch import Batch
-from transduce.models import given_outputs, likelihood
-from transduce.models.saved import load_model, save_model
+from transduce.models import forced_decoding as given_outputs
+from transduce.models import likelihood
+from transduce.models.folder import load_model, save_model
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 
 

@@ -14,7 +14,7 @@ from serving import serve_in_thread
 from toy_run import as_sets, write_lines
 
 from transduce.data.shards import TokenShards
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 from transduce.tokenizers.symbols import BACK_TRANSLATED, language_tag
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.tokenizers.tokenizer_pair import TokenizerPair

@@ -30,13 +30,12 @@ from transduce.interop.tokenizer_files import (
 )
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.interop.vocabulary_files import read_json
-from transduce.models.card import NOTES, read_notes
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
-from transduce.models.header import physical_memory
+from transduce.models.folder import NOTES, read_notes, save_model
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
-from transduce.models.saved import save_model
+from transduce.models.weights_file import physical_memory
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.imported_tokenizer import ImportedTokenizer

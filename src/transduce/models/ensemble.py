@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
+from transduce.models.folder import SavedModel, load_model, require_combinable
 from transduce.models.model import Model, ModelConfig
-from transduce.models.saved import SavedModel, load_model, require_combinable
 
 
 class Ensemble(Model):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
-from transduce.models.given_outputs import Pairs, TokenStatistics, batches, in_batches
+from transduce.errors import ModelError
+from transduce.models.forced_decoding import Pairs, TokenStatistics, batches, in_batches
 from transduce.models.model import Model
 from transduce.nn.observe import observe_attention
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -126,3 +127,19 @@ def _predictions(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor]:
 def _highest(weights_BHTS: Tensor) -> Tensor:
     """The highest attention weight (B, T) of each target token, in the mean of the heads."""
     return weights_BHTS.mean(dim=1).amax(dim=-1)
+
+
+@torch.inference_mode()
+def cross_attention(model: Model, sources: list[list[int]], outputs: list[list[int]]) -> Tensor:
+    """The attention weights (B, T, S) of the output tokens and end marker over the source tokens and end marker.
+
+    They are the mean over the heads of one layer, `Model.alignment_attention`.
+    """
+    attention = model.alignment_attention
+    if attention is None:
+        raise ModelError(f"a model of the architecture {model.config.architecture} has no cross-attention to align by")
+    with observe_attention(attention) as recorded:
+        sources = [[*source, EOS] for source in sources]
+        model(Batch.of(model.device, src=sources, tgt=[[BOS, *output] for output in outputs]))
+    (weights_BHTS,) = recorded.values()
+    return weights_BHTS.mean(dim=1)

@@ -1,7 +1,8 @@
 """The `Model` contract: the interface of a model to the rest of the package."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.config import ModelConfig as ModelConfig
+from transduce.models.weight_tensors import module_arrays
+from transduce.models.weights_file import Arrays, Shapes
 
 
 class Model(nn.Module, ABC):
@@ -54,6 +57,33 @@ class Model(nn.Module, ABC):
     def alignment_attention(self) -> nn.Module | None:
         """The cross-attention that aligns output tokens with source tokens; None if the model has none."""
         return None
+
+    # The rest of `AnyModel`.
+
+    @property
+    def generates(self) -> bool:
+        return hasattr(self, "step")
+
+    @property
+    def aligns(self) -> bool:
+        return self.alignment_attention is not None
+
+    @property
+    def device_type(self) -> str:
+        return self.device.type
+
+    @property
+    def is_built(self) -> bool:
+        return True
+
+    def module(self) -> "Model":
+        return self
+
+    def arrays(self, shapes: Shapes) -> Arrays:
+        return module_arrays(self.state_dict())
+
+    def side_file(self, name: str, read: Callable[..., Any]) -> None:
+        """A module has no folder, so it has no files of engines."""
 
     @property
     def captures(self) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 
 from transduce.data.batch import Stream
+from transduce.models.any_model import AnyModel
 from transduce.models.model import Model
-from transduce.models.stored import AnyModel
 from transduce.nn.segments import pack_tokens
 from transduce.search.constraint import MakeConstraint
 from transduce.search.decoder import Decoder, Hypothesis, SearchSteps
-from transduce.search.engine import NO_SHORTLIST, Job, cannot_generate, output_limit
+from transduce.search.engine import Job, cannot_generate, output_limit
 from transduce.search.options import SearchConfig
 from transduce.search.search import search_steps
 from transduce.tokenizers.tokenizer import EOS
@@ -39,7 +39,7 @@ class PlainEngine:
     @staticmethod
     def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
         """See `Engine`: every option but a lexical shortlist, for models that generate."""
-        return NO_SHORTLIST if options.shortlist else cannot_generate(model)
+        return "no lexical shortlist for this model" if options.shortlist else cannot_generate(model)
 
     def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
         """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""

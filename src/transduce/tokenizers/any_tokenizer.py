@@ -61,9 +61,13 @@ class AnyTokenizer(Protocol):
         """The UTF-8 bytes that an id adds to a text; none for markers."""
 
 
+TOKENIZER_FILES = tuple(kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer))
+"""The files that a tokenizer may be in."""
+
+
 def tokenizer_file(folder: Path) -> Path:
     """The file of the tokenizer of a folder, whichever of the three it has."""
-    files = [folder / kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer)]
+    files = [folder / name for name in TOKENIZER_FILES]
     return next((file for file in files if file.exists()), files[-1])
 
 

@@ -8,9 +8,8 @@ from safetensors.torch import load_file
 
 from transduce.disk import atomic_folder
 from transduce.errors import ModelError
-from transduce.models.card import WEIGHTS
+from transduce.models.folder import WEIGHTS, load_model, require_combinable, save_model
 from transduce.models.model import Model
-from transduce.models.saved import load_model, require_combinable, save_model
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:

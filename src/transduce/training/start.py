@@ -17,7 +17,7 @@ from transduce.errors import DataError, RunError
 from transduce.files.languages import direction_of_entry, parse_direction
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
-from transduce.models.card import read_card
+from transduce.models.folder import read_card
 from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig

@@ -9,7 +9,7 @@ from transduce.data.data_config import DataConfig
 from transduce.data.directions import DirectionConfig
 from transduce.errors import ConfigError
 from transduce.files.languages import direction_of_entry
-from transduce.models.card import find_model, read_card
+from transduce.models.folder import find_model, read_card
 from transduce.models.registry import build_config
 from transduce.tokenizers.tokenizer import TokenizerConfig
 

@@ -14,8 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from transduce.errors import ModelError
-from transduce.models.card import CARD
-from transduce.models.given_outputs import Reader, TokenStatistics, token_statistics
+from transduce.models.folder import CARD
+from transduce.models.forced_decoding import Reader, TokenStatistics, token_statistics
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.translation.part import Part

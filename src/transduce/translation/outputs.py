@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from transduce.models.given_outputs import Reader, attention_weights
+from transduce.models.forced_decoding import Reader, attention_weights
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.token_ranges import align_characters

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from transduce.models.given_outputs import Reader
+from transduce.models.forced_decoding import Reader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, search_all
 from transduce.search.options import SearchConfig

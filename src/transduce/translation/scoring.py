@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transduce.errors import DataError
 from transduce.files.languages import tag_prefix
-from transduce.models.given_outputs import Reader, token_log_probs
+from transduce.models.forced_decoding import Reader, token_log_probs
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import EOS

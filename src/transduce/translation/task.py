@@ -8,7 +8,7 @@ import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.files.languages import mark
-from transduce.models.alignment import cross_attention
+from transduce.models.likelihood import cross_attention
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import escape

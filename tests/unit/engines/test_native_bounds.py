@@ -13,7 +13,7 @@ from helpers import small_model
 from transduce.errors import ConfigError
 from transduce.fast.native import library as native_library
 from transduce.fast.native import weights
-from transduce.models.arrays import RawTensor
+from transduce.models.weights_file import RawTensor
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 

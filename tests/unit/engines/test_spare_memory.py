@@ -7,8 +7,8 @@ import pytest
 from engines import native_engine
 from helpers import small_model
 
-from transduce.fast.native import spare_memory
-from transduce.fast.native.spare_memory import SpareMemory
+from transduce.fast.native import weights as spare_memory
+from transduce.fast.native.weights import SpareMemory
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 

@@ -14,9 +14,8 @@ from helpers import small_model
 from transduce.data.batch import Batch
 from transduce.errors import DataError, ModelError
 from transduce.files.languages import language_of_name
-from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.likelihood import TokenStatistics, token_statistics
+from transduce.models.likelihood import TokenStatistics, cross_attention, token_statistics
 from transduce.search.engine import search_all
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman

@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.given_outputs import token_log_probs
+from transduce.models.forced_decoding import token_log_probs
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.protect import Protection

@@ -25,9 +25,10 @@ from transduce.fast.native.structs import (
     Norm,
 )
 from transduce.fast.native.weights import Memory, require_size
-from transduce.models.arrays import Arrays, Block, RawTensor, module_arrays
 from transduce.models.config import DecoderOnlyConfig
 from transduce.models.decoder_only import DecoderOnly
+from transduce.models.weight_tensors import module_arrays
+from transduce.models.weights_file import Arrays, Block, RawTensor
 
 _PREFILL_TOKENS = 256
 """Tokens of prompts that are processed at once."""
@@ -159,7 +160,7 @@ class NativeLanguageModel:
 
     def __init__(self, model: DecoderOnly, library: ctypes.CDLL, threads: int) -> None:
         self._library, self._threads = library, threads
-        self._weights = LanguageModelWeights(model.config, module_arrays(model), library)
+        self._weights = LanguageModelWeights(model.config, module_arrays(model.state_dict()), library)
         self._lock = threading.Lock()
         self._reserved = (0, 0)
         """Rows of the buffers, and the size of each thread's scratch space."""

@@ -23,7 +23,7 @@ from transduce.errors import ConfigError
 from transduce.fast.native.prebuilt import FLAGS, load_prebuilt
 from transduce.fast.native.structs import check_layout
 from transduce.files.one_line import one_line
-from transduce.models.arrays import RawTensor, zeros
+from transduce.models.weights_file import RawTensor, zeros
 
 _HERE = Path(__file__).parent
 _SOURCES = [

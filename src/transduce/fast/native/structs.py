@@ -4,11 +4,11 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
 from itertools import count, takewhile
 
-from transduce.models.arrays import FEWEST_ON_GRID
-from transduce.search.engine import ANY, ANY_BUT_END
+from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM
+from transduce.models.weights_file import FEWEST_ON_GRID
 from transduce.tokenizers.tokenizer import BOS, EOS
 
-PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM, FEW_ROWS = 16, 64, 16, 32, 128, 16, 2
+PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, FEW_ROWS = 16, 64, 16, 32, 128, 2
 
 
 class Linear(ctypes.Structure):

@@ -3,14 +3,15 @@
 import ctypes
 import math
 import threading
+from collections import defaultdict
 from ctypes import c_size_t, c_void_p
+from threading import Lock
 from typing import Any
 
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.structs import PADDING, PANEL, REALS, Layer, Linear, Model, Norm
-from transduce.models.arrays import Array, Arrays, Block, Int8Matrix, RawTensor, concatenated, joined
 from transduce.models.config import EncoderDecoderConfig
-from transduce.models.header import Shapes
+from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
 
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
@@ -199,3 +200,33 @@ def require_size(size: int, what: str) -> None:
     """Raise an error if a size exceeds MAX_SIZE."""
     if size > MAX_SIZE:
         raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")
+
+
+_MOST_BYTES = 1 << 28
+"""How much is kept for later jobs: enough for a full batch of ordinary sentences."""
+
+
+class SpareMemory:
+    """Blocks of any content, for all sessions of an engine."""
+
+    def __init__(self) -> None:
+        self._spare: defaultdict[int, list[Block]] = defaultdict(list)
+        """By their sizes, which are powers of two, so that jobs of similar lengths can use them."""
+        self._kept = 0
+        self._lock = Lock()
+
+    def take(self, floats: int) -> Block:
+        """A block for at least this many numbers."""
+        size = 4 << (floats - 1).bit_length() if floats else 0
+        with self._lock:
+            if self._spare[size]:
+                self._kept -= size
+                return self._spare[size].pop()
+        return Block(size)
+
+    def give_back(self, block: Block) -> None:
+        """Keep a block that is not used any more, unless there are enough."""
+        with self._lock:
+            if self._kept + block.size <= _MOST_BYTES:
+                self._kept += block.size
+                self._spare[block.size].append(block)

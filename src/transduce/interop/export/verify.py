@@ -14,8 +14,8 @@ from transduce.errors import ModelError
 from transduce.files.languages import mark
 from transduce.interop.export.exporter import Consumer, Exported
 from transduce.interop.export.vocabulary import typed_tag
+from transduce.models.folder import load_model
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine

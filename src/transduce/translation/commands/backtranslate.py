@@ -48,7 +48,7 @@ def backtranslate(
     from transduce.files.formats import format_of, writer_of
     from transduce.files.languages import language_of_name
     from transduce.files.pairs import ReadReport, count_pairs
-    from transduce.models.card import find_model
+    from transduce.models.folder import find_model
     from transduce.translation.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.translation.commands.translate_progress import Progress
     from transduce.translation.translator import Translator

@@ -83,7 +83,7 @@ def evaluate(
         from transduce.errors import ConfigError
         from transduce.files.files import read_lines
         from transduce.files.formats import require_one_side
-        from transduce.models.card import find_model, read_card
+        from transduce.models.folder import find_model, read_card
         from transduce.parsing.evaluate import evaluate_trees
         from transduce.speech.evaluate import evaluate_speech
         from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer

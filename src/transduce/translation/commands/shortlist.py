@@ -44,9 +44,8 @@ def shortlist(
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError
     from transduce.files.pairs import count_pairs
-    from transduce.models.card import SHORTLIST, find_model
     from transduce.models.config import EncoderDecoderConfig
-    from transduce.models.stored import read_model
+    from transduce.models.folder import SHORTLIST, find_model, read_model
     from transduce.translation.learn_shortlist import learn_shortlist
     from transduce.translation.loading import require_translation_model
 

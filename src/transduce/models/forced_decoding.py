@@ -1,13 +1,11 @@
 """What a model predicts about given outputs (forced decoding): alignment with the source, log-probabilities.
 
-A torch module is read with torch; a stored model, by the engine that runs it.
+A torch module is read with torch; an engine that can, reads itself.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
-
-from transduce.models.stored import AnyModel, StoredModel
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -36,22 +34,18 @@ class TokenStatistics:
 
 @runtime_checkable
 class OutputReader(Protocol):
-    """An engine that scores and aligns given outputs itself."""
+    """An engine that scores and aligns given outputs itself, as the functions of these names do."""
 
-    def attention_weights(self, pairs: Pairs) -> list[Attention]:
-        """See the function of this name."""
+    aligns: bool
+    """Whether it has attention weights; also a property of a model."""
 
-    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
-        """See the function of this name."""
+    def attention_weights(self, pairs: Pairs) -> list[Attention]: ...
+
+    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]: ...
 
 
 Reader: TypeAlias = "Model | OutputReader"
-"""What reads outputs: a torch module, or the engine of a model without one."""
-
-
-def can_align(model: "AnyModel | OutputReader") -> bool:
-    """Whether the model has a cross-attention that aligns output tokens with source tokens."""
-    return isinstance(model, StoredModel | OutputReader) or model.alignment_attention is not None
+"""What reads outputs: a torch module, or an engine."""
 
 
 def attention_weights(reader: Reader, pairs: Pairs) -> Iterator[Attention]:
@@ -59,7 +53,7 @@ def attention_weights(reader: Reader, pairs: Pairs) -> Iterator[Attention]:
     if isinstance(reader, OutputReader):
         yield from reader.attention_weights(pairs)
         return
-    from transduce.models.alignment import cross_attention
+    from transduce.models.likelihood import cross_attention
 
     for start in range(0, len(pairs), _ALIGNED_TOGETHER):
         chunk = pairs[start : start + _ALIGNED_TOGETHER]
@@ -71,7 +65,7 @@ def attention_weights(reader: Reader, pairs: Pairs) -> Iterator[Attention]:
 def token_log_probs(reader: Reader, pairs: Pairs) -> list[list[float]]:
     """The log-probability of each target token and of the end marker, for pairs of source and target tokens."""
     if isinstance(reader, OutputReader):
-        return [one.log_prob_T for one in reader.token_statistics(pairs)]
+        return [statistics.log_prob_T for statistics in reader.token_statistics(pairs)]
     from transduce.models import likelihood
 
     return likelihood.token_log_probs(reader, pairs)
