@@ -18,7 +18,6 @@ from setting import SEED, SMOKE_MODEL, SMOKE_VOCABULARY, make_parser, print_sett
 
 from transduce.corpora.demo import demo_corpus
 from transduce.files.files import read_lines
-from transduce.files.languages import mark
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
@@ -28,6 +27,7 @@ from transduce.models.folder import SavedModel, find_model, load_model
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.symbols import mark
 from transduce.translation.scores import bleu
 
 BEAMS = (1, 4)

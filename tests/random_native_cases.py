@@ -40,7 +40,7 @@ from transduce.fast.native.language_model import NativeLanguageModel
 from transduce.fast.native.library import load_library
 from transduce.fast.native.shortlist import Shortlist
 from transduce.fast.native.weights import SpareMemory, weight_shapes
-from transduce.models import weights_file as arrays
+from transduce.models import weights_file
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.folder import ModelFolder
@@ -323,7 +323,7 @@ def main() -> None:
     library = load_library()
     assert library, "the library could not be compiled"
     allocate_by_malloc()
-    arrays.new_memory = bytearray  # type: ignore[assignment]
+    weights_file.new_memory = bytearray  # type: ignore[assignment]
     with ThreadPoolExecutor(2) as pool:
         refused = 0
         for number in range(first, first + count):

@@ -23,8 +23,7 @@ from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.speech.sound import RATE, SILENCE, read_sound
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 WEIGHTS = Path(os.environ.get("TRANSDUCE_WEIGHTS", ""))

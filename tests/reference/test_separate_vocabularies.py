@@ -21,9 +21,9 @@ from transduce.models.folder import SavedModel, load_model, read_model, save_mod
 from transduce.models.forced_decoding import token_log_probs
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.any_tokenizer import TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.translation.translator import Translator
 
 SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}

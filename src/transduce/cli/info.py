@@ -13,7 +13,7 @@ def info(
 ) -> None:
     """Print the sizes, data, scores and notes of a model."""
     from transduce.files.languages import describe_directions
-    from transduce.files.one_line import one_line
+    from transduce.files.texts import one_line
     from transduce.models.folder import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.weights_file import count_parameters
 

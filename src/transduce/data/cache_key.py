@@ -10,8 +10,7 @@ from typing import Any
 from transduce.data.data_config import DataConfig
 from transduce.disk import digest
 from transduce.errors import DataError
-from transduce.files.formats import format_suffix
-from transduce.files.formats.tsv import HEADER, TSV
+from transduce.files.pair_formats import HEADER, TSV, format_suffix
 from transduce.files.pairs import entry_suffixes
 from transduce.files.readers import READERS
 from transduce.tokenizers.any_tokenizer import AnyTokenizer

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from transduce.data.shards import INDEX
 from transduce.disk import write_manifest
-from transduce.files.documents import Piece, encoding_units
-from transduce.files.sample import Reservoir
+from transduce.files.documents import Piece
+from transduce.files.pairs import Reservoir
 from transduce.tokenizers.any_tokenizer import load_tokenizer
-from transduce.tokenizers.tokenizer import EOS
+from transduce.tokenizers.tokenizer import EOS, encoding_units
 
 ENDS = "ends.npy"
 SHARD_CHARACTERS = 1 << 24

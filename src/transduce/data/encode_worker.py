@@ -16,11 +16,10 @@ from transduce.data.directions import CorpusPart
 from transduce.data.document_shards import write_document_shards
 from transduce.data.shards import write_shard
 from transduce.errors import TransduceError
-from transduce.files.languages import mark
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS, Reader
 from transduce.tokenizers.any_tokenizer import load_tokenizer, tokenizer_of_stream
-from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.symbols import escape, mark
 
 CANNOT_WRITE = 3
 SHARD_PAIRS, _SHARD_ARRAYS = 50_000, 2_000

@@ -17,12 +17,10 @@ from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, wri
 from transduce.data.encode_worker import CANNOT_WRITE, encode_shards, shard_pairs
 from transduce.data.shards import write_index
 from transduce.errors import DataError
-from transduce.files.pairs import ReadReport, count_pairs
+from transduce.files.pairs import ReadReport, Reservoir, count_pairs
 from transduce.files.readers import READERS
-from transduce.files.sample import Reservoir
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _LISTED_CLASSES = 10
 

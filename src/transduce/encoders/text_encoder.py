@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from transduce.config import require_count
 from transduce.data.batch import Batch
 from transduce.errors import DataError, ModelError
-from transduce.files.given_texts import require_text, require_texts
+from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.folder import find_model, load_model
 from transduce.nn.device import pick_device

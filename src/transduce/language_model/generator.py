@@ -12,7 +12,7 @@ from transduce.config import build, require_count
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
-from transduce.files.given_texts import require_texts
+from transduce.files.texts import require_texts
 from transduce.language_model.generation import (
     Collected,
     Generation,

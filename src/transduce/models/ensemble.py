@@ -29,24 +29,20 @@ class Ensemble(Model):
         self.vocab_size = models[0].vocab_size
 
     def forward(self, batch: Batch) -> Tensor:
-        """See `Model`."""
         return torch.cat([model(batch) for model in self._members], dim=-1)
 
     @cached_property
     def output_weight_VD(self) -> Tensor:
-        """See `Model`."""
         weights = [model.output_weight_VD.detach() for model in self._members]
         return torch.cat(weights, dim=-1) / len(weights)
 
     @cached_property
     def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
         biases = [model.output_bias_V.detach() for model in self._members if model.output_bias_V is not None]
         return sum(biases[1:], biases[0]) / len(self._members) if biases else None
 
     @property
     def device(self) -> torch.device:
-        """See `Model`."""
         return self._members[0].device
 
     @property
@@ -55,12 +51,10 @@ class Ensemble(Model):
         return min((model.longest for model in self._members if model.longest is not None), default=None)
 
     def reserve(self, length: int) -> None:
-        """See `Model`."""
         for model in self._members:
             model.reserve(length)
 
     def layers(self) -> Iterable[nn.Module]:
-        """See `Model`."""
         return (layer for model in self._members for layer in model.layers())
 
     @property
@@ -73,13 +67,11 @@ class Ensemble(Model):
         return [model.start(source) for model in self._members]
 
     def step(self, token_R: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
-        """See `Decoder`."""
         results = [model.step(token_R, own) for model, own in zip(self._members, state, strict=True)]
         logits = [logits_RV.float() for logits_RV, _ in results]
         return sum(logits[1:], logits[0]) / len(logits), [own for _, own in results]
 
     def reorder(self, state: list[Any], index_BW: Tensor) -> list[Any]:
-        """See `Decoder`."""
         return [model.reorder(own, index_BW) for model, own in zip(self._members, state, strict=True)]
 
     @property

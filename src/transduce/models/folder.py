@@ -20,8 +20,13 @@ from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.files.languages import describe_directions, is_language_code
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.models.weights_file import PRECISIONS, Arrays, Precision, Shapes, WeightsFile
-from transduce.tokenizers.any_tokenizer import TOKENIZER_FILES, AnyTokenizer, load_tokenizer, tokenizer_file
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.any_tokenizer import (
+    TOKENIZER_FILES,
+    AnyTokenizer,
+    TokenizerPair,
+    load_tokenizer,
+    tokenizer_file,
+)
 
 if TYPE_CHECKING:
     import torch

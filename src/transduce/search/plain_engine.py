@@ -32,7 +32,6 @@ class PlainEngine:
 
     @property
     def description(self) -> str:
-        """See `Engine`."""
         dtype = str(self.model.output_weight_VD.dtype).removeprefix("torch.")
         return f"plain ({self.model.device.type}, {dtype})"
 
@@ -59,7 +58,6 @@ class PlainSession:
         """Keys of jobs of the batch whose results are not wanted."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
-        """See `Session`."""
         self._waiting.extend(jobs)
 
     def drop(self, keys: Sequence[int]) -> None:
@@ -72,12 +70,10 @@ class PlainSession:
 
     @property
     def waiting(self) -> int:
-        """See `Session`."""
         return len(self._waiting)
 
     @property
     def busy(self) -> bool:
-        """See `Session`."""
         return bool(self._waiting or self._batch)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:

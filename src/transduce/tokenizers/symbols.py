@@ -54,6 +54,19 @@ def escape(text: str) -> str:
     return _TO_ESCAPE.sub(lambda match: ESCAPE + _SPECIAL[match[0]], text)
 
 
+def tag_prefix(target: str | None) -> str:
+    """What a marked source begins with: the tag of the target language and a space, or nothing."""
+    return f"{language_tag(target)} " if target else ""
+
+
+def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+    """A user's text as a marked source: the tag of the target language, if there is one, comes first.
+
+    A back-translation has a symbol of its own after it.
+    """
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
+
+
 def unescape(marked: str) -> str:
     """The text of a marked text, without its symbols and without characters that could not be decoded."""
     without = _SYMBOL.sub("", marked)

@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,7 @@ import sentencepiece
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.files.documents import encoding_units
-from transduce.files.one_line import one_line
-from transduce.files.scripts import all_digits
+from transduce.files.texts import one_line
 from transduce.tokenizers.sentencepiece_file import add_user_defined_pieces
 from transduce.tokenizers.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
@@ -31,6 +30,9 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 _LARGE_ALPHABET_COVERAGE = 0.9995
 NEWLINE = "\n"
 """A token of its own in vocabularies of documents."""
+_UNIT = 4096
+"""Maximum number of characters that are encoded at once."""
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +139,7 @@ class Tokenizer:
         least = _least(config.symbols)
         require(minimal or config.vocab_size >= least, f"tokenizer.vocab_size must be at least {least} for this text")
         alphabet = set().union(*escaped) - {" "}
-        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else all_digits(alphabet))} - {*symbols}
+        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _all_digits(alphabet))} - {*symbols}
         escaped = [*escaped, " ".join(sorted(required))]  # SentencePiece requires that each occurs
         coverage = config.character_coverage
         if minimal:
@@ -293,3 +295,29 @@ class Tokenizer:
 def _least(symbols: Sequence[str]) -> int:
     """Minimum size of a vocabulary with bytes, reserved symbols and these symbols."""
     return _BASE_TOKENS + len(symbols) + 20
+
+
+def _all_digits(alphabet: set[str]) -> set[str]:
+    """The digits 0 to 9 of every script that has a digit in the alphabet."""
+    zeros = {ord(character) - unicodedata.decimal(character) for character in alphabet if character.isdecimal()}
+    return {chr(zero + value) for zero in zeros for value in range(10)}
+
+
+def encoding_units(text: str) -> Iterator[str]:
+    """Cut a text into units that can be encoded one by one: lines with their line break, and parts of long lines.
+
+    A long line is cut before a space, if it has any. As no token continues across a line break or has a space in its
+    middle, the tokens of the units are those of the text.
+    """
+    for match in _LINES.finditer(text):
+        line = match[0]
+        start = 0
+        while len(line) - start > _UNIT:
+            end = start + _UNIT
+            space = line.rfind(" ", start + 1, end)
+            while space > start and line[space - 1] == " ":  # not inside a run of spaces
+                space -= 1
+            end = space if space > start else end
+            yield line[start:end]
+            start = end
+        yield line[start:]

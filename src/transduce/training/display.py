@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 

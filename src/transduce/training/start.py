@@ -19,9 +19,8 @@ from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
 from transduce.models.model import Model
-from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.training.budget import largest_batch
 from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display

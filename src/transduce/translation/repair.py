@@ -15,9 +15,8 @@ from transduce.models.forced_decoding import Reader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, search_all
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import SLOTS, unescape
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.translation.gaps import Gap, GapFinder, Gaps, language_tags, slot_ids, without
 from transduce.translation.paired_tags import paired_tags
 from transduce.translation.part import Part

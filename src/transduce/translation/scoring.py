@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from transduce.errors import DataError
-from transduce.files.languages import tag_prefix
 from transduce.models.forced_decoding import Reader, token_log_probs
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS
+from transduce.tokenizers.symbols import SLOTS, tag_prefix
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.protect import Protection, Span, mask, occurs_once
 from transduce.translation.translation import PairScore

@@ -8,7 +8,7 @@ from typing import Literal, Unpack, get_args, overload
 from transduce.config import build
 from transduce.errors import ConfigError, DataError
 from transduce.fast.choose import pick_engine
-from transduce.files.given_texts import require_list, require_texts
+from transduce.files.texts import require_list, require_texts
 from transduce.models.folder import find_model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions

@@ -186,13 +186,11 @@ class NativeLanguageModel:
         return texts
 
     def step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, list[_Text]]:
-        """See `Decoder`."""
         logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
         self._append(token_R, state, logits_RV)
         return torch.from_numpy(logits_RV), state
 
     def greedy_step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, Tensor, list[_Text]]:
-        """See `GreedyDecoder`."""
         if len(self._logits_RV) < len(state):
             self._logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
         best_R = self._append(token_R, state, self._logits_RV)

@@ -22,7 +22,7 @@ from transduce.disk import digest, write_atomically
 from transduce.errors import ConfigError
 from transduce.fast.native.prebuilt import FLAGS, load_prebuilt
 from transduce.fast.native.structs import check_layout
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 from transduce.models.weights_file import RawTensor, zeros
 
 _HERE = Path(__file__).parent

@@ -128,8 +128,7 @@ def _read(path: Path, reverse: bool, sample: _Sample) -> None:
 
 def _encoded(tokenizer: "AnyTokenizer", language: str | None, pairs: list[tuple[str, str]]) -> "Direction":
     """The tokens of the pairs of one target language; its tag, or the end marker, has the frequent tokens."""
-    from transduce.files.languages import mark
-    from transduce.tokenizers.symbols import language_tag
+    from transduce.tokenizers.symbols import language_tag, mark
     from transduce.tokenizers.tokenizer import EOS
     from transduce.translation.learn_shortlist import Direction
 

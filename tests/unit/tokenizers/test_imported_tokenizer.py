@@ -11,9 +11,7 @@ from transduce.errors import DataError, ModelError
 from transduce.interop.gguf_file import read_gguf
 from transduce.speech.sound import read_sound
 from transduce.tokenizers.any_tokenizer import load_tokenizer
-from transduce.tokenizers.imported_tokenizer_file import load_imported_tokenizer
-from transduce.tokenizers.library_tokenizer import LibraryTokenizer
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import LibraryTokenizer, TokenOrder, load_imported_tokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 

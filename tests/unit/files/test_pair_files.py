@@ -8,11 +8,9 @@ import pytest
 import zstandard
 
 from transduce.errors import DataError
-from transduce.files.formats import writer_of
-from transduce.files.formats.po import BAD_PO, FUZZY
-from transduce.files.formats.po import UNTRANSLATED as PO_UNTRANSLATED
-from transduce.files.formats.xml_pairs import LANGUAGES, UNTRANSLATED
+from transduce.files.pair_formats import FUZZY, OTHER_THAN_TWO, UNTRANSLATED, writer_of
 from transduce.files.pairs import Pair, ReadReport, read_pairs
+from transduce.files.po import BAD_PO
 
 
 def read(path: Path, content: str | bytes) -> tuple[list[Pair], ReadReport]:
@@ -37,8 +35,8 @@ TMX = """<?xml version="1.0" encoding="{encoding}"?>
 def test_translation_memory(tmp_path: Path, encoding: str) -> None:
     pairs, report = read(tmp_path / "a.tmx", TMX.format(encoding=encoding).encode(encoding))
     assert pairs == [("a good däy & night", "ein guter Täg"), ("red", "rot")]
-    assert report.left_out == {LANGUAGES: 1, "with an empty side": 1}
-    assert report.first[LANGUAGES].endswith("line 7")
+    assert report.left_out == {OTHER_THAN_TWO: 1, "with an empty side": 1}
+    assert report.first[OTHER_THAN_TWO].endswith("line 7")
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
@@ -78,7 +76,7 @@ def test_message_catalogue(tmp_path: Path) -> None:
         'msgid "last"\nmsgstr "letzte"\n',
     )
     assert [source for source, _ in pairs] == ['open "it" now', "last"]
-    assert report.left_out == {FUZZY: 1, PO_UNTRANSLATED: 2, BAD_PO: 1}
+    assert report.left_out == {FUZZY: 1, UNTRANSLATED: 2, BAD_PO: 1}
 
 
 def test_entities_are_refused(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ from transduce.data.plan import BatchPlan
 from transduce.data.shards import TokenShards, write_index, write_shard
 from transduce.data.variation import Variation
 from transduce.errors import ModelError
-from transduce.tokenizers.any_tokenizer import load_tokenizer, tokenizer_of_stream
+from transduce.tokenizers.any_tokenizer import TokenizerPair, load_tokenizer, tokenizer_of_stream
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 GREEK, CYRILLIC = ["αβγ δεζ 42", "ηθι κλμ"] * 20, ["где абв 42", "клм жзи"] * 20
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.files.deduplicate import hashed, normalised
+from transduce.files.texts import hashed, normalised
 
 
 @pytest.mark.parametrize(

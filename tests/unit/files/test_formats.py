@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import DataError
-from transduce.files import formats
+from transduce.files import pair_formats as formats
 from transduce.files.files import read_lines
-from transduce.files.formats.pair_format import Pair, PairFormat
+from transduce.files.pair_formats import Pair, PairFormat
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 
 

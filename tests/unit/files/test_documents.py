@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError
 from transduce.files import documents
-from transduce.files.documents import encoding_units, read_documents, read_pieces
+from transduce.files.documents import read_documents, read_pieces
 from transduce.files.pairs import ReadReport
-from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig, encoding_units
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n  Speak, speak.\n" * 20
 

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError
 from transduce.files import files
-from transduce.files.formats.jsonl import BAD_JSON
-from transduce.files.formats.pair_format import BAD_UTF8, EMPTY, NUL, OVERLONG
-from transduce.files.formats.tsv import NO_TAB
+from transduce.files.pair_formats import BAD_JSON, BAD_UTF8, EMPTY, NO_TAB, NUL, OVERLONG
 from transduce.files.pairs import Pair, ReadReport, read_pairs
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}

@@ -1,17 +1,11 @@
-"""PO: the message catalogues of gettext. As training data, translated messages that are neither fuzzy nor plural."""
+"""PO: the message catalogues of gettext."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-from transduce.files.files import raw_lines
-from transduce.files.formats.pair_format import Pair, PairFormat, UnusableError, decode
-
 BAD_PO = "not a line of a PO file"
-UNTRANSLATED = "without a translation"
-FUZZY = "with a fuzzy translation"
 
 _KEYWORD = re.compile(r'\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*"(.*)"\s*')
 _CONTINUATION = re.compile(r'\s*"(.*)"\s*')
@@ -93,29 +87,3 @@ def _unescape(match: re.Match[str]) -> str:
     if len(code) > 1:
         return chr(int(code[1:], 16))
     return _ESCAPES.get(code, code)
-
-
-def _read(path: Path) -> Iterator[tuple[int, Pair | str]]:
-    lines = (None if raw is None else raw.decode("utf-8", "surrogateescape") for raw in raw_lines(path))
-    for message in read_messages(lines):
-        if not message.id:
-            continue
-        if message.problem or "msgstr" not in message.strings:
-            yield message.line, message.problem or UNTRANSLATED
-        elif not message.strings["msgstr"].text:
-            yield message.line, UNTRANSLATED
-        elif message.fuzzy:
-            yield message.line, FUZZY
-        else:
-            try:
-                source, target = (_one_line(text) for text in (message.id, message.strings["msgstr"].text))
-                yield message.line, (source, target)
-            except UnusableError as problem:
-                yield message.line, str(problem)
-
-
-def _one_line(text: str) -> str:
-    return decode(" ".join(text.split()).encode("utf-8", "surrogateescape"))
-
-
-PO = PairFormat((".po", ".pot"), _read)

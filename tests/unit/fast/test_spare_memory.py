@@ -7,7 +7,7 @@ import pytest
 from engines import native_engine
 from helpers import small_model
 
-from transduce.fast.native import weights as spare_memory
+from transduce.fast.native import weights
 from transduce.fast.native.weights import SpareMemory
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
@@ -25,7 +25,7 @@ def test_memory_that_was_given_back_is_used_again() -> None:
 
 
 def test_no_more_is_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spare_memory, "_MOST_BYTES", 256 * 4)
+    monkeypatch.setattr(weights, "_MOST_BYTES", 256 * 4)
     memory = SpareMemory()
     taken = [memory.take(128) for _ in range(3)]
     for block in taken:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 
 
 @pytest.mark.parametrize(

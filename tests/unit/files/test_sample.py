@@ -1,6 +1,6 @@
 """Reservoir sampling."""
 
-from transduce.files.sample import Reservoir
+from transduce.files.pairs import Reservoir
 
 
 def sample(size: int, of: range) -> list[int]:
