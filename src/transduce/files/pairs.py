@@ -168,7 +168,10 @@ T = TypeVar("T")
 
 
 class Reservoir(Generic[T]):
-    """Keeps `size` of the items that it is offered, all with the same probability; the random seed is fixed."""
+    """Reservoir sampling: keeps `size` of the items that it is offered, all with the same probability.
+
+    The random seed is fixed.
+    """
 
     def __init__(self, size: int) -> None:
         self.kept: list[T] = []
@@ -176,7 +179,6 @@ class Reservoir(Generic[T]):
         self._rng = random.Random(1)
 
     def offer(self, item: T) -> None:
-        """Keep this item, instead of another one, or discard it."""
         self._offered += 1
         if len(self.kept) < self._size:
             self.kept.append(item)

@@ -8,10 +8,9 @@ from transduce.files.languages import (
     direction_of_entry,
     is_language_code,
     language_name,
-    mark,
     parse_direction,
 )
-from transduce.tokenizers.symbols import language_tag, unescape
+from transduce.tokenizers.symbols import language_tag, mark, unescape
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from transduce.data.augment import AugmentConfig
-from transduce.data.cache_key import cache_key
 from transduce.data.data_config import DataConfig
 from transduce.data.plan import BatchPlan
+from transduce.data.prepare import cache_key
 from transduce.data.shards import TokenShards, write_index, write_shard
 from transduce.data.variation import Variation
 from transduce.errors import ModelError
@@ -94,5 +94,5 @@ def test_the_cache_key_of_one_vocabulary_is_as_before(monkeypatch: pytest.Monkey
     assert key(separate=True) != now
     fields = asdict(TokenizerConfig())
     del fields["separate"], fields["target_path"]
-    monkeypatch.setattr("transduce.data.cache_key.asdict", lambda _: fields)
+    monkeypatch.setattr("transduce.data.prepare.asdict", lambda _: fields)
     assert key() == now
