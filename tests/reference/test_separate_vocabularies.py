@@ -18,7 +18,7 @@ from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import SavedModel, load_model, read_model, save_model
-from transduce.models.forced_decoding import token_log_probs
+from transduce.models.likelihood import ModuleReader
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import TokenizerPair
@@ -197,8 +197,8 @@ def test_log_probabilities_without_torch_are_those_of_the_module(pair: Tokenizer
     shrink_model(tmp_path / "model", tmp_path / "small")
     stored = read_model(tmp_path / "small")
     pairs = [(pair.encode(GREEK[1]), pair.target.encode(CYRILLIC[1]))]
-    (found,) = token_log_probs(native_engine(stored), pairs)
-    assert found == pytest.approx(token_log_probs(stored.module(), pairs)[0], abs=2e-3)
+    (found,) = native_engine(stored).token_log_probs(pairs)
+    assert found == pytest.approx(ModuleReader(stored.module()).token_log_probs(pairs)[0], abs=2e-3)
 
 
 def test_search_of_the_stored_model_is_that_of_the_module(pair: TokenizerPair, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from transduce.fast.choose import pick_engine
 from transduce.fast.native.shortlist import model_shortlist
 from transduce.files.languages import Direction, ModelLanguages
 from transduce.models.any_model import AnyModel
-from transduce.models.forced_decoding import OutputReader, Reader
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate
 from transduce.search.options import SearchConfig
@@ -102,9 +102,13 @@ class PartTranslator:
         return self.any_model.module()
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> OutputReader:
         """What reads given outputs: the engine if it can, otherwise the module."""
-        return self.engine if isinstance(self.engine, OutputReader) else self.model
+        if isinstance(self.engine, OutputReader):
+            return self.engine
+        from transduce.models.likelihood import ModuleReader  # torch is imported only if it is needed
+
+        return ModuleReader(self.model)
 
     @cached_property
     def _plain(self) -> Engine:

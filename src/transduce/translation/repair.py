@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from transduce.models.forced_decoding import Reader
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, search_all
 from transduce.search.options import SearchConfig
@@ -66,7 +66,7 @@ def _with_nested_tags(marked: str, tags: Mapping[str, str]) -> str:
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, reader: Reader, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
         self._source, self._target = tokenizer, tokenizer.target
         self._slots = slot_ids(self._target)
         self._tags = language_tags(tokenizer)

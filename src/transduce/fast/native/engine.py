@@ -175,6 +175,9 @@ class NativeEngine:
     def attention_weights(self, pairs: Pairs) -> list[Attention]:
         return [job.attention_weights() for job in self._read(pairs)]
 
+    def token_log_probs(self, pairs: Pairs) -> list[list[float]]:
+        return [statistics.log_prob_T for statistics in self.token_statistics(pairs)]
+
     def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
         return [job.token_statistics() for job in self._read(pairs)]
 
