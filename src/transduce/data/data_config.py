@@ -157,7 +157,6 @@ class DataConfig:
 
     @property
     def target_tags(self) -> list[str]:
-        """The tags of all target languages, without repetition."""
         return list(dict.fromkeys(language_tag(part.target) for part in self.parts if part.target))
 
 

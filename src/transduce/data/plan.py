@@ -121,7 +121,6 @@ class BatchPlan:
         return self.pools * self.batches_per_pool
 
     def batch(self, number: int) -> Ints:
-        """The numbers of the pairs in batch `number`, counted from the start of training."""
         pool, index = divmod(number, self.batches_per_pool)
         return self._pool(pool)[index]
 

@@ -233,7 +233,6 @@ def source_digests(data: DataConfig, reader: str) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    """The sha256 of a file, or of the names and contents of all files of a folder."""
     if not path.is_dir():
         return digest(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())

@@ -64,7 +64,6 @@ class TokenShards:
 
     @property
     def mean_lengths(self) -> tuple[float, ...]:
-        """Mean number of tokens in each stream."""
         return tuple(tokens / len(self) for tokens in self.index["tokens"])
 
     @property

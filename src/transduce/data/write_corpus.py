@@ -54,7 +54,6 @@ class _Seen:
 def write_pairs(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
-    """Learn the vocabulary, encode all pairs and write the index."""
     report, own = ReadReport(), READERS[reader]
     tokenizer: AnyTokenizer
     seen = _Seen()
@@ -108,7 +107,6 @@ def write_pairs(
 def write_documents(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
-    """Learn the vocabulary, encode all documents and write the index."""
     report, pieces = ReadReport(), READERS[reader].pieces
     assert pieces
     wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
@@ -236,7 +234,6 @@ def encode_job(data: DataConfig, reader: str, labels: Sequence[str] = ()) -> dic
 
 
 def shard_pairs(reader: Reader) -> int:
-    """Number of examples of a shard."""
     return _SHARD_ARRAYS if reader.arrays else SHARD_PAIRS
 
 

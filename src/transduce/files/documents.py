@@ -148,7 +148,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
 
 
 def single_file(files: tuple[str, ...]) -> str:
-    """The file of an entry of a corpus that must be one file."""
     if len(files) != 1:
         raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
     return files[0]

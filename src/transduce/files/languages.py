@@ -100,8 +100,6 @@ def choose_target(directions: Sequence[Direction], source: str | None, target: s
 
 @dataclass(frozen=True)
 class ModelLanguages:
-    """The languages of a model."""
-
     directions: Sequence[Direction]
     """Empty if they are not known."""
     tagged: bool = False

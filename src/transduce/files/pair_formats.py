@@ -136,7 +136,6 @@ class RowPairs:
         self._languages: tuple[str, ...] = ()
 
     def pair(self, row: Any) -> Pair:
-        """The pair of an object or a row of a table, or raise `UnusableError`."""
         try:
             by_name = "src" in row or "translation" not in row
             sides = (row["src"], row["tgt"]) if by_name else self._sides(row["translation"])
@@ -272,7 +271,6 @@ class _Xliff:
 
 
 def _xml_reader(make: Callable[[], _Handler]) -> Callable[[Path], Entries]:
-    """The `read` function of a format."""
 
     def read(path: Path) -> Entries:
         handler, found = make(), list[tuple[int, Pair | str]]()

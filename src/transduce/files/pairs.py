@@ -43,7 +43,6 @@ class ReadReport:
     """What is counted: pairs or documents."""
 
     def note(self, problem: str, file: str, line: int) -> None:
-        """Count one line left out."""
         self.left_out[problem] = self.left_out.get(problem, 0) + 1
         self.first.setdefault(problem, f"{file}, line {line}")
 
@@ -56,7 +55,6 @@ class ReadReport:
             self.first.setdefault(problem, other.first[problem])
 
     def lines(self) -> list[str]:
-        """One line of text for each problem."""
         return [
             f"left out {count_pairs(count, self.noun)} {problem} (first: {self.first[problem]})"
             for problem, count in self.left_out.items()

@@ -32,7 +32,6 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row
 
 
 def count_rows(path: Path) -> int:
-    """The number of rows of a table."""
     pyarrow = _pyarrow(path)
     if path.suffix.lower() == PARQUET:
         with _reading(path, pyarrow):
@@ -199,7 +198,6 @@ def _reading(path: Path, pyarrow: Any) -> Iterator[None]:
 
 
 def _pyarrow(path: Path) -> Any:
-    """Import the optional package that reads and writes tables."""
     try:
         import pyarrow
         import pyarrow.ipc

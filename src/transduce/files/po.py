@@ -72,7 +72,6 @@ def read_messages(lines: Iterable[str | None]) -> Iterator[PoMessage]:
 
 
 def quote(text: str) -> str:
-    """A string in quotes, as in a PO file."""
     return '"' + "".join(_QUOTED.get(character, character) for character in text) + '"'
 
 

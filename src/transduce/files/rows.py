@@ -41,7 +41,6 @@ def read_source_rows(path: Path, column: str | None = None) -> Iterator[tuple[st
 
 
 def count_source_rows(path: Path) -> int:
-    """The number of texts of a file."""
     return count_rows(path) if is_table(path) else sum(1 for _ in raw_lines(path))
 
 
@@ -64,7 +63,6 @@ def row_writer(path: Path, schema: object = None) -> Iterator[Callable[[Row], No
 
 
 def json_line(row: Row) -> str:
-    """A row as a line of a .jsonl file."""
     try:
         return json.dumps(row, ensure_ascii=False) + "\n"
     except TypeError as error:

@@ -47,7 +47,6 @@ class Ensemble(Model):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: the lowest bound of the models."""
         return min((model.longest for model in self._members if model.longest is not None), default=None)
 
     def reserve(self, length: int) -> None:
@@ -59,11 +58,9 @@ class Ensemble(Model):
 
     @property
     def alignment_attention(self) -> nn.Module | None:
-        """See `Model`: that of the first model."""
         return self._members[0].alignment_attention
 
     def start(self, source: Any) -> list[Any]:
-        """See `Decoder`: the state is a list of the models' states."""
         return [model.start(source) for model in self._members]
 
     def step(self, token_R: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:

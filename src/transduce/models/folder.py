@@ -126,7 +126,6 @@ class SavedModel:
 def save_model(
     folder: Path, model: "Model", tokenizer: AnyTokenizer, facts: dict[str, Any], precision: Precision = "float32"
 ) -> None:
-    """Write a model folder."""
     from transduce.models.weight_tensors import save_tensors, to_int8
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -283,7 +282,6 @@ def write_fact(folder: Path, name: str, value: Any) -> None:
 
 
 def card_text(card: dict[str, Any]) -> str:
-    """The content of `model.json`."""
     return json.dumps(card, indent=1, ensure_ascii=False) + "\n"
 
 

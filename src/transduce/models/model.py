@@ -38,7 +38,6 @@ class Model(nn.Module, ABC):
         return None
 
     def logits(self, hidden_LD: Tensor) -> Tensor:
-        """The logits (L, V) of hidden vectors."""
         return F.linear(hidden_LD, self.output_weight_VD, self.output_bias_V)
 
     @property
@@ -92,7 +91,6 @@ class Model(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return self.output_weight_VD.device
 
     @property

@@ -96,7 +96,6 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_int8(q_NK: Tensor, largest_N: Tensor) -> Tensor:
-    """The weights of a matrix in float32."""
     # In double precision, 127 times the scale is exactly `largest`.
     return (q_NK * (largest_N.double() / 127)[:, None]).float()
 

@@ -63,8 +63,6 @@ def zeros(code: str, size: int) -> "array[Any]":
 
 
 class RawTensor(NamedTuple):
-    """The bytes of a tensor."""
-
     dtype: str
     """By its name in safetensors."""
     shape: tuple[int, ...]
@@ -99,7 +97,6 @@ def concatenated(matrices: Sequence[Array]) -> Array:
 
 
 def joined(tensors: Sequence[RawTensor]) -> RawTensor:
-    """The rows of several tensors of one type."""
     rows = sum(tensor.shape[0] for tensor in tensors)
     content = memoryview(bytearray(b"".join(tensor.content for tensor in tensors)))
     return tensors[0]._replace(shape=(rows, *tensors[0].shape[1:]), content=content)
@@ -214,7 +211,6 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def count_parameters(path: Path, precision: Precision) -> int:
-    """Number of parameters in a weights file."""
     shapes = WeightsFile(path, precision).stored_shapes
     return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(LARGEST))
 

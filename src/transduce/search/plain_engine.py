@@ -37,7 +37,6 @@ class PlainEngine:
 
     @staticmethod
     def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
-        """See `Engine`: every option but a lexical shortlist, for models that generate."""
         return "no lexical shortlist for this model" if options.shortlist else cannot_generate(model)
 
     def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":

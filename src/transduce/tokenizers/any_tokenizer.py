@@ -83,7 +83,6 @@ class TokenizerPair:
 
     @classmethod
     def load(cls, path: Path) -> "TokenizerPair":
-        """Read saved vocabularies."""
         require_file(path, _MAX_BYTES, "two vocabularies can have")
         try:
             content = json.loads(path.read_bytes())
@@ -167,7 +166,6 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def load_tokenizer(folder: Path) -> AnyTokenizer:
-    """Read the tokenizer of a folder."""
     file = tokenizer_file(folder)
     if file.name == TokenizerPair.file_name:
         return TokenizerPair.load(file)

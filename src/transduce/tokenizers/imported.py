@@ -124,7 +124,6 @@ class ImportedTokenizer(ABC):
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, including markers and ids without a piece."""
         return len(self.order.originals)
 
     def encode(self, text: str) -> list[int]:
@@ -166,7 +165,6 @@ class ImportedTokenizer(ABC):
         return pieces
 
     def raw_bytes(self, token: int) -> bytes:
-        """The UTF-8 bytes that an id adds to a text; none for markers and special tokens."""
         return b"" if token <= EOS else self._raw_bytes(self.order.originals[token])
 
 
@@ -224,7 +222,6 @@ class LibraryTokenizer(ImportedTokenizer):
 
 
 def import_tokenizers() -> Any:
-    """The `tokenizers` library, which is optional."""
     try:
         import tokenizers
     except ImportError:
@@ -332,7 +329,6 @@ def _processor(model: bytes) -> Any:
 
 
 def load_imported_tokenizer(path: Path) -> ImportedTokenizer:
-    """Read a saved vocabulary."""
     require_file(path, _MAX_BYTES, "a vocabulary can have")
     try:
         return parse_imported_tokenizer(path.read_bytes())

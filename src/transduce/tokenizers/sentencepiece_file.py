@@ -20,8 +20,6 @@ _MODEL_TYPE = 3 << 3 | _INTEGER
 
 
 class Piece(NamedTuple):
-    """A piece of a vocabulary."""
-
     text: str
     score: float
     type: int
@@ -65,7 +63,6 @@ def add_user_defined_pieces(model: bytes, texts: Sequence[str]) -> bytes:
 
 
 def _contents(message: bytes) -> dict[int, Any]:
-    """The content of each field, by its tag."""
     return {tag: content for tag, content, _ in _fields(message)}
 
 

@@ -74,7 +74,6 @@ def unescape(marked: str) -> str:
 
 
 def has_escapes(marked: str) -> bool:
-    """Whether a marked text contains escaped characters."""
     return ESCAPE in marked
 
 

@@ -76,7 +76,6 @@ class TokenizerConfig:
 
     @property
     def has_two(self) -> bool:
-        """Whether source and target have vocabularies of their own."""
         return self.separate or self.target_path is not None
 
 
@@ -179,7 +178,6 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Read a saved vocabulary."""
         path = Path(path)
         require_file(path, _MAX_BYTES, "a vocabulary can have")
         try:
@@ -218,17 +216,14 @@ class Tokenizer:
         return self._all_pieces
 
     def save(self, path: Path) -> None:
-        """Write the SentencePiece model."""
         path.write_bytes(self.model)
 
     @property
     def target(self) -> "Tokenizer":
-        """The tokenizer of outputs: this one."""
         return self
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, including special tokens."""
         return self._pieces.get_piece_size()
 
     @cached_property
@@ -237,11 +232,9 @@ class Tokenizer:
         return {piece: i for i, piece in enumerate(self._all_pieces) if is_symbol(piece)}
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text, without special tokens."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
-        """Encode many texts, which are `marked` if they may contain symbols; -1 threads: one for each core."""
         escaped = list(texts) if marked else [escape(text) for text in texts]
         return cast(list[list[int]], self._pieces.encode(escaped, num_threads=threads))
 
@@ -265,17 +258,14 @@ class Tokenizer:
         return bpe_dropout(self.model).encode(self._pieces.normalize(list(marked)), dropout, seed)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to text; special tokens and symbols are ignored."""
         return self.decode_all([ids])[0]
 
     def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
-        """Decode many texts, to `marked` texts if symbols are to be kept; -1 threads: one for each core."""
         without_special = [[i for i in ids if i > EOS] for ids in many_ids]
         texts = self._pieces.decode(without_special, num_threads=threads)
         return texts if marked else [unescape(text) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id, as SentencePiece writes it; symbols are written as ⟨...⟩."""
         return [describe(self._all_pieces[i]) for i in ids]
 
     @cached_property

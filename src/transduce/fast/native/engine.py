@@ -105,7 +105,6 @@ class ActiveJob:
             memory.give_back(self.caches.popitem()[1])
 
     def hypotheses(self) -> list[Hypothesis]:
-        """The finished hypotheses, best first."""
         tokens, length, log_prob, score = (
             self.arrays[f"finished_{name}"] for name in ("tokens", "length", "log_prob", "score")
         )
@@ -122,7 +121,6 @@ class ActiveJob:
         return [weights[start : start + length].tolist() for start in range(0, len(weights), length)]
 
     def token_statistics(self) -> TokenStatistics:
-        """What the model predicts at each token."""
         log_probs, entropies = (self.arrays[name].tolist() for name in ("token_log_prob", "entropy"))
         return TokenStatistics(log_probs, entropies, [max(own) for own in self.attention_weights()])
 
@@ -152,7 +150,6 @@ class NativeEngine:
 
     @cached_property
     def shortlists(self) -> Shortlists | None:
-        """The shortlists of sentences, if the model has one."""
         return Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
 
     @property
@@ -309,7 +306,6 @@ class NativeSession:
         self._set_active(self._active + new)
 
     def _remove(self, jobs: list[ActiveJob]) -> None:
-        """Remove jobs from the batch."""
         self._set_active([job for job in self._active if job not in jobs])
         for job in jobs:
             job.give_back(self._engine.memory)

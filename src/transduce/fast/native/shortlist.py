@@ -38,7 +38,6 @@ class Shortlist:
     """Whether source tokens may be copied: source and target have one vocabulary."""
 
     def candidates(self, token: int) -> "array[int]":
-        """The candidates of one source token."""
         return self.all_candidates[self.offsets[token] : self.offsets[token + 1]]
 
     def is_for(self, tag: int) -> bool:

@@ -36,8 +36,6 @@ class Layer(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """The encoder-decoder model."""
-
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
@@ -79,8 +77,6 @@ class Row(ctypes.Structure):
 
 
 class Candidate(ctypes.Structure):
-    """A next token."""
-
     _fields_ = (("log_prob", c_float), ("token", c_int32))
 
 
@@ -103,8 +99,6 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu")
 
 
 class LanguageModel(ctypes.Structure):
-    """A decoder-only model."""
-
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "kv_heads", "d_k", "d_v", "layers", "norm_first", "activation",
@@ -122,8 +116,6 @@ class Sequence(ctypes.Structure):
 
 
 class Token(ctypes.Structure):
-    """A token to process."""
-
     _fields_ = (("sequence", POINTER(Sequence)), ("token", c_int32), ("position", c_int32))
 
 
