@@ -61,11 +61,11 @@ class CorpusPart:
     def read_train(self, reader: Reader, report: ReadReport) -> Iterator[tuple[bool, tuple[Any, ...]]]:
         """The training examples in order, each with whether its source is a back-translation."""
         for is_back_translation, corpus in ((False, self.train), (True, self.back_translated)):
-            own = ReadReport()
+            found = ReadReport()
             reverse = self.reverse and not is_back_translation
-            for example in reader.read(corpus, own, reverse=reverse) if corpus else ():
+            for example in reader.read(corpus, found, reverse=reverse) if corpus else ():
                 yield is_back_translation, example
-            report.add(own)
+            report.add(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +114,8 @@ class DataConfig:
         require(0 < self.replay_share < 1, "replay_share must be above 0 and below 1")
         has_replay = bool(self.replay) or any(direction.replay for direction in self.directions.values())
         require(has_replay or self.replay_share == 0.5, "replay_share has no effect without old text (replay)")
-        own = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
-        for name in own if self.directions else ():
+        of_directions = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
+        for name in of_directions if self.directions else ():
             require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
         for name, direction in self.directions.items():
             parse_direction(name)
@@ -129,10 +129,17 @@ class DataConfig:
         if self.directions:
             items = sorted(self.directions.items())
             parts = [
-                CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
-                for name, own in items
+                CorpusPart(
+                    direction.train,
+                    direction.valid,
+                    direction.reverse,
+                    name,
+                    parse_direction(name)[1],
+                    direction.back_translated,
+                )
+                for name, direction in items
             ]
-            replays = [own.replay for _, own in items]
+            replays = [direction.replay for _, direction in items]
         olds = [
             replace(part, train=old, valid=(), back_translated=(), is_replay=True)
             for part, old in zip(parts, replays, strict=True)

@@ -171,9 +171,9 @@ def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
     times = []
     for count, repeat in repeats:
         whole, fraction = divmod(repeat, 1)
-        own = np.full(count, int(whole), np.int64)
-        own[chance.choice(count, round(fraction * count), replace=False)] += 1
-        times.append(own)
+        of_part = np.full(count, int(whole), np.int64)
+        of_part[chance.choice(count, round(fraction * count), replace=False)] += 1
+        times.append(of_part)
     return np.concatenate(times)
 
 

@@ -54,7 +54,7 @@ class _Seen:
 def write_pairs(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
-    report, own = ReadReport(), READERS[reader]
+    report, examples = ReadReport(), READERS[reader]
     tokenizer: AnyTokenizer
     seen = _Seen()
     sample_size = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
@@ -63,20 +63,22 @@ def write_pairs(
     if not isinstance(vocabulary, TokenizerConfig):
         tokenizer = vocabulary
     else:
-        if own.texts(own.streams):
+        if examples.texts(examples.streams):
             size = count_pairs(len(sample), report.noun)
             kind = "two vocabularies" if vocabulary.separate else "a vocabulary"
             log(f"data: learning {kind} of {vocabulary.vocab_size:,} tokens from {size}")
             if vocabulary.separate:
-                sources, targets = zip(*map(own.texts, sample), strict=True)
+                sources, targets = zip(*map(examples.texts, sample), strict=True)
                 tokenizer = TokenizerPair(*(Tokenizer.train(texts, vocabulary) for texts in (sources, targets)))
             else:
-                tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
+                tokenizer = Tokenizer.train(
+                    (text for example in sample for text in examples.texts(example)), vocabulary
+                )
         else:  # a model folder has a vocabulary; this one writes the labels
             tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
     (work / tokenizer.file_name).write_bytes(tokenizer.model)
     log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
-    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(own)), labels)
+    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(examples)), labels)
     too_long = report.pairs - sum(kept)
     lines = report.lines()
     if too_long:
@@ -91,9 +93,9 @@ def write_pairs(
     ]
     facts: dict[str, Any] = {"vocab_size": tokenizer.target.vocab_size, "report": lines, "files": data.all_train}
     facts |= {"source_vocab_size": tokenizer.vocab_size} if isinstance(tokenizer, TokenizerPair) else {}
-    facts |= {} if own.arrays else {"max_length": data.max_length}
-    facts |= {"shape": list(seen.shape)} if own.arrays else {}
-    if own.labels:
+    facts |= {} if examples.arrays else {"max_length": data.max_length}
+    facts |= {"shape": list(seen.shape)} if examples.arrays else {}
+    if examples.labels:
         facts["labels"] = labels
         lines += _describe_classes(seen.labels, report.noun)
     if report.noun != ReadReport.noun:
@@ -132,8 +134,8 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
     has_arrays, has_labels = READERS[reader].arrays, READERS[reader].labels
     samples, counts = [], []
     for part in data.parts:
-        sample, own = Reservoir[tuple[Any, ...]](size), ReadReport()
-        for _, example in part.read_train(READERS[reader], own):
+        sample, of_part = Reservoir[tuple[Any, ...]](size), ReadReport()
+        for _, example in part.read_train(READERS[reader], of_part):
             sample.offer((None, *example[1:]) if has_arrays else example)
             if has_labels:
                 seen.labels[example[-1]] += 1
@@ -142,9 +144,9 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
             if reader == "pairs":
                 sides = zip(("source", "target"), example, strict=True)
                 seen.without_letters.update(side for side, text in sides if not any(map(str.isalpha, text)))
-        report.add(own)
+        report.add(of_part)
         samples.append(sample.kept)
-        counts.append(own.pairs)
+        counts.append(of_part.pairs)
     if len(samples) == 1:
         return samples[0]
     repeats = part_repetitions(data.parts, counts, data.temperature, data.replay_share)

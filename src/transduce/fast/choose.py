@@ -122,9 +122,9 @@ def _refusal(name: str, reason: str | None) -> ConfigError:
 
 def _cores() -> int:
     """Number of threads if none is given: OMP_NUM_THREADS, as in torch, or the cores that this process may use."""
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if given.isdecimal() and 1 <= int(given) <= MAX_THREADS:
-        return int(given)
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if wanted.isdecimal() and 1 <= int(wanted) <= MAX_THREADS:
+        return int(wanted)
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     cpus = os.sched_getaffinity(0)

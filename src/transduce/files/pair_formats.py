@@ -235,11 +235,11 @@ class _Tmx:
             return None
         if len(self._segments) != 2:
             return OTHER_THAN_TWO
-        (first, one), (second, other) = self._segments
+        (first, text), (second, other) = self._segments
         base = self._source.partition("-")[0]
         if second.partition("-")[0] == base != first.partition("-")[0]:
-            return other, one
-        return one, other
+            return other, text
+        return text, other
 
 
 class _Xliff:

@@ -64,12 +64,12 @@ class Ensemble(Model):
         return [model.start(source) for model in self._members]
 
     def step(self, token_R: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
-        results = [model.step(token_R, own) for model, own in zip(self._members, state, strict=True)]
+        results = [model.step(token_R, model_state) for model, model_state in zip(self._members, state, strict=True)]
         logits = [logits_RV.float() for logits_RV, _ in results]
-        return sum(logits[1:], logits[0]) / len(logits), [own for _, own in results]
+        return sum(logits[1:], logits[0]) / len(logits), [model_state for _, model_state in results]
 
     def reorder(self, state: list[Any], index_BW: Tensor) -> list[Any]:
-        return [model.reorder(own, index_BW) for model, own in zip(self._members, state, strict=True)]
+        return [model.reorder(model_state, index_BW) for model, model_state in zip(self._members, state, strict=True)]
 
     @property
     def _members(self) -> list[Any]:
@@ -87,13 +87,13 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         return load_model(folders[0], device)
     saved = [load_model(folder, device) for folder in folders]
     first = saved[0]
-    for folder, one in zip(folders, saved, strict=True):
-        require_combinable(folders[0], first, folder, one)
-        if not hasattr(one.model, "step"):
-            raise ModelError(f"{folder}: {one.model.config.architecture} models do not generate text")
+    for folder, member in zip(folders, saved, strict=True):
+        require_combinable(folders[0], first, folder, member)
+        if not member.model.generates:
+            raise ModelError(f"{folder}: {member.model.config.architecture} models do not generate text")
     facts = first.facts | {
-        "max_length": min(one.facts.get("max_length", 256) for one in saved),
-        "by_sentence": any(one.facts.get("by_sentence") for one in saved),
-        "truecase": all(one.facts.get("truecase") for one in saved),
+        "max_length": min(member.facts.get("max_length", 256) for member in saved),
+        "by_sentence": any(member.facts.get("by_sentence") for member in saved),
+        "truecase": all(member.facts.get("truecase") for member in saved),
     }
-    return SavedModel(Ensemble([one.model for one in saved]), first.tokenizer, facts)
+    return SavedModel(Ensemble([member.model for member in saved]), first.tokenizer, facts)

@@ -47,7 +47,7 @@ def rename_pieces(model: bytes, names: Mapping[str, str]) -> bytes:
     renamed = bytearray()
     for tag, content, field in _fields(model):
         if tag == _PIECE:
-            parts = (_field(_TEXT, new.get(x, x)) if own == _TEXT else part for own, x, part in _fields(content))
+            parts = (_field(_TEXT, new.get(x, x)) if inner == _TEXT else part for inner, x, part in _fields(content))
             renamed += _field(_PIECE, b"".join(parts))
         else:
             renamed += field

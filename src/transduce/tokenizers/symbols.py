@@ -19,7 +19,7 @@ _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
-"""Each stands for a protected span of a sentence; see protect.py."""
+"""Each stands for a protected span of a sentence; see translation/protect.py."""
 TERM, TERM_TRANSLATION, TERM_END = _SYMBOLS[10:13]
 """Around a term of a glossary and its translation: TERM term TERM_TRANSLATION translation TERM_END; see glossary.py."""
 BACK_TRANSLATED = _SYMBOLS[13]

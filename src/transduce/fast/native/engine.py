@@ -87,7 +87,7 @@ class ActiveJob:
                 "token_log_prob": array("f", [-math.inf]) * positions,
                 "entropy": zeros("f", positions),
             }
-        addresses = {name: one.buffer_info()[0] for name, one in self.arrays.items()}
+        addresses = {name: numbers.buffer_info()[0] for name, numbers in self.arrays.items()}
         addresses |= {name: block.address for name, block in self.caches.items()}
         self.struct = structs.Job(
             beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
@@ -95,9 +95,9 @@ class ActiveJob:
         )  # fmt: skip
         if config.shortlist:
             assert shortlists
-            self.common, common, own = shortlists.of(job)
-            self.struct.common, self.struct.own = pointer(common.struct), own.struct
-            self._shortlist = common, own  # they own the memory
+            self.common, common, others = shortlists.of(job)
+            self.struct.common, self.struct.own = pointer(common.struct), others.struct
+            self._shortlist = common, others  # they own the memory
 
     def give_back(self, memory: SpareMemory) -> None:
         """Release the KV caches of a job that takes no more steps."""
@@ -122,7 +122,7 @@ class ActiveJob:
 
     def token_statistics(self) -> TokenStatistics:
         log_probs, entropies = (self.arrays[name].tolist() for name in ("token_log_prob", "entropy"))
-        return TokenStatistics(log_probs, entropies, [max(own) for own in self.attention_weights()])
+        return TokenStatistics(log_probs, entropies, [max(weight_S) for weight_S in self.attention_weights()])
 
 
 class NativeEngine:

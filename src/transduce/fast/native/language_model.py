@@ -193,11 +193,12 @@ class NativeLanguageModel:
         # Doubled, because a text grows by one token at a time.
         scratch = max(2 * longest if longest > self._reserved[1] else self._reserved[1], widest)
         rows = max(rows, self._reserved[0])
-        own = threads * FEW_ROWS  # rows that workers have for themselves
+        least = threads * FEW_ROWS  # workers have rows for themselves
         bytes_of = {
-            "x": max(rows, own) * model.width * 4, "y": rows * model.width * 4,
+            "x": max(rows, least) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, own * scratch), "scale": max(rows, own) * 4,
+            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, least * scratch),
+            "scale": max(rows, least) * 4,
             "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),
