@@ -18,17 +18,16 @@ from setting import SEED, SMOKE_MODEL, SMOKE_VOCABULARY, make_parser, print_sett
 
 from transduce.corpora.demo import demo_corpus
 from transduce.files.files import read_lines
-from transduce.files.languages import mark
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
 from transduce.interop.export.vocabulary import export_vocabulary, typed_tag
-from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import SavedModel, load_model
+from transduce.models.folder import SavedModel, find_model, load_model
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
+from transduce.tokenizers.symbols import mark
 from transduce.translation.scores import bleu
 
 BEAMS = (1, 4)

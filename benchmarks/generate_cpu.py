@@ -25,7 +25,7 @@ from setting import SEED, make_parser, print_setting, write_results
 from transduce.data.batch import Stream
 from transduce.fast.choose import pick_decoder
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder
 from transduce.search.sampling import greedy_choice, roll_out_steps

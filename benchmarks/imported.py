@@ -27,7 +27,7 @@ from transduce.interop.export.verify import forced_logits
 from transduce.interop.export.vocabulary import export_vocabulary
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.saved import SavedModel, load_model
+from transduce.models.folder import SavedModel, load_model
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 

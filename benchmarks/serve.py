@@ -40,8 +40,8 @@ from setting import (
 )
 
 from transduce.corpora.demo import demo_corpus
-from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.models.folder import find_model
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator
 

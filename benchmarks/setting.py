@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.saved import save_model
+from transduce.models.folder import save_model
 from transduce.tokenizers.tokenizer import EOS, Tokenizer, TokenizerConfig
 
 SEED = 1

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from pathlib import Path
 
-from transduce.data.directions import DirectionConfig
+from transduce.data.data_config import DirectionConfig
 from transduce.models.model import ModelConfig
 from transduce.models.registry import MODELS
 from transduce.training.recipe import Recipe, read_preset

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from transduce.fast import kernels
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.library import load_library
-from transduce.models.arrays import RawTensor
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
+from transduce.models.weights_file import RawTensor
 from transduce.nn.linear import Linear
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, search_all

@@ -112,7 +112,7 @@ def actions() -> dict[str, Callable[[str], object]]:
 
     from transduce import Classifier, Generator, Parser, TextEncoder, Transcriber, Translator
     from transduce.interop.import_model import import_model
-    from transduce.models.saved import load_model
+    from transduce.models.folder import load_model
     from transduce.speech.sound import SILENCE
 
     tone, image = np.full(4000, SILENCE, np.uint16), np.zeros((8, 8, 1), np.uint8)

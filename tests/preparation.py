@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transduce.data import encode_worker, prepare, write_corpus
+from transduce.data import prepare, write_corpus
 from transduce.data.prepare import DataConfig, Prepared
 from transduce.files.pairs import Pair
 from transduce.tokenizers.tokenizer import TokenizerConfig
@@ -16,7 +16,7 @@ TOKENIZER = TokenizerConfig(vocab_size=450)
 
 def encode_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start worker processes, as for a corpus of several shards."""
-    monkeypatch.setattr(encode_worker, "SHARD_PAIRS", 5)
+    monkeypatch.setattr(write_corpus, "SHARD_PAIRS", 5)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -38,15 +39,13 @@ from transduce.fast.native.engine import NativeEngine, NativeSession
 from transduce.fast.native.language_model import NativeLanguageModel
 from transduce.fast.native.library import load_library
 from transduce.fast.native.shortlist import Shortlist
-from transduce.fast.native.spare_memory import SpareMemory
-from transduce.fast.native.weights import weight_shapes
-from transduce.models import arrays
-from transduce.models.arrays import Array, Block, Int8Matrix
+from transduce.fast.native.weights import SpareMemory, weight_shapes
+from transduce.models import weights_file
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.decoder_only import DecoderOnly
-from transduce.models.given_outputs import Pairs
-from transduce.models.header import Shapes
-from transduce.models.stored import StoredModel, StoredWeights
+from transduce.models.folder import ModelFolder
+from transduce.models.forced_decoding import Pairs
+from transduce.models.weights_file import Array, Block, Int8Matrix, Shapes, WeightsFile
 from transduce.nn.segments import pack_tokens
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
@@ -73,7 +72,7 @@ class ExactMemory(SpareMemory):
 
 
 class DrawnWeights(dict[str, Array]):
-    """Weights in memory in the place of `StoredWeights`; making torch modules would take most of the time of a case."""
+    """Weights in memory in the place of `WeightsFile`; making torch modules would take most of the time of a case."""
 
     def require_shapes(self, expected: Shapes) -> None:
         assert {name: weight.shape for name, weight in self.items()} == expected
@@ -188,7 +187,7 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
     drawn = draw_weights(draw, weight_shapes(config, vocab_size))
     weights = in_8_bits(draw, drawn) if draw.random() < 0.3 else raw_weights(drawn)
     tokenizer: Any = SimpleNamespace(vocab_size=source_size, target=SimpleNamespace(vocab_size=vocab_size))
-    model = StoredModel(config, tokenizer, {}, cast(StoredWeights, DrawnWeights(weights)))
+    model = ModelFolder(Path(), config, tokenizer, {}, cast(WeightsFile, DrawnWeights(weights)))
     engine = NativeEngine(model, library, threads, batch_tokens=draw.choice([1, 64, 8192]))
     engine.shortlist = random_shortlist(draw, source_size, vocab_size, copies=config.source_vocab_size is None)
     engine.memory = ExactMemory()
@@ -324,7 +323,7 @@ def main() -> None:
     library = load_library()
     assert library, "the library could not be compiled"
     allocate_by_malloc()
-    arrays.new_memory = bytearray  # type: ignore[assignment]
+    weights_file.new_memory = bytearray  # type: ignore[assignment]
     with ThreadPoolExecutor(2) as pool:
         refused = 0
         for number in range(first, first + count):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.interop.import_model import import_model
-from transduce.models.saved import SavedModel, load_model
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.models.folder import SavedModel, load_model
+from transduce.tokenizers.imported import ImportedTokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")

@@ -23,8 +23,6 @@ _IN_USE = 3600
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A file or a folder in the cache."""
-
     path: Path
     kind: str | None
     """One of the kinds that this package writes; None if something else has put it there."""
@@ -43,7 +41,6 @@ def cache_folder() -> Path:
 
 
 def cache_entries() -> list[CacheEntry]:
-    """Everything in the cache."""
     folder = cache_folder()
     return [CacheEntry(path, _kind(path), _size(path)) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 

@@ -56,7 +56,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder and its files to the disk."""
     for path in [*folder.iterdir(), folder]:
         flush(path)
 

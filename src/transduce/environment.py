@@ -19,7 +19,7 @@ from typing import NamedTuple
 from transduce.cache_folder import cache_folder
 from transduce.errors import TransduceError
 from transduce.fast.native.library import load_library
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 from transduce.translation.translator import Translator
 
 _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16")

@@ -15,8 +15,8 @@ from hostile_originals import edit_json
 from safetensors.numpy import load_file, save_file
 from toy_run import Pairs
 
+from transduce.models.folder import save_model
 from transduce.models.registry import build_config, create_model
-from transduce.models.saved import save_model
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 EACH = repetitions(6, 100)

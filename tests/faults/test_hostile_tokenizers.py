@@ -13,9 +13,7 @@ from hostile import places
 
 from transduce.errors import ModelError
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.tokenizers.library_tokenizer import LibraryTokenizer
-from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import LibraryTokenizer, SentencePiecePair, TokenOrder
 from transduce.tokenizers.tokenizer import Tokenizer
 
 EACH = repetitions(30, 5000)

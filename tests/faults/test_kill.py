@@ -43,9 +43,9 @@ DIE_WHILE_SAVING = """
 import os, signal, sys
 import transduce.training.milestones as milestones
 from transduce import disk
-from transduce.models import saved
+from transduce.models import folder, weight_tensors
 from transduce.training import checkpoint
-files = {{module.__file__ for module in (disk, saved, checkpoint)}}
+files = {{module.__file__ for module in (disk, folder, weight_tensors, checkpoint)}}
 save, lines, saves = milestones.save_checkpoint, 0, 0
 def count(frame, event, _):
     global lines

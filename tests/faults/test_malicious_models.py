@@ -16,9 +16,9 @@ from fault_injection import repetitions
 from hostile import try_all
 from safetensors.numpy import load_file, save_file
 
+from transduce.cli.shrink import shrink_model
 from transduce.disk import write_manifest
-from transduce.models.header import physical_memory
-from transduce.models.saved import shrink_model
+from transduce.models.weights_file import physical_memory
 
 Weights = dict[str, np.ndarray]
 

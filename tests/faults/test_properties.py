@@ -25,8 +25,8 @@ from transduce.data.plan import BatchPlan
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.files.files import MAX_LINE_BYTES, raw_lines
 from transduce.files.pairs import ReadReport, read_pairs
-from transduce.models.card import read_card
-from transduce.models.header import PRECISIONS, Precision, open_weights
+from transduce.models.folder import read_card
+from transduce.models.weights_file import PRECISIONS, Precision, WeightsFile
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.training.recipe import Recipe, TrainConfig, load_recipe
 
@@ -228,7 +228,7 @@ def test_any_weights_file_has_shapes_or_is_rejected(
 ) -> None:
     path = written("model.safetensors", (len(content).to_bytes(8, "little") if honest else b"") + content + tail)
     try:
-        shapes = open_weights(path, precision).shapes
+        shapes = WeightsFile(path, precision).stored_shapes
     except ModelError as error:
         assert str(path) in str(error)
         return

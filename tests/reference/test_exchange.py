@@ -20,7 +20,7 @@ from transduce.interop.export.verify import forced_logits
 from transduce.interop.export.vocabulary import export_vocabulary, restore_vocabulary
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.saved import SavedModel, load_model, save_model
+from transduce.models.folder import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig

@@ -15,8 +15,8 @@ from engines import DEVICE, FAST, assert_same, gpu_engine, plain, raw_tensor
 from transduce.errors import ConfigError
 from transduce.fast import kernels
 from transduce.fast.native.weights import Memory
-from transduce.models.arrays import Block
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.weights_file import Block
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig

@@ -21,7 +21,7 @@ from transduce.errors import ModelError
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 from transduce.nn.segments import Segments
 from transduce.predecessors.ssru import SSRU
 from transduce.search.engine import Job, search_all

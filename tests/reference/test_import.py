@@ -26,7 +26,7 @@ from transduce.encoders.text_encoder import TextEncoder
 from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 from transduce.translation.translator import Translator
 

@@ -25,7 +25,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import Segments
 from transduce.speech.sound import RATE, SILENCE
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS
 
 

@@ -11,7 +11,7 @@ from mixed_text import MIXED
 
 from transduce.interop.tokenizer_files import gguf_tokenizer, read_tokenizer
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 

@@ -7,9 +7,8 @@ import pytest
 from engines import native_engine
 from helpers import random_sentences, small_model
 
-from transduce.models.given_outputs import attention_weights, can_align, token_log_probs, token_statistics
-from transduce.models.saved import save_model
-from transduce.models.stored import read_model
+from transduce.models.folder import read_model, save_model
+from transduce.models.likelihood import ModuleReader
 from transduce.tokenizers.tokenizer import Tokenizer
 
 KINDS: list[dict[str, Any]] = [
@@ -34,18 +33,18 @@ def test_it_is_what_the_module_predicts(kind: Any, toy_tokenizer: Tokenizer, tmp
     save_model(tmp_path, small_model(vocab_size=toy_tokenizer.vocab_size, **kind), toy_tokenizer, {}, "int8")
     stored = read_model(tmp_path)
     engine: Any = native_engine(stored)
-    module, pairs = stored.module(), random_pairs(stored.vocab_size)
-    assert can_align(stored)
-    assert can_align(engine)
-    assert can_align(module)
-    for ours, theirs in zip(attention_weights(engine, pairs), attention_weights(module, pairs), strict=True):
+    module, pairs = ModuleReader(stored.module()), random_pairs(stored.vocab_size)
+    assert stored.aligns
+    assert engine.aligns
+    assert module.aligns
+    for ours, theirs in zip(engine.attention_weights(pairs), module.attention_weights(pairs), strict=True):
         assert [len(row) for row in ours] == [len(row) for row in theirs]
         assert all(row == pytest.approx(expected, abs=1e-4) for row, expected in zip(ours, theirs, strict=True))
         assert [sum(row) for row in ours] == pytest.approx([1.0] * len(ours), abs=1e-5)
-    for ours, theirs in zip(token_statistics(engine, pairs), token_statistics(module, pairs), strict=True):
+    for ours, theirs in zip(engine.token_statistics(pairs), module.token_statistics(pairs), strict=True):
         for name in ("log_prob_T", "entropy_T", "attention_T"):
             assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=2e-3), name
-    for ours, theirs in zip(token_log_probs(engine, pairs), token_log_probs(module, pairs), strict=True):
+    for ours, theirs in zip(engine.token_log_probs(pairs), module.token_log_probs(pairs), strict=True):
         assert ours == pytest.approx(theirs, abs=2e-3)
 
 
@@ -56,7 +55,7 @@ def test_the_entropy_is_that_of_a_vocabulary_of_many_blocks() -> None:
     model.output_bias_V.data[::700] += 5.0  # large logits in several blocks
     pairs = random_pairs(3000)
     for ours, theirs in zip(
-        token_statistics(native_engine(model, 3), pairs), token_statistics(model, pairs), strict=True
+        native_engine(model, 3).token_statistics(pairs), ModuleReader(model).token_statistics(pairs), strict=True
     ):
         assert ours.entropy_T == pytest.approx(theirs.entropy_T, rel=0.02)
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import fill
-from transduce.models.alignment import cross_attention
+from transduce.models.likelihood import cross_attention
 from transduce.models.model import Model
 from transduce.models.registry import build_config, create_model
 from transduce.nn.loss import smoothed_cross_entropy

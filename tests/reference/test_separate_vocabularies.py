@@ -11,19 +11,19 @@ from commands import content
 from engines import FAST, assert_same, native_engine
 from mixed_text import MIXED
 
+from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from transduce.models.given_outputs import token_log_probs
-from transduce.models.saved import SavedModel, load_model, save_model, shrink_model
-from transduce.models.stored import read_model
+from transduce.models.folder import SavedModel, load_model, read_model, save_model
+from transduce.models.likelihood import ModuleReader
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
+from transduce.tokenizers.any_tokenizer import TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.translation.translator import Translator
 
 SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}
@@ -197,8 +197,8 @@ def test_log_probabilities_without_torch_are_those_of_the_module(pair: Tokenizer
     shrink_model(tmp_path / "model", tmp_path / "small")
     stored = read_model(tmp_path / "small")
     pairs = [(pair.encode(GREEK[1]), pair.target.encode(CYRILLIC[1]))]
-    (found,) = token_log_probs(native_engine(stored), pairs)
-    assert found == pytest.approx(token_log_probs(stored.module(), pairs)[0], abs=2e-3)
+    (found,) = native_engine(stored).token_log_probs(pairs)
+    assert found == pytest.approx(ModuleReader(stored.module()).token_log_probs(pairs)[0], abs=2e-3)
 
 
 def test_search_of_the_stored_model_is_that_of_the_module(pair: TokenizerPair, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from commands import complaint
 from helpers import small_model
 from safetensors.numpy import load_file
 
-from transduce.models.saved import load_model, save_model
+from transduce.models.folder import load_model, save_model
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 

@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 from serving import TIMEOUT, serve_in_thread
 
 from transduce import DataError, Translator
-from transduce.models.card import BUNDLED, read_card, read_notes
-from transduce.models.header import is_matrix
+from transduce.models.folder import BUNDLED, read_card, read_notes
+from transduce.models.weights_file import is_matrix
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUESTION = "Where is the station?"

@@ -13,7 +13,7 @@ from commands import complaint, copied_until, metrics
 from toy_run import as_sets, write_lines
 
 from transduce import Classifier, DataError
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "dull")
 SUBJECTS = ("The film", "A book", "This play", "Our song", "The plot")

@@ -15,7 +15,7 @@ from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 
 from transduce import Generator, Translator
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
-from transduce.models.saved import save_model
+from transduce.models.folder import save_model
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 LINES = ["the cat sat on the mat.\n", "naïve 東京 text\n", "dogs and cats\n"] * 5

@@ -11,7 +11,7 @@ from helpers import small_model
 
 from transduce import ModelError, Translator
 from transduce.data.batch import Batch
-from transduce.models.saved import load_model, save_model
+from transduce.models.folder import load_model, save_model
 from transduce.search.beam import beam_search
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 

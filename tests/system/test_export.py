@@ -13,7 +13,7 @@ from commands import complaint
 from toy_run import make_toy_pairs, write_lines
 
 from transduce.interop.export.verify import forced_logits
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 

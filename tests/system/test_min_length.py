@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from helpers import small_model
 
-from transduce.models.saved import save_model
+from transduce.models.folder import save_model
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 
 

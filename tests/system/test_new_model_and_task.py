@@ -16,9 +16,9 @@ from transduce import ModelError, Translator, train
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.fast.choose import pick_engine
+from transduce.models.folder import load_model
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import MODELS, Architecture
-from transduce.models.saved import load_model
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
 from transduce.tokenizers.tokenizer import BOS, EOS

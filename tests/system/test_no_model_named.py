@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from transduce import Translator
+from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
-from transduce.models import card
-from transduce.models.saved import shrink_model
+from transduce.models import folder as model_folder
 
 ROOT = Path(__file__).parents[2]
 NONE_THERE = "transduce: no model named, and this installation has no bundled model; name a run or a model (-m)\n"
@@ -32,7 +32,7 @@ def bundled(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def command(transduce: Any, bundled: Path, tmp_path: Path) -> Callable[..., Any]:
     """The command line of an installation that bundles the toy model."""
-    before = f"from pathlib import Path; from transduce.models import card; card.BUNDLED = Path({str(bundled)!r})"
+    before = f"from pathlib import Path; from transduce.models import folder; folder.BUNDLED = Path({str(bundled)!r})"
     return lambda *words, then="", **options: transduce(*words, before=before + then, cwd=tmp_path, **options)
 
 
@@ -85,7 +85,7 @@ def test_serve_names_it_after_its_languages(command: Any) -> None:
 
 
 def test_translator_load_uses_it(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "BUNDLED", bundled)
+    monkeypatch.setattr(model_folder, "BUNDLED", bundled)
     assert Translator.load().translate("babo dedu") == Translator.load(bundled).translate("babo dedu")
 
 
@@ -102,13 +102,13 @@ def test_translator_load_uses_it(bundled: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_an_installation_without_one_reports_it(transduce: Any, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "test.tsv").write_text("babo\tbabo\n")
-    before = "from pathlib import Path; from transduce.models import card; card.BUNDLED = Path('/nowhere')"
+    before = "from pathlib import Path; from transduce.models import folder; folder.BUNDLED = Path('/nowhere')"
     outcome = transduce(*words, before=before, cwd=tmp_path)
     assert (outcome.code, outcome.out, outcome.err) == (2, "", NONE_THERE)
 
 
 def test_translator_load_without_one_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "BUNDLED", Path("/nowhere"))
+    monkeypatch.setattr(model_folder, "BUNDLED", Path("/nowhere"))
     with pytest.raises(ModelError, match="no bundled model"):
         Translator.load()
 

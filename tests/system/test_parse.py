@@ -11,10 +11,10 @@ from commands import complaint, metrics
 from toy_run import TINY, as_sets, write_lines
 
 from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
-from transduce.models.saved import load_model
+from transduce.fast.limits import search_limits
+from transduce.models.folder import load_model
 from transduce.parsing.brackets import score_trees
 from transduce.parsing.trees import read_tree, read_trees
-from transduce.search.engine import search_limits
 from transduce.search.options import SearchConfig
 
 NOUNS, VERBS = ("cat", "dog", "bird", "tree"), ("saw", "liked", "chased")
@@ -181,9 +181,9 @@ def test_python_has_the_same(folder: Path) -> None:
 
 def test_fast_engines_do_not_support_the_grammar(folder: Path) -> None:
     model = load_model(folder / "run/model").model
-    reason = search_limits(model, SearchConfig(), constrained=True)
+    reason = search_limits(model.config, SearchConfig(), constrained=True)
     assert reason == "no search that is held to a grammar"
-    assert search_limits(model, SearchConfig()) is None
+    assert search_limits(model.config, SearchConfig()) is None
 
 
 def test_a_translator_is_no_parser(trained: Any, transduce: CommandLine) -> None:

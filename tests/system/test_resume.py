@@ -140,7 +140,7 @@ def test_a_run_that_read_names_of_columns_as_a_pair_is_resumed(
     write_lines(tmp_path / "train.tsv", lines)
     settings = {**TINY, "train.device": "cpu"}
     with monkeypatch.context() as older:
-        older.setattr("transduce.files.formats.tsv.is_header", lambda *_: False)
+        older.setattr("transduce.files.pair_formats.is_header", lambda *_: False)
         train(tmp_path / "run", train=tmp_path / "train.tsv", settings={**settings, "train.steps": 2})
     train(tmp_path / "run", train=tmp_path / "train.tsv", settings={**settings, "train.steps": 3})
     assert (tmp_path / "run" / "checkpoints" / "step-3").exists()

@@ -13,8 +13,8 @@ from helpers import small_model
 
 from transduce import DataError, Translator
 from transduce.data.batch import Batch
-from transduce.models import given_outputs, likelihood
-from transduce.models.saved import load_model, save_model
+from transduce.models import likelihood
+from transduce.models.folder import load_model, save_model
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 
 
@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_search(translator: Translator, trained: Any) ->
 def test_scores_do_not_depend_on_batches(
     translator: Translator, trained: Any, batch_tokens: int, logits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(given_outputs, "_BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(likelihood, "_BATCH_TOKENS", batch_tokens)
     monkeypatch.setattr(likelihood, "_LOGITS", logits)
     sources, targets = [*lines(trained.folder / "valid.src"), "", "ba"], [*lines(trained.folder / "valid.tgt"), "x", ""]
     for score, source, target in zip(translator.score(sources, targets), sources, targets, strict=True):

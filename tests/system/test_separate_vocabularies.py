@@ -14,10 +14,10 @@ from serving import serve_in_thread
 from toy_run import as_sets, write_lines
 
 from transduce.data.shards import TokenShards
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
+from transduce.tokenizers.any_tokenizer import TokenizerPair
 from transduce.tokenizers.symbols import BACK_TRANSLATED, language_tag
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.training.checkpoint import read_progress
 from transduce.translation.protect import Protection
 from transduce.translation.translator import Translator

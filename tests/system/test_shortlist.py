@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from commands import complaint
 
+from transduce.models.folder import save_model
 from transduce.models.registry import create_model
-from transduce.models.saved import save_model
 from transduce.predecessors.recurrent import RecurrentConfig
 from transduce.tokenizers.any_tokenizer import load_tokenizer
 
@@ -40,10 +40,9 @@ def test_a_translation_has_only_tokens_of_the_list(transduce: Any, trained: Any,
     assert len(texts[0]) == len(texts[1]) == 20
     assert scores[0] != scores[1]  # the probabilities of fewer tokens are larger
     tokenizer = load_tokenizer(listed)
-    from transduce.fast.native.shortlist import load_shortlist
+    from transduce.fast.native.shortlist import read_shortlist
 
-    shortlist = load_shortlist(listed, tokenizer)
-    assert shortlist
+    shortlist = read_shortlist(listed / "shortlist.safetensors", tokenizer)
     for line in outputs[1]:
         source = tokenizer.encode(line["source"])
         allowed = {*tokenizer.pieces(sorted(shortlist.tokens(source)))}

@@ -11,8 +11,7 @@ from commands import complaint
 from safetensors.torch import load_file
 from toy_run import TINY, as_sets, write_lines
 
-from transduce.models.card import find_model, read_card
-from transduce.models.saved import load_model, save_model
+from transduce.models.folder import find_model, load_model, read_card, save_model
 
 ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=1e-6"]
 

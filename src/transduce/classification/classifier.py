@@ -14,10 +14,9 @@ from transduce.classification.images import Image, load_image
 from transduce.data.batch import Batch, Stream
 from transduce.encoders.text_encoder import batches_by_length
 from transduce.errors import DataError, ModelError
-from transduce.files.given_texts import require_texts
-from transduce.models.card import find_model
+from transduce.files.texts import require_texts
 from transduce.models.encoder_only import EncoderOnly
-from transduce.models.saved import load_model
+from transduce.models.folder import find_model, load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.tokenizers.any_tokenizer import AnyTokenizer

@@ -60,7 +60,7 @@ def classify(
 def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[Input]":
     from transduce.cli.inputs import STANDARD_INPUT, as_input, lines_of
     from transduce.errors import ConfigError, DataError
-    from transduce.files.formats import format_suffix
+    from transduce.files.pair_formats import format_suffix
 
     if classifier.reads_images:
         for name in inputs if inputs is not None else lines_of([STANDARD_INPUT]):

@@ -37,7 +37,7 @@ def evaluate_classes(folder: Path, files: tuple[str, ...], device: str, threads:
 
 def _print_matrix(labels: Any, counts: list[list[int]]) -> None:
     """A row for each right class, a column for each predicted class."""
-    from transduce.files.one_line import one_line
+    from transduce.files.texts import one_line
 
     rows = [
         ["class / predicted", *labels],

@@ -17,7 +17,7 @@ def average(
     They must have the same sizes and the same vocabulary, as the checkpoints of one run have.
     """
     from transduce.errors import ConfigError
-    from transduce.models.card import find_model
+    from transduce.models.folder import find_model
     from transduce.training.checkpoint import average_models
 
     if len(checkpoints) == 1:

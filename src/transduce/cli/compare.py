@@ -21,7 +21,7 @@ def compare(
     from rich.table import Table
 
     from transduce.cli.outputs import require_file_output
-    from transduce.files.one_line import one_line
+    from transduce.files.texts import one_line
     from transduce.training.compare import different_settings, figures, read_runs, write_comparison
 
     if out:

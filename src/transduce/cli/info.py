@@ -13,9 +13,9 @@ def info(
 ) -> None:
     """Print the sizes, data, scores and notes of a model."""
     from transduce.files.languages import describe_directions
-    from transduce.files.one_line import one_line
-    from transduce.models.card import WEIGHTS, find_model, read_card, read_notes
-    from transduce.models.header import count_parameters
+    from transduce.files.texts import one_line
+    from transduce.models.folder import WEIGHTS, find_model, read_card, read_notes
+    from transduce.models.weights_file import count_parameters
 
     folder = find_model(model)
     card, notes = read_card(folder), read_notes(folder)

@@ -79,7 +79,7 @@ def init(
 
 def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[str, str]:
     """Ask for the task, the files and the size; adds the files."""
-    from transduce.files.formats import PAIR_FORMATS, format_suffix
+    from transduce.files.pair_formats import PAIR_FORMATS, format_suffix
 
     suffixes = {suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes}
     task = task or typer.prompt("What does the model learn (translate, language_model, classify, ...)", "translate")

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
-from transduce.files.formats import format_suffix
-from transduce.files.formats.tsv import TSV
-from transduce.files.given_texts import is_unicode
+from transduce.files.pair_formats import TSV, format_suffix
 from transduce.files.parquet import Row
 from transduce.files.rows import SOURCE_COLUMNS, count_source_rows, read_source_rows
+from transduce.files.texts import is_unicode
 
 Input = Path | str
 """A file, or a text."""

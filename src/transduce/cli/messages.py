@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 
 if TYPE_CHECKING:
     from transduce.classification.classifier import Classifier

@@ -15,9 +15,7 @@ from transduce.cli.request_record import RequestRecord
 from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.files.files import COMPRESSIONS
-from transduce.files.formats import format_suffix
-from transduce.files.formats.jsonl import JSONL
-from transduce.files.formats.tsv import TSV
+from transduce.files.pair_formats import JSONL, TSV, format_suffix
 from transduce.files.parquet import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
 from transduce.files.rows import TARGET_COLUMN, json_line
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from transduce.disk import write_atomically
 from transduce.errors import ConfigError
-from transduce.models.card import CARD, WEIGHTS
+from transduce.models.folder import CARD, WEIGHTS
 
 if TYPE_CHECKING:
     from transduce.search.options import SearchConfig

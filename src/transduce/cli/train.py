@@ -66,7 +66,7 @@ def train(
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.
     """
     from transduce.errors import ConfigError
-    from transduce.files.formats import PAIR_FORMATS, format_suffix
+    from transduce.files.pair_formats import PAIR_FORMATS, format_suffix
 
     suffixes = {".txt", *(suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)}
     if recipe and not task and format_suffix(recipe) in suffixes:

@@ -10,7 +10,7 @@ from transduce.cli.messages import log
 from transduce.cli.request_record import RequestRecord, request
 from transduce.errors import ConfigError, DataError
 from transduce.files.languages import ModelLanguages
-from transduce.models.card import find_model, read_card
+from transduce.models.folder import find_model, read_card
 from transduce.translation.commands.translate_direction import target_language
 from transduce.translation.commands.translate_progress import Progress
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transduce.errors import ConfigError, RunError, TransduceError
-from transduce.files.one_line import one_line
 from transduce.files.parquet import is_table, schema_of, table_writer, with_text_column
 from transduce.files.rows import TARGET_COLUMN, read_source_rows, row_writer
+from transduce.files.texts import one_line
 
 if TYPE_CHECKING:
     from transduce.translation.part_translator import Terms

@@ -33,8 +33,8 @@ def check(
     from transduce.corpora.check.check import check as run
     from transduce.corpora.check.format_report import format_report
     from transduce.errors import ConfigError
-    from transduce.files.one_line import one_line
     from transduce.files.pairs import corpus_of
+    from transduce.files.texts import one_line
 
     corpus = corpus_of(files or (), src or (), tgt or (), "text to check")
     unseen = corpus_of(against or (), against_src or (), against_tgt or (), "--against")

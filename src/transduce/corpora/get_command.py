@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 
 
 def get(

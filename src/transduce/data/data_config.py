@@ -1,12 +1,71 @@
-"""The settings that name the text to train on."""
+"""The text to train on: its settings, its parts (one for each direction), and how often each part occurs."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from transduce.config import require
-from transduce.data.directions import CorpusPart, DirectionConfig, require_entries
 from transduce.files.languages import Direction, is_language_code, parse_direction
-from transduce.files.pairs import Corpus
+from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader
 from transduce.tokenizers.symbols import language_tag
+
+
+def require_entries(**corpora: Corpus) -> None:
+    """Raise a ConfigError if an entry of a corpus, by the name of its setting, is not one file or a pair of files."""
+    for name, corpus in corpora.items():
+        for files in corpus:
+            require(len(files) in (1, 2), f"{name}: an entry is one file or a pair of files, not {len(files)} files")
+            require(all(files), f"{name}: the name of a file is empty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectionConfig:
+    """The text of one direction of a multilingual model."""
+
+    train: tuple[tuple[str, ...], ...] = ()
+    """Training pairs, as in data.train."""
+    valid: tuple[tuple[str, ...], ...] = ()
+    """Validation pairs, likewise."""
+    replay: tuple[tuple[str, ...], ...] = ()
+    """Old training pairs to mix into fine-tuning, likewise."""
+    reverse: bool = False
+    """Read the second side of every pair as the source."""
+    back_translated: tuple[tuple[str, ...], ...] = ()
+    """Back-translated pairs, as in data.back_translated."""
+
+    def __post_init__(self) -> None:
+        require_entries(train=self.train, valid=self.valid, replay=self.replay, back_translated=self.back_translated)
+
+
+@dataclass(frozen=True)
+class CorpusPart:
+    """The text of one direction, and how it is read."""
+
+    train: Corpus
+    valid: Corpus
+    reverse: bool
+    name: str = ""
+    """The direction, e.g. en-de, of a multilingual model."""
+    target: str | None = None
+    """The language whose tag begins every source; None if the model has a single direction and no tags."""
+    back_translated: Corpus = ()
+    """Training text whose sources are back-translations; `reverse` does not apply to it."""
+    is_replay: bool = False
+    """Whether it is old text that is mixed into fine-tuning."""
+
+    @property
+    def all_train(self) -> Corpus:
+        return [*self.train, *self.back_translated]
+
+    def read_train(self, reader: Reader, report: ReadReport) -> Iterator[tuple[bool, tuple[Any, ...]]]:
+        """The training examples in order, each with whether its source is a back-translation."""
+        for is_back_translation, corpus in ((False, self.train), (True, self.back_translated)):
+            found = ReadReport()
+            reverse = self.reverse and not is_back_translation
+            for example in reader.read(corpus, found, reverse=reverse) if corpus else ():
+                yield is_back_translation, example
+            report.add(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +114,8 @@ class DataConfig:
         require(0 < self.replay_share < 1, "replay_share must be above 0 and below 1")
         has_replay = bool(self.replay) or any(direction.replay for direction in self.directions.values())
         require(has_replay or self.replay_share == 0.5, "replay_share has no effect without old text (replay)")
-        own = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
-        for name in own if self.directions else ():
+        of_directions = ("train", "valid", "replay", "reverse", "src_lang", "tgt_lang", "back_translated")
+        for name in of_directions if self.directions else ():
             require(not getattr(self, name), f"{name} cannot be set beside directions; each direction has its own")
         for name, direction in self.directions.items():
             parse_direction(name)
@@ -70,10 +129,17 @@ class DataConfig:
         if self.directions:
             items = sorted(self.directions.items())
             parts = [
-                CorpusPart(own.train, own.valid, own.reverse, name, parse_direction(name)[1], own.back_translated)
-                for name, own in items
+                CorpusPart(
+                    direction.train,
+                    direction.valid,
+                    direction.reverse,
+                    name,
+                    parse_direction(name)[1],
+                    direction.back_translated,
+                )
+                for name, direction in items
             ]
-            replays = [own.replay for _, own in items]
+            replays = [direction.replay for _, direction in items]
         olds = [
             replace(part, train=old, valid=(), back_translated=(), is_replay=True)
             for part, old in zip(parts, replays, strict=True)
@@ -83,12 +149,10 @@ class DataConfig:
 
     @property
     def all_train(self) -> Corpus:
-        """The training files of all directions."""
         return [files for part in self.parts for files in part.all_train]
 
     @property
     def all_valid(self) -> Corpus:
-        """The validation files of all directions."""
         return [files for part in self.parts for files in part.valid]
 
     @property
@@ -100,5 +164,31 @@ class DataConfig:
 
     @property
     def target_tags(self) -> list[str]:
-        """The tags of all target languages, without repetition."""
         return list(dict.fromkeys(language_tag(part.target) for part in self.parts if part.target))
+
+
+def repetitions(pairs: Sequence[int], temperature: float) -> list[float]:
+    """How often each direction is repeated, given its number of pairs: the largest once, smaller ones more often.
+
+    A direction with a share p of all pairs then has a share in proportion to p^(1/temperature) of each epoch.
+    """
+    most = max(pairs)
+    return [(most / count) ** (1 - 1 / temperature) if count else 1.0 for count in pairs]
+
+
+def part_repetitions(
+    parts: Sequence[CorpusPart], pairs: Sequence[int], temperature: float, replay_share: float
+) -> list[float]:
+    """How often each part of a corpus occurs in an epoch, given its number of pairs: at least once.
+
+    Old text has a share of `replay_share` of each epoch, so either the old or the new text is repeated.
+    """
+    new = [count for part, count in zip(parts, pairs, strict=True) if not part.is_replay]
+    times = repetitions(new, temperature)
+    new_pairs, old_pairs = sum(count * often for count, often in zip(new, times, strict=True)), sum(pairs) - sum(new)
+    wanted = new_pairs * replay_share / (1 - replay_share)  # number of old pairs for the new ones
+    more_new = more_old = 1.0
+    if wanted and old_pairs:
+        more_new, more_old = max(1.0, old_pairs / wanted), max(1.0, wanted / old_pairs)
+    of_new = iter(times)
+    return [more_old if part.is_replay else more_new * next(of_new) for part in parts]

@@ -75,7 +75,6 @@ class Spans:
         """Number of the example's other tokens before each span."""
 
     def tokens(self, tokens: Groups) -> Bools:
-        """Which tokens of the examples are inside a span."""
         start_X = self.gap_X + self.groups.sums_before(self.length_X) + tokens.starts_B[self.groups.group_N]
         edges_N1 = np.zeros(len(tokens.group_N) + 1, np.int64)
         np.add.at(edges_N1, start_X, 1)

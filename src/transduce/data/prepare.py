@@ -1,28 +1,34 @@
 """Make a vocabulary and token shards from text files, once: the result is cached by content and settings."""
 
+import hashlib
+import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from transduce.cache_folder import cache_folder
 from transduce.config import require
-from transduce.data.cache_key import cache_key, source_digests
 from transduce.data.data_config import DataConfig as DataConfig  # re-exported
 from transduce.data.shards import TokenShards
-from transduce.data.vocabulary_symbols import require_back_translation_symbol, with_symbols, with_tags
 from transduce.data.write_corpus import write_documents, write_pairs
-from transduce.disk import flush_folder
-from transduce.errors import DataError
-from transduce.files.pairs import ReadReport, count_pairs
+from transduce.disk import digest, flush_folder
+from transduce.errors import ConfigError, DataError
+from transduce.files.pair_formats import HEADER, TSV, format_suffix
+from transduce.files.pairs import ReadReport, count_pairs, entry_suffixes
 from transduce.files.readers import READERS
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.symbols import BACK_TRANSLATED, SPACE_MARK
 from transduce.tokenizers.tokenizer import TokenizerConfig
 
+FORMAT = 4
+"""Version of the cache: increased whenever shards of older code must not be reused."""
+_LATER = ("separate", "target_path")
+"""Settings of the vocabulary that older versions did not have."""
 _ABANDONED = 7 * 24 * 3600
 """Seconds after which an unfinished folder is considered abandoned."""
 
@@ -165,3 +171,106 @@ def _report(shards: TokenShards, data: DataConfig) -> list[str]:
                 break
         lines.append(line)
     return lines
+
+
+def cache_key(
+    data: DataConfig,
+    vocabulary: TokenizerConfig | AnyTokenizer,
+    sources: dict[str, str],
+    reader: str,
+    *,
+    with_headers: bool = False,
+) -> str:
+    """The name of the folder of a prepared corpus: a hash of all that its shards depend on.
+
+    `with_headers` gives that of older versions, which took names of columns for a pair.
+    """
+    # Files may be renamed, except for the suffixes that tell how to read them.
+    content = [(entry_suffixes(files), [sources[name] for name in files]) for files in data.all_train]
+    tokenizer: Any
+    if isinstance(vocabulary, TokenizerConfig):
+        # Settings that shards of older versions do not have count only if they are set.
+        tokenizer = {name: value for name, value in asdict(vocabulary).items() if value or name not in _LATER}
+    else:
+        tokenizer = hashlib.sha256(vocabulary.model).hexdigest()
+    longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
+    settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
+    if not isinstance(vocabulary, TokenizerConfig) and vocabulary.target is not vocabulary:
+        settings.append("targets by their own tokenizer")  # older versions encoded them like sources
+    if reader == "images":
+        settings.append("16 bits as 8")  # older versions made most pixels of such images white
+    if reader == "pairs" and not with_headers and any(map(_has_header, data.all_train)):
+        settings.append("without names of columns")
+    if data.directions:
+        settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
+    if any(part.back_translated for part in data.parts):
+        settings.append([len(part.back_translated) for part in data.parts])
+    if old := [len(part.train) for part in data.parts if part.is_replay]:
+        settings += ["replay", data.replay_share, old]
+    return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
+
+
+def _has_header(files: Sequence[str]) -> bool:
+    """Whether an entry of the training text is a file whose first line names its columns."""
+    path = Path(files[0])
+    if len(files) > 1 or format_suffix(path) not in TSV.suffixes:
+        return False
+    _, first = next(iter(TSV.read(path)), (0, ""))
+    return first == HEADER
+
+
+def source_digests(data: DataConfig, reader: str) -> dict[str, str]:
+    """The sha256 of each training file, which covers the files that it names, such as recordings."""
+    digests = {}
+    for name in (name for files in data.all_train for name in files):
+        try:
+            all_digests = [_digest(path) for path in (Path(name), *READERS[reader].named_files(Path(name)))]
+            several = len(all_digests) > 1
+            digests[name] = hashlib.sha256("".join(all_digests).encode()).hexdigest() if several else all_digests[0]
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}") from None
+    return digests
+
+
+def _digest(path: Path) -> str:
+    if not path.is_dir():
+        return digest(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    names = [(str(file.relative_to(path)), digest(file)) for file in files]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+
+def with_tags(vocabulary: TokenizerConfig | AnyTokenizer, tags: list[str]) -> TokenizerConfig | AnyTokenizer:
+    """The settings of the vocabulary with a symbol for each tag; a finished vocabulary must have them."""
+    if isinstance(vocabulary, TokenizerConfig):
+        return replace(vocabulary, symbols=(*vocabulary.symbols, *tags))
+    if missing := [tag[1:-1] for tag in tags if tag not in vocabulary.symbol_ids]:
+        raise ConfigError(
+            f"the vocabulary of the model that training starts from has no tag for {', '.join(missing)}; start from a "
+            "model with these target languages, or train a new one"
+        )
+    return vocabulary
+
+
+def with_symbols(vocabulary: TokenizerConfig | AnyTokenizer, symbols: list[str]) -> TokenizerConfig | AnyTokenizer:
+    """The settings of the vocabulary with the symbols that the reader requires; a finished one must have them."""
+    if isinstance(vocabulary, TokenizerConfig):
+        new = [symbol for symbol in symbols if symbol not in vocabulary.symbols]
+        return replace(vocabulary, symbols=(*vocabulary.symbols, *new)) if new else vocabulary
+    known = {*vocabulary.pieces(range(vocabulary.vocab_size)), *vocabulary.symbol_ids}
+    if missing := [symbol.removeprefix(SPACE_MARK) for symbol in symbols if symbol not in known]:
+        raise ConfigError(
+            f"the vocabulary that training starts with has no symbol {', '.join(missing[:4])}; leave out the examples "
+            "that need it, or train a new model"
+        )
+    return vocabulary
+
+
+def require_back_translation_symbol(vocabulary: TokenizerConfig | AnyTokenizer, data: DataConfig) -> None:
+    """Raise ConfigError if there are back-translations and a finished vocabulary has no symbol for them."""
+    uses = any(part.back_translated for part in data.parts)
+    if uses and not isinstance(vocabulary, TokenizerConfig) and BACK_TRANSLATED not in vocabulary.symbol_ids:
+        raise ConfigError(
+            "the vocabulary of the model that training starts from has no symbol for back-translations; name the "
+            "synthetic pairs in data.train instead of data.back_translated, or train a new model"
+        )

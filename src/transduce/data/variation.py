@@ -25,10 +25,9 @@ from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
 from transduce.parsing.linearized_trees import bracket_labels, respell
-from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.symbols import SPACE_MARK
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -1,4 +1,10 @@
-"""Write a corpus into a folder: learn its vocabulary, encode its text with several processes, and write the index."""
+"""Write a corpus into a folder: learn its vocabulary, encode its text with several processes, and write the index.
+
+The processes run this module: `python -m transduce.data.write_corpus FOLDER N OF JOB`. Every worker reads the entire
+corpus and encodes every OF-th shard of it, so that no text passes between processes. It prints, as JSON, the number of
+examples of each part of the corpus that it has written; the others are too long. Its exit code is CANNOT_WRITE if the
+disk is full, for example.
+"""
 
 import json
 import os
@@ -6,24 +12,30 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from transduce.data.data_config import DataConfig
-from transduce.data.directions import CorpusPart, part_repetitions
-from transduce.data.document_shards import SHARD_CHARACTERS, DocumentSample, write_document_index
-from transduce.data.encode_worker import CANNOT_WRITE, encode_shards, shard_pairs
-from transduce.data.shards import write_index
-from transduce.errors import DataError
-from transduce.files.pairs import ReadReport, count_pairs
-from transduce.files.readers import READERS
-from transduce.files.sample import Reservoir
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.data.data_config import CorpusPart, DataConfig, part_repetitions
+from transduce.data.shards import (
+    SHARD_CHARACTERS,
+    DocumentSample,
+    write_document_index,
+    write_document_shards,
+    write_index,
+    write_shard,
+)
+from transduce.errors import DataError, TransduceError
+from transduce.files.pairs import ReadReport, Reservoir, count_pairs
+from transduce.files.readers import READERS, Reader
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer, tokenizer_of_stream
+from transduce.tokenizers.symbols import escape, mark
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
+CANNOT_WRITE = 3
+SHARD_PAIRS, _SHARD_ARRAYS = 50_000, 2_000
 _LISTED_CLASSES = 10
 
 
@@ -42,8 +54,7 @@ class _Seen:
 def write_pairs(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
-    """Learn the vocabulary, encode all pairs and write the index."""
-    report, own = ReadReport(), READERS[reader]
+    report, examples = ReadReport(), READERS[reader]
     tokenizer: AnyTokenizer
     seen = _Seen()
     sample_size = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
@@ -52,20 +63,22 @@ def write_pairs(
     if not isinstance(vocabulary, TokenizerConfig):
         tokenizer = vocabulary
     else:
-        if own.texts(own.streams):
+        if examples.texts(examples.streams):
             size = count_pairs(len(sample), report.noun)
             kind = "two vocabularies" if vocabulary.separate else "a vocabulary"
             log(f"data: learning {kind} of {vocabulary.vocab_size:,} tokens from {size}")
             if vocabulary.separate:
-                sources, targets = zip(*map(own.texts, sample), strict=True)
+                sources, targets = zip(*map(examples.texts, sample), strict=True)
                 tokenizer = TokenizerPair(*(Tokenizer.train(texts, vocabulary) for texts in (sources, targets)))
             else:
-                tokenizer = Tokenizer.train((text for example in sample for text in own.texts(example)), vocabulary)
+                tokenizer = Tokenizer.train(
+                    (text for example in sample for text in examples.texts(example)), vocabulary
+                )
         else:  # a model folder has a vocabulary; this one writes the labels
             tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
     (work / tokenizer.file_name).write_bytes(tokenizer.model)
     log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
-    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(own)), labels)
+    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(examples)), labels)
     too_long = report.pairs - sum(kept)
     lines = report.lines()
     if too_long:
@@ -80,9 +93,9 @@ def write_pairs(
     ]
     facts: dict[str, Any] = {"vocab_size": tokenizer.target.vocab_size, "report": lines, "files": data.all_train}
     facts |= {"source_vocab_size": tokenizer.vocab_size} if isinstance(tokenizer, TokenizerPair) else {}
-    facts |= {} if own.arrays else {"max_length": data.max_length}
-    facts |= {"shape": list(seen.shape)} if own.arrays else {}
-    if own.labels:
+    facts |= {} if examples.arrays else {"max_length": data.max_length}
+    facts |= {"shape": list(seen.shape)} if examples.arrays else {}
+    if examples.labels:
         facts["labels"] = labels
         lines += _describe_classes(seen.labels, report.noun)
     if report.noun != ReadReport.noun:
@@ -96,7 +109,6 @@ def write_pairs(
 def write_documents(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
-    """Learn the vocabulary, encode all documents and write the index."""
     report, pieces = ReadReport(), READERS[reader].pieces
     assert pieces
     wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
@@ -122,8 +134,8 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
     has_arrays, has_labels = READERS[reader].arrays, READERS[reader].labels
     samples, counts = [], []
     for part in data.parts:
-        sample, own = Reservoir[tuple[Any, ...]](size), ReadReport()
-        for _, example in part.read_train(READERS[reader], own):
+        sample, of_part = Reservoir[tuple[Any, ...]](size), ReadReport()
+        for _, example in part.read_train(READERS[reader], of_part):
             sample.offer((None, *example[1:]) if has_arrays else example)
             if has_labels:
                 seen.labels[example[-1]] += 1
@@ -132,9 +144,9 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
             if reader == "pairs":
                 sides = zip(("source", "target"), example, strict=True)
                 seen.without_letters.update(side for side, text in sides if not any(map(str.isalpha, text)))
-        report.add(own)
+        report.add(of_part)
         samples.append(sample.kept)
-        counts.append(own.pairs)
+        counts.append(of_part.pairs)
     if len(samples) == 1:
         return samples[0]
     repeats = part_repetitions(data.parts, counts, data.temperature, data.replay_share)
@@ -165,15 +177,12 @@ def _describe_classes(examples: Counter[str], noun: str) -> list[str]:
 
 
 def _describe_parts(data: DataConfig, kept: list[int], repeats: list[float]) -> list[str]:
-    reason = " and ".join(["data.temperature"] * (data.temperature != 1) + ["data.replay_share"] * _has_replay(data))
+    has_replay = any(part.is_replay for part in data.parts)
+    reason = " and ".join(["data.temperature"] * (data.temperature != 1) + ["data.replay_share"] * has_replay)
     return [
         f"{_name(part)}: {count_pairs(count)}" + (f", each {times:.2f} times in an epoch ({reason})" * (times != 1))
         for part, count, times in zip(data.parts, kept, repeats, strict=True)
     ]
-
-
-def _has_replay(data: DataConfig) -> bool:
-    return any(part.is_replay for part in data.parts)
 
 
 def _name(part: CorpusPart) -> str:
@@ -193,7 +202,7 @@ def _encode(folder: Path, data: DataConfig, reader: str, shards: int, labels: Se
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # With -P and no empty path, nothing is imported from the current folder.
-    command = [sys.executable, "-P", "-m", "transduce.data.encode_worker", str(folder)]
+    command = [sys.executable, "-P", "-m", "transduce.data.write_corpus", str(folder)]
     processes: list[subprocess.Popen[str]] = []
     try:
         for n in range(workers):
@@ -224,3 +233,68 @@ def encode_job(data: DataConfig, reader: str, labels: Sequence[str] = ()) -> dic
     """What a worker has to know about the corpus, in JSON's types."""
     parts = [asdict(part) for part in data.parts]
     return {"parts": parts, "max_length": data.max_length, "reader": reader, "labels": list(labels)}
+
+
+def shard_pairs(reader: Reader) -> int:
+    return _SHARD_ARRAYS if reader.arrays else SHARD_PAIRS
+
+
+def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> list[int]:
+    """Write this worker's shards; returns the number of examples of each part of the corpus that fit."""
+    reader = READERS[job["reader"]]
+    if reader.pieces:
+        corpus = [files for part in job["parts"] for files in part["train"]]
+        return [write_document_shards(folder, worker, workers, reader.pieces(corpus, ReadReport()))]
+    tokenizer = load_tokenizer(folder)
+    parts = [CorpusPart(**table) for table in job["parts"]]
+    examples = _examples(parts, reader)
+    class_of = {label: [number] for number, label in enumerate(job["labels"])}
+    written = [0] * len(parts)
+    for number, shard in enumerate(iter(lambda: list(islice(examples, shard_pairs(reader))), [])):
+        if number % workers != worker:
+            continue
+        marked = (_mark(example, parts[part], reader, is_back) for part, is_back, example in shard)
+        columns = list(zip(*marked, strict=True))
+        streams: list[Any] = [
+            tokenizer_of_stream(tokenizer, name).encode_all(column, marked=True)
+            for name, column in zip(reader.texts(reader.streams), reader.texts(columns), strict=True)
+        ]
+        if reader.arrays:
+            streams.insert(0, [array.reshape(-1) for array in columns[0]])
+        if reader.labels:
+            streams.append([class_of[label] for label in columns[-1]])
+        kept = []
+        for (part, _, _), ids in zip(shard, zip(*streams, strict=True), strict=True):
+            if max(map(len, reader.texts(ids)), default=0) <= job["max_length"]:
+                kept.append(ids)
+                written[part] += 1
+        sides = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
+        write_shard(folder, number, sides, max(tokenizer.vocab_size, tokenizer.target.vocab_size), reader.streams)
+    return written
+
+
+def _examples(parts: list[CorpusPart], reader: Reader) -> Iterator[tuple[int, bool, tuple[Any, ...]]]:
+    """Every example of the corpus, with the number of its part and whether its source is a back-translation."""
+    for number, part in enumerate(parts):
+        for is_back_translation, example in part.read_train(reader, ReadReport()):
+            yield number, is_back_translation, example
+
+
+def _mark(example: tuple[Any, ...], part: CorpusPart, reader: Reader, is_back_translation: bool) -> tuple[Any, ...]:
+    """The example with marked texts; the source of a pair begins with its tags."""
+    if reader.arrays or reader.labels:
+        texts = map(escape, reader.texts(example))
+        return (*example[: int(reader.arrays)], *texts, *example[len(example) - int(reader.labels) :])
+    first, *others = example
+    return (mark(first, part.target, back_translated=is_back_translation), *map(escape, others))
+
+
+if __name__ == "__main__":
+    try:
+        written = encode_shards(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
+        print(json.dumps(written))
+    except TransduceError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        print(error.strerror or error, file=sys.stderr)
+        sys.exit(CANNOT_WRITE)

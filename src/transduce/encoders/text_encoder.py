@@ -15,10 +15,9 @@ from torch.nn import functional as F
 from transduce.config import require_count
 from transduce.data.batch import Batch
 from transduce.errors import DataError, ModelError
-from transduce.files.given_texts import require_text, require_texts
-from transduce.models.card import find_model
+from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
-from transduce.models.saved import load_model
+from transduce.models.folder import find_model, load_model
 from transduce.nn.device import pick_device
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from transduce.config import MAX_THREADS, require
 from transduce.errors import ConfigError, needs_torch
-from transduce.models.stored import AnyModel, StoredModel
+from transduce.models.any_model import AnyModel
 from transduce.search.decoder import Decoder
 from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 
 if TYPE_CHECKING:
-    from transduce.models.decoder_only import DecoderOnly
     from transduce.models.model import Model
 
 ENGINES = ("auto", "plain", "native", "gpu")
@@ -44,15 +43,15 @@ def _may_have_gpu() -> bool:
 
 
 def pick_engine(name: str, model: AnyModel, threads: int | None = None, batch_tokens: int | None = None) -> Engine:
-    """The engine of this name; `auto` is the fastest that this machine can run. A stored model runs on the CPU."""
+    """The engine of this name; `auto` is the fastest that this machine can run."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
     require(threads is None or 1 <= threads <= MAX_THREADS, f"threads must be between 1 and {MAX_THREADS}")
     options: dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    on_cpu = isinstance(model, StoredModel) or model.device.type == "cpu"
-    if threads is not None and not isinstance(model, StoredModel):
+    if threads is not None and model.is_built:
         _set_torch_threads(threads)
-    if name in ("auto", "native") and on_cpu and (engine := _native_engine(model, threads, options)):
+    can_be_native = name in ("auto", "native") and model.device_type == "cpu"
+    if can_be_native and (engine := _native_engine(model, threads, options)):
         return engine
     if name == "native":
         from transduce.fast.native.engine import NativeEngine
@@ -61,25 +60,28 @@ def pick_engine(name: str, model: AnyModel, threads: int | None = None, batch_to
     with needs_torch():
         if threads is not None:
             _set_torch_threads(threads)
-        return _torch_engine(name, model.module() if isinstance(model, StoredModel) else model, options)
+        return _torch_engine(name, model.module(), options)
 
 
 def pick_decoder(name: str, model: "Model", threads: int | None = None) -> Decoder:
     """What computes the next tokens of a language model: `native` on a CPU, otherwise the model itself."""
     if name not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, not {name!r}")
+    from transduce.models.decoder_only import DecoderOnly
+
     reason = None
-    if model.config.architecture != "decoder_only":
+    if not isinstance(model, DecoderOnly):
         reason = f"no generation with models of the architecture {model.config.architecture}"
-    elif name in ("auto", "native") and model.device.type == "cpu":
+    elif name in ("auto", "native") and model.device_type == "cpu":
         from transduce.fast.native.language_model import NativeLanguageModel
         from transduce.fast.native.library import load_library
 
         if library := load_library():
-            return NativeLanguageModel(cast("DecoderOnly", model), library, threads or _cores())
+            return NativeLanguageModel(model, library, threads or _cores())
     if name == "native":
         raise _refusal(name, reason)
-    return cast(Decoder, model)
+    assert isinstance(model, Decoder)
+    return model
 
 
 def _native_engine(model: AnyModel, threads: int | None, options: dict[str, Any]) -> Engine | None:
@@ -120,9 +122,9 @@ def _refusal(name: str, reason: str | None) -> ConfigError:
 
 def _cores() -> int:
     """Number of threads if none is given: OMP_NUM_THREADS, as in torch, or the cores that this process may use."""
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if given.isdecimal() and 1 <= int(given) <= MAX_THREADS:
-        return int(given)
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if wanted.isdecimal() and 1 <= int(wanted) <= MAX_THREADS:
+        return int(wanted)
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     cpus = os.sched_getaffinity(0)

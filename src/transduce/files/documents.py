@@ -1,20 +1,17 @@
-"""Documents: running text with its line breaks.
+"""Texts of one language: lines, and documents, which are running text with its line breaks.
 
-A .jsonl file or a table holds one document per row, in the field "text"; any other file is one document. A document may
-be of any length, so it is read in pieces.
+A .jsonl file or a table holds one text per row, in the field "text"; any other file has one on each line, or is one
+document. A document may be of any length, so it is read in pieces.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transduce.errors import DataError
 from transduce.files.files import raw_lines, text_blocks
-from transduce.files.formats import format_suffix, require_one_side
-from transduce.files.formats.jsonl import JSONL
-from transduce.files.formats.pair_format import BAD_UTF8, NUL, UnusableError
+from transduce.files.pair_formats import BAD_UTF8, NUL, UnusableError, decode, has_rows, require_one_side
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.files.parquet import is_table, read_table
 
@@ -22,9 +19,6 @@ PIECE = 1 << 20
 """Approximate number of characters of a piece."""
 BAD_ROW, BLANK, OVERLONG_ROW = 'not a row with a text "text"', "without text", "longer than 1 GB"
 _MAX_ROW_BYTES = 1 << 30
-_UNIT = 4096
-"""Maximum number of characters that the tokenizer encodes at once."""
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Piece(NamedTuple):
@@ -39,10 +33,8 @@ def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[Piece]:
     """Yield the documents of a corpus in pieces; an unusable row is left out and counted in the report."""
     report.noun = "document"
     for files in corpus:
-        if len(files) != 1:
-            raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
-        (name,) = files
-        yield from _rows(name, report) if has_documents(Path(name)) else _whole_file(name, report)
+        name = single_file(files)
+        yield from _rows(name, report) if has_rows(Path(name)) else _whole_file(name, report)
     if report.pairs == 0:
         names = ", ".join(name for (name,) in corpus)
         raise DataError("; ".join([f"{names}: no text", *report.lines()]))
@@ -56,31 +48,6 @@ def read_documents(corpus: Corpus, report: ReadReport, *, reverse: bool = False)
         if piece.is_last:
             yield ("".join(parts),)
             parts = []
-
-
-def has_documents(path: Path) -> bool:
-    """Whether the rows of a file are documents; any other file is one document."""
-    return format_suffix(path) in JSONL.suffixes or is_table(path)
-
-
-def encoding_units(text: str) -> Iterator[str]:
-    """Cut a text into units that can be encoded one by one: lines with their line break, and parts of long lines.
-
-    A long line is cut before a space, if it has any. As no token continues across a line break or has a space in its
-    middle, the tokens of the units are those of the text.
-    """
-    for match in _LINES.finditer(text):
-        line = match[0]
-        start = 0
-        while len(line) - start > _UNIT:
-            end = start + _UNIT
-            space = line.rfind(" ", start + 1, end)
-            while space > start and line[space - 1] == " ":  # not inside a run of spaces
-                space -= 1
-            end = space if space > start else end
-            yield line[start:end]
-            start = end
-        yield line[start:]
 
 
 def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
@@ -153,3 +120,34 @@ def _piece_end(text: str, start: int) -> int:
         return cut
     space = text.rfind(" ", start + 1, end)
     return space if space > 0 and text[space - 1] != " " else end
+
+
+def read_texts(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str]]:
+    """Yield the texts of a corpus; an unusable line is left out and counted. `reverse` has no meaning for them."""
+    report.noun = "text"
+    for files in corpus:
+        name = single_file(files)
+        for number, text in row_texts(Path(name)) if has_rows(Path(name)) else _lines(Path(name)):
+            if isinstance(text, UnusableError):
+                report.note(str(text), name, number)
+            else:
+                report.pairs += 1
+                yield (text,)
+    if report.pairs == 0:
+        names = ", ".join(name for (name,) in corpus)
+        raise DataError("; ".join([f"{names}: no text", *report.lines()]))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
+    require_one_side(path)
+    for number, raw in enumerate(raw_lines(path), start=1):
+        try:
+            yield number, decode(raw)
+        except UnusableError as problem:
+            yield number, problem
+
+
+def single_file(files: tuple[str, ...]) -> str:
+    if len(files) != 1:
+        raise DataError(f"{' + '.join(files)}: text is read from single files, not from pairs of files")
+    return files[0]

@@ -155,7 +155,6 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _zstandard(path: Path) -> Any:
-    """Import the optional package that reads and writes .zst."""
     try:
         import zstandard
     except ImportError:

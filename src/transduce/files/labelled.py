@@ -7,12 +7,9 @@ from typing import Any
 
 from transduce.classification.images import Image, as_images, folder_images, read_idx, read_npz
 from transduce.errors import DataError
+from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
-from transduce.files.formats import format_suffix
-from transduce.files.formats.jsonl import JSONL
-from transduce.files.formats.pair_format import UnusableError, decode
-from transduce.files.formats.tsv import NO_TAB, TSV
-from transduce.files.lines import single_file
+from transduce.files.pair_formats import JSONL, NO_TAB, TSV, UnusableError, decode, format_suffix
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.files.parquet import is_table, read_table
 

@@ -1,4 +1,4 @@
-"""Languages: their codes, the direction that file names tell, and the tag that selects a target language."""
+"""Languages: their codes, and the directions that file names and models tell."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any
 
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import COMPRESSIONS
-from transduce.tokenizers.symbols import BACK_TRANSLATED, escape, language_tag
 
 LANGUAGES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish",
@@ -53,19 +52,6 @@ def describe_directions(directions: Sequence[Direction]) -> str:
 def language_name(code: str) -> str:
     """The English name of a language, or the code if the language has none here."""
     return LANGUAGES.get(code.partition("-")[0], code)
-
-
-def tag_prefix(target: str | None) -> str:
-    """What a marked source begins with: the tag of the target language and a space, or nothing."""
-    return f"{language_tag(target)} " if target else ""
-
-
-def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
-    """A user's text as a marked source: the tag of the target language, if there is one, comes first.
-
-    A back-translation has a symbol of its own after it.
-    """
-    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
 
 
 def direction_of_entry(files: Sequence[str]) -> Direction | None:
@@ -114,8 +100,6 @@ def choose_target(directions: Sequence[Direction], source: str | None, target: s
 
 @dataclass(frozen=True)
 class ModelLanguages:
-    """The languages of a model."""
-
     directions: Sequence[Direction]
     """Empty if they are not known."""
     tagged: bool = False

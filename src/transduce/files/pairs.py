@@ -3,19 +3,19 @@
 Every line that is left out is counted in a report.
 """
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from transduce.disk import atomic_file
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import COMPRESSIONS, create_binary, raw_lines
-from transduce.files.formats import format_of, format_suffix, require_one_side, writer_of
-from transduce.files.formats.pair_format import Pair as Pair  # re-exported
-from transduce.files.formats.pair_format import UnusableError, decode
+from transduce.files.pair_formats import Pair as Pair
+from transduce.files.pair_formats import UnusableError, decode, format_of, format_suffix, require_one_side, writer_of
 
 Corpus = Sequence[tuple[str, ...]]
 """Files of pairs: each entry is one file that holds both sides or two files with one side each."""
@@ -43,7 +43,6 @@ class ReadReport:
     """What is counted: pairs or documents."""
 
     def note(self, problem: str, file: str, line: int) -> None:
-        """Count one line left out."""
         self.left_out[problem] = self.left_out.get(problem, 0) + 1
         self.first.setdefault(problem, f"{file}, line {line}")
 
@@ -56,7 +55,6 @@ class ReadReport:
             self.first.setdefault(problem, other.first[problem])
 
     def lines(self) -> list[str]:
-        """One line of text for each problem."""
         return [
             f"left out {count_pairs(count, self.noun)} {problem} (first: {self.first[problem]})"
             for problem, count in self.left_out.items()
@@ -162,3 +160,25 @@ def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[tuple[in
             report.note(str(problem), name, number)
         else:
             yield number, (source, target)
+
+
+T = TypeVar("T")
+
+
+class Reservoir(Generic[T]):
+    """Reservoir sampling: keeps `size` of the items that it is offered, all with the same probability.
+
+    The random seed is fixed.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.kept: list[T] = []
+        self._size, self._offered = size, 0
+        self._rng = random.Random(1)
+
+    def offer(self, item: T) -> None:
+        self._offered += 1
+        if len(self.kept) < self._size:
+            self.kept.append(item)
+        elif (index := self._rng.randrange(self._offered)) < self._size:
+            self.kept[index] = item

@@ -32,7 +32,6 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row
 
 
 def count_rows(path: Path) -> int:
-    """The number of rows of a table."""
     pyarrow = _pyarrow(path)
     if path.suffix.lower() == PARQUET:
         with _reading(path, pyarrow):
@@ -140,9 +139,9 @@ def _batches(path: Path, columns: Sequence[str] | None) -> Iterator[Any]:
                 of_file = getattr(reader, "get_batch", None)  # the file format has its batches by number
                 batches = map(of_file, range(reader.num_record_batches)) if of_file else iter(reader)
                 for batch in batches:
-                    own = batch if names is None else batch.select(names)
-                    for start in range(0, own.num_rows, _ROWS):  # a batch may be as large as its file
-                        yield own.slice(start, _ROWS)
+                    selected = batch if names is None else batch.select(names)
+                    for start in range(0, selected.num_rows, _ROWS):  # a batch may be as large as its file
+                        yield selected.slice(start, _ROWS)
 
 
 def _arrow_reader(pyarrow: Any, source: Any) -> Any:
@@ -170,7 +169,7 @@ def _files(path: Path) -> list[Path]:
     state = _json(path / _STATE)
     if state.get("_indices_files") or state.get("_indices_data_files"):
         raise DataError(f"{path}: a dataset with an indices mapping; call flatten_indices() and save it again")
-    names = [str(one["filename"]) for one in state.get("_data_files", [])]
+    names = [str(file["filename"]) for file in state.get("_data_files", [])]
     if not names:
         raise DataError(f"{path / _STATE}: names no data files")
     if outside := [name for name in names if Path(name).name != name]:
@@ -199,7 +198,6 @@ def _reading(path: Path, pyarrow: Any) -> Iterator[None]:
 
 
 def _pyarrow(path: Path) -> Any:
-    """Import the optional package that reads and writes tables."""
     try:
         import pyarrow
         import pyarrow.ipc

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transduce.files.documents import Piece, read_documents, read_pieces
+from transduce.files.documents import Piece, read_documents, read_pieces, read_texts
 from transduce.files.labelled import read_images, read_labelled
-from transduce.files.lines import read_texts
 from transduce.files.pairs import Corpus, ReadReport, read_pairs
 from transduce.parsing.linearized_trees import bracket_symbols, read_linearized
 from transduce.parsing.trees import read_corpus

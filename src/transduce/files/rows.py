@@ -8,20 +8,14 @@ from pathlib import Path
 from transduce.disk import atomic_file
 from transduce.errors import DataError
 from transduce.files.files import create_binary, raw_lines, read_lines
-from transduce.files.formats import format_suffix
-from transduce.files.formats.jsonl import JSONL
-from transduce.files.given_texts import require_text
+from transduce.files.pair_formats import JSONL, format_suffix, has_rows
 from transduce.files.parquet import Row, count_rows, is_table, read_table, table_writer
+from transduce.files.texts import require_text
 
 SOURCE_COLUMNS = ("src", "text")
 """The columns that texts are read from, unless another one is named."""
 TARGET_COLUMN = "tgt"
 """The column that a translation is written to; a value that is there is replaced."""
-
-
-def has_rows(path: Path) -> bool:
-    """Whether a file has rows with named columns, instead of lines of text."""
-    return format_suffix(path) in JSONL.suffixes or is_table(path)
 
 
 def read_source_rows(path: Path, column: str | None = None) -> Iterator[tuple[str, Row]]:
@@ -47,7 +41,6 @@ def read_source_rows(path: Path, column: str | None = None) -> Iterator[tuple[st
 
 
 def count_source_rows(path: Path) -> int:
-    """The number of texts of a file."""
     return count_rows(path) if is_table(path) else sum(1 for _ in raw_lines(path))
 
 
@@ -70,7 +63,6 @@ def row_writer(path: Path, schema: object = None) -> Iterator[Callable[[Row], No
 
 
 def json_line(row: Row) -> str:
-    """A row as a line of a .jsonl file."""
     try:
         return json.dumps(row, ensure_ascii=False) + "\n"
     except TypeError as error:

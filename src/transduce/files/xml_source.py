@@ -48,11 +48,9 @@ class Element:
 
     @property
     def elements(self) -> list["Element"]:
-        """Child elements."""
         return [child for child in self.children if isinstance(child, Element)]
 
     def child(self, name: str) -> "Element | None":
-        """The first child element with this name."""
         return next((child for child in self.elements if child.name == name), None)
 
     def descendants(self) -> Iterator["Element"]:
@@ -65,7 +63,6 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text inside."""
         parts: list[str] = []
         waiting: list[Element | Text] = [self]
         while waiting:
@@ -78,7 +75,6 @@ class Element:
 
 
 def decode_xml(data: bytes, name: str) -> tuple[str, str]:
-    """The text of an XML file, and its encoding."""
     declared = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
     encoding = declared[1].decode() if declared else "utf-8"
     if data.startswith(b"\xef\xbb\xbf"):
@@ -109,7 +105,6 @@ def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
 
 
 def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
-    """The error for XML that is not well-formed."""
     return DataError(f"{name}, line {error.lineno}: not well-formed XML: {expat.errors.messages[error.code]}")
 
 

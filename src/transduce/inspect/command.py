@@ -33,7 +33,7 @@ def inspect(
     """
     from transduce.cli.outputs import require_file_output
     from transduce.errors import ConfigError
-    from transduce.models.card import find_model, read_card
+    from transduce.models.folder import find_model, read_card
 
     require_file_output(out)
     architecture = read_card(find_model(model))["architecture"]

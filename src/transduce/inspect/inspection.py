@@ -10,7 +10,7 @@ from torch import Tensor
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.files.given_texts import require_text
+from transduce.files.texts import require_text
 from transduce.inspect.ablate import without_heads
 from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
 from transduce.inspect.predictions import Predictions, logit_lens

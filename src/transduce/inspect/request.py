@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
-from transduce.models.given_outputs import can_align
 from transduce.translation.translator import Translator
 
 
@@ -43,4 +42,4 @@ def can_inspect(translator: Translator) -> bool:
     model = translator.any_model
     if getattr(model.config, "decoder_cell", "attention") != "attention":
         return False
-    return can_align(model) and model.config.architecture != "ensemble"
+    return model.aligns and model.config.architecture != "ensemble"

@@ -18,9 +18,8 @@ from transduce.inspect.inspection import Ablation, Inspection, inspected_model
 from transduce.inspect.predictions import TEMPERATURES, Predictions
 from transduce.inspect.tree import Node
 from transduce.search.decoder import Hypothesis
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import EOS
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.translation.repair import output_text
 from transduce.translation.translator import Translator
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.models.header import physical_memory
+from transduce.models.weights_file import physical_memory
 
 _VERSIONS = (5, 6)
 _TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}

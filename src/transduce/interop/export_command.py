@@ -36,7 +36,7 @@ def export(
     from transduce.interop.export.export_model import export_model
     from transduce.interop.export.exporter import Quantization
     from transduce.interop.export.verify import SENTENCES
-    from transduce.models.card import find_model
+    from transduce.models.folder import find_model
 
     texts = None
     if sentences is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.models.header import physical_memory
+from transduce.models.weights_file import physical_memory
 
 _LLAMA = {
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",

@@ -22,8 +22,8 @@ def import_model(
     GPT-2, Llama, BERT, RoBERTa, T5, BART, Marian, ViT and Whisper can be imported. Files of pickles are refused.
     """
     from transduce.interop.import_model import import_model as write_imported
-    from transduce.models.card import SHORTLIST, WEIGHTS, read_card
-    from transduce.models.header import count_parameters
+    from transduce.models.folder import SHORTLIST, WEIGHTS, read_card
+    from transduce.models.weights_file import count_parameters
 
     write_imported(path, out)
     card = read_card(out)

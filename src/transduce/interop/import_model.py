@@ -30,19 +30,16 @@ from transduce.interop.tokenizer_files import (
 )
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.interop.vocabulary_files import read_json
-from transduce.models.card import NOTES, read_notes
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
-from transduce.models.header import physical_memory
+from transduce.models.folder import NOTES, read_notes, save_model
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import create_model
-from transduce.models.saved import save_model
+from transduce.models.weights_file import physical_memory
 from transduce.nn.skip_initialization import SkipInitialization
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {

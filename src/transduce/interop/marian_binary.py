@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.models.header import physical_memory
+from transduce.models.weights_file import physical_memory
 
 _MAX_ARRAYS, _MAX_RANK = 100_000, 8
 _FLOATS, _INTEGERS, _INT8_MATRIX = 0x404, 0x101, 0x4101

@@ -16,7 +16,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.marian_binary import read_binary
-from transduce.models.header import physical_memory
+from transduce.models.weights_file import physical_memory
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
 SEPARATE_VOCABULARIES = ("srcvocab.spm", "trgvocab.spm")

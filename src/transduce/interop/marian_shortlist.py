@@ -14,7 +14,7 @@ import numpy as np
 from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
 from transduce.interop.vocabulary_files import read_bytes
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import EOS
 
 _HEADER = struct.Struct("<6Q")

@@ -13,15 +13,13 @@ from transduce.interop.export.readme import ORIGINAL_NOTES
 from transduce.interop.export.vocabulary import restore_vocabulary
 from transduce.interop.export.weights import VOCABULARY, permute_width, to_halves
 from transduce.interop.huggingface import opus_sinusoids
-from transduce.models.card import read_card
 from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.models.folder import read_card
 from transduce.models.model import ModelConfig
 from transduce.models.registry import build_config
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
-from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer, SentencePiecePair
 from transduce.tokenizers.tokenizer import EOS
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _POSITIONS, _BIAS = "embedding.positions.table_TD", "output.bias_V"
 

@@ -9,11 +9,14 @@ from transduce.errors import ModelError
 from transduce.interop.marian_file import read_vocabulary
 from transduce.interop.tokenizer_json import byte_level_bpe, markers_only, word_piece
 from transduce.interop.vocabulary_files import read_bytes, read_ids, read_json, read_list
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
-from transduce.tokenizers.library_tokenizer import LibraryTokenizer, parse_tokenizer
-from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
-from transduce.tokenizers.token_order import TokenOrder
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
+from transduce.tokenizers.any_tokenizer import TokenizerPair
+from transduce.tokenizers.imported import (
+    ImportedTokenizer,
+    LibraryTokenizer,
+    SentencePiecePair,
+    TokenOrder,
+    parse_tokenizer,
+)
 
 _MAX_SENTINELS = 1 << 16
 _END_OF_DOCUMENT = "<|endoftext|>"

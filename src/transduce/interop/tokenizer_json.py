@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transduce.errors import ModelError
-from transduce.tokenizers.library_tokenizer import LibraryTokenizer, import_tokenizers
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import LibraryTokenizer, TokenOrder, import_tokenizers
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"

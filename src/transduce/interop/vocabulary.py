@@ -11,7 +11,7 @@ from transduce.interop.huggingface_weights import Converted
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.transformer import TransformerConfig
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import TokenOrder
 
 NEVER = -1e4
 """Bias of a token that must not receive probability: e^-10,000 is 0 in float32."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from transduce.config import require
-from transduce.files.given_texts import require_texts
+from transduce.files.texts import require_texts
 from transduce.language_model.streaming import TextStream
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.tokenizer import EOS

@@ -12,7 +12,7 @@ from transduce.config import build, require_count
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
-from transduce.files.given_texts import require_texts
+from transduce.files.texts import require_texts
 from transduce.language_model.generation import (
     Collected,
     Generation,
@@ -24,10 +24,9 @@ from transduce.language_model.generation import (
     visible,
 )
 from transduce.language_model.streaming import TextStream
-from transduce.models.card import find_model
+from transduce.models.folder import find_model, load_model
 from transduce.models.likelihood import text_log_probs
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.search.decoder import Decoder

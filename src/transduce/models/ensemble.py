@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
+from transduce.models.folder import SavedModel, load_model, require_combinable
 from transduce.models.model import Model, ModelConfig
-from transduce.models.saved import SavedModel, load_model, require_combinable
 
 
 class Ensemble(Model):
@@ -29,58 +29,47 @@ class Ensemble(Model):
         self.vocab_size = models[0].vocab_size
 
     def forward(self, batch: Batch) -> Tensor:
-        """See `Model`."""
         return torch.cat([model(batch) for model in self._members], dim=-1)
 
     @cached_property
     def output_weight_VD(self) -> Tensor:
-        """See `Model`."""
         weights = [model.output_weight_VD.detach() for model in self._members]
         return torch.cat(weights, dim=-1) / len(weights)
 
     @cached_property
     def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
         biases = [model.output_bias_V.detach() for model in self._members if model.output_bias_V is not None]
         return sum(biases[1:], biases[0]) / len(self._members) if biases else None
 
     @property
     def device(self) -> torch.device:
-        """See `Model`."""
         return self._members[0].device
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: the lowest bound of the models."""
         return min((model.longest for model in self._members if model.longest is not None), default=None)
 
     def reserve(self, length: int) -> None:
-        """See `Model`."""
         for model in self._members:
             model.reserve(length)
 
     def layers(self) -> Iterable[nn.Module]:
-        """See `Model`."""
         return (layer for model in self._members for layer in model.layers())
 
     @property
     def alignment_attention(self) -> nn.Module | None:
-        """See `Model`: that of the first model."""
         return self._members[0].alignment_attention
 
     def start(self, source: Any) -> list[Any]:
-        """See `Decoder`: the state is a list of the models' states."""
         return [model.start(source) for model in self._members]
 
     def step(self, token_R: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
-        """See `Decoder`."""
-        results = [model.step(token_R, own) for model, own in zip(self._members, state, strict=True)]
+        results = [model.step(token_R, model_state) for model, model_state in zip(self._members, state, strict=True)]
         logits = [logits_RV.float() for logits_RV, _ in results]
-        return sum(logits[1:], logits[0]) / len(logits), [own for _, own in results]
+        return sum(logits[1:], logits[0]) / len(logits), [model_state for _, model_state in results]
 
     def reorder(self, state: list[Any], index_BW: Tensor) -> list[Any]:
-        """See `Decoder`."""
-        return [model.reorder(own, index_BW) for model, own in zip(self._members, state, strict=True)]
+        return [model.reorder(model_state, index_BW) for model, model_state in zip(self._members, state, strict=True)]
 
     @property
     def _members(self) -> list[Any]:
@@ -98,13 +87,13 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         return load_model(folders[0], device)
     saved = [load_model(folder, device) for folder in folders]
     first = saved[0]
-    for folder, one in zip(folders, saved, strict=True):
-        require_combinable(folders[0], first, folder, one)
-        if not hasattr(one.model, "step"):
-            raise ModelError(f"{folder}: {one.model.config.architecture} models do not generate text")
+    for folder, member in zip(folders, saved, strict=True):
+        require_combinable(folders[0], first, folder, member)
+        if not member.model.generates:
+            raise ModelError(f"{folder}: {member.model.config.architecture} models do not generate text")
     facts = first.facts | {
-        "max_length": min(one.facts.get("max_length", 256) for one in saved),
-        "by_sentence": any(one.facts.get("by_sentence") for one in saved),
-        "truecase": all(one.facts.get("truecase") for one in saved),
+        "max_length": min(member.facts.get("max_length", 256) for member in saved),
+        "by_sentence": any(member.facts.get("by_sentence") for member in saved),
+        "truecase": all(member.facts.get("truecase") for member in saved),
     }
-    return SavedModel(Ensemble([one.model for one in saved]), first.tokenizer, facts)
+    return SavedModel(Ensemble([member.model for member in saved]), first.tokenizer, facts)

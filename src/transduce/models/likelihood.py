@@ -1,32 +1,84 @@
-"""Log-probabilities of given outputs, by one forward pass over packed batches."""
+"""What a torch module predicts about outputs that exist, by one forward pass over packed batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
-from transduce.models.given_outputs import Pairs, TokenStatistics, batches, in_batches
+from transduce.errors import ModelError
+from transduce.models.forced_decoding import Attention, Pairs, TokenStatistics
 from transduce.models.model import Model
 from transduce.nn.observe import observe_attention
 from transduce.tokenizers.tokenizer import BOS, EOS
 
+_BATCH_TOKENS = 4096
+_ALIGNED_TOGETHER = 64
 _LOGITS = 1 << 24
 """Logits in memory at the same time."""
+T = TypeVar("T")
+
+
+class ModuleReader:
+    """An `OutputReader` of a torch module."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.aligns = model.aligns
+
+    def attention_weights(self, pairs: Pairs) -> Iterator[Attention]:
+        for start in range(0, len(pairs), _ALIGNED_TOGETHER):
+            chunk = pairs[start : start + _ALIGNED_TOGETHER]
+            sources, outputs = zip(*chunk, strict=True)
+            weights_BTS = cross_attention(self._model, sources, outputs)
+            for weights_TS, (source, output) in zip(weights_BTS, chunk, strict=True):
+                yield weights_TS[: len(output) + 1, : len(source) + 1].tolist()
+
+    @torch.inference_mode()
+    def token_log_probs(self, pairs: Pairs) -> list[list[float]]:
+        results: list[list[float]] = [[] for _ in pairs]
+        for numbers in _batches(pairs):
+            hidden_LD, label_L, lengths = _forward(self._model, [pairs[number] for number in numbers])
+            log_probs = [_predictions(*chunk)[0] for chunk in _logits(self._model, hidden_LD, label_L)]
+            for number, log_prob_T in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
+                results[number] = log_prob_T.tolist()
+        return results
+
+    @torch.inference_mode()
+    def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
+        results: dict[int, TokenStatistics] = {}
+        attention = self._model.alignment_attention
+        for numbers in _batches(pairs):
+            with observe_attention(attention or nn.Identity()) as recorded:
+                hidden_LD, label_L, lengths = _forward(self._model, [pairs[number] for number in numbers])
+            predictions = [_predictions(*chunk) for chunk in _logits(self._model, hidden_LD, label_L)]
+            highest = [torch.zeros(length) for length in lengths]
+            for weights_BHTS in recorded.values():
+                highest_BT = weights_BHTS.mean(dim=1).amax(dim=-1)
+                highest = [weight_T[:length] for weight_T, length in zip(highest_BT, lengths, strict=True)]
+            split = (torch.cat(chunks).split(lengths) for chunks in zip(*predictions, strict=True))
+            for number, *statistics in zip(numbers, *split, highest, strict=True):
+                results[number] = TokenStatistics(*(values_T.tolist() for values_T in statistics))
+        return [results[number] for number in range(len(pairs))]
 
 
 @torch.inference_mode()
-def token_log_probs(model: Model, pairs: Pairs) -> list[list[float]]:
-    """The log-probability of each target token and of the end marker, for pairs of source and target tokens."""
-    results: list[list[float]] = [[] for _ in pairs]
-    for numbers in batches(pairs):
-        hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
-        log_probs = [_predictions(*chunk)[0] for chunk in _logits(model, hidden_LD, label_L)]
-        for number, own in zip(numbers, torch.cat(log_probs).split(lengths), strict=True):
-            results[number] = own.tolist()
-    return results
+def cross_attention(model: Model, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]) -> Tensor:
+    """The attention weights (B, T, S) of the output tokens and end marker over the source tokens and end marker.
+
+    They are the mean over the heads of one layer, `Model.alignment_attention`.
+    """
+    attention = model.alignment_attention
+    if attention is None:
+        raise ModelError(f"a model of the architecture {model.config.architecture} has no cross-attention to align by")
+    with observe_attention(attention) as recorded:
+        targets = [[BOS, *output] for output in outputs]
+        model(Batch.of(model.device, src=[[*source, EOS] for source in sources], tgt=targets))
+    (weights_BHTS,) = recorded.values()
+    return weights_BHTS.mean(dim=1)
 
 
 @torch.inference_mode()
@@ -46,7 +98,7 @@ def text_log_probs(
         for number, text in enumerate(texts)
         for first, start, end in _windows(len(text), context, stride)
     ]
-    for chosen in in_batches(windows, [end - first for _, first, _, end in windows]):
+    for chosen in _in_batches(windows, [end - first for _, first, _, end in windows]):
         inputs = [
             [*([BOS] if first == 0 else []), *texts[number][max(0, first - 1) : end - 1]]
             for number, first, _, end in chosen
@@ -62,8 +114,8 @@ def text_log_probs(
         )
         chunks = _logits(model, model(batch), torch.tensor(labels, device=model.device))
         log_prob_L = torch.cat([_predictions(*chunk)[0] for chunk in chunks])
-        for (number, _, start, end), own in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
-            results[number][start:end] = own.tolist()
+        for (number, _, start, end), log_prob_T in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
+            results[number][start:end] = log_prob_T.tolist()
     return results
 
 
@@ -77,24 +129,6 @@ def _windows(tokens: int, context: int, stride: int) -> Iterator[tuple[int, int,
         end = min(first + context, tokens)
         yield first, scored, end
         first, scored = first + stride, end
-
-
-@torch.inference_mode()
-def token_statistics(model: Model, pairs: Pairs) -> list[TokenStatistics]:
-    """The statistics of each target token and of the end marker, for pairs of source and target tokens."""
-    results: dict[int, TokenStatistics] = {}
-    attention = model.alignment_attention
-    for numbers in batches(pairs):
-        with observe_attention(attention or nn.Identity()) as recorded:
-            hidden_LD, label_L, lengths = _forward(model, [pairs[number] for number in numbers])
-        predictions = [_predictions(*chunk) for chunk in _logits(model, hidden_LD, label_L)]
-        highest = [torch.zeros(length) for length in lengths]
-        for weights_BHTS in recorded.values():
-            highest = [own_T[:length] for own_T, length in zip(_highest(weights_BHTS), lengths, strict=True)]
-        split = (torch.cat(chunks).split(lengths) for chunks in zip(*predictions, strict=True))
-        for number, *own in zip(numbers, *split, highest, strict=True):
-            results[number] = TokenStatistics(*(values.tolist() for values in own))
-    return [results[number] for number in range(len(pairs))]
 
 
 def _forward(model: Model, pairs: Pairs) -> tuple[Tensor, Tensor, list[int]]:
@@ -123,6 +157,21 @@ def _predictions(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor]:
     return log_prob_R, normaliser_R - torch.linalg.vecdot(p_RV, logits_RV)
 
 
-def _highest(weights_BHTS: Tensor) -> Tensor:
-    """The highest attention weight (B, T) of each target token, in the mean of the heads."""
-    return weights_BHTS.mean(dim=1).amax(dim=-1)
+def _batches(pairs: Pairs) -> Iterator[list[int]]:
+    """Indices of pairs of similar length."""
+    numbers = sorted(range(len(pairs)), key=lambda n: [len(side) for side in reversed(pairs[n])])
+    return _in_batches(numbers, [max(map(len, pairs[number])) + 1 for number in numbers])
+
+
+def _in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """Consecutive items with at most _BATCH_TOKENS tokens together, at least one."""
+    batch: list[T] = []
+    tokens = 0
+    for item, size in zip(items, sizes, strict=True):
+        if batch and tokens + size > _BATCH_TOKENS:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(item)
+        tokens += size
+    if batch:
+        yield batch

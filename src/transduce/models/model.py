@@ -1,7 +1,8 @@
 """The `Model` contract: the interface of a model to the rest of the package."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.config import ModelConfig as ModelConfig
+from transduce.models.weight_tensors import module_arrays
+from transduce.models.weights_file import Arrays, Shapes
 from transduce.nn.loss import smoothed_cross_entropy
 
 
@@ -38,7 +41,6 @@ class Model(nn.Module, ABC):
         return None
 
     def logits(self, hidden_LD: Tensor) -> Tensor:
-        """The logits (L, V) of hidden vectors."""
         return F.linear(hidden_LD, self.output_weight_VD, self.output_bias_V)
 
     @property
@@ -58,6 +60,33 @@ class Model(nn.Module, ABC):
         """The cross-attention that aligns output tokens with source tokens; None if the model has none."""
         return None
 
+    # The rest of `AnyModel`.
+
+    @property
+    def generates(self) -> bool:
+        return hasattr(self, "step")
+
+    @property
+    def aligns(self) -> bool:
+        return self.alignment_attention is not None
+
+    @property
+    def device_type(self) -> str:
+        return self.device.type
+
+    @property
+    def is_built(self) -> bool:
+        return True
+
+    def module(self) -> "Model":
+        return self
+
+    def arrays(self, shapes: Shapes) -> Arrays:
+        return module_arrays(self.state_dict())
+
+    def side_file(self, name: str, read: Callable[..., Any]) -> None:
+        """A module has no folder, so it has no files of engines."""
+
     @property
     def captures(self) -> bool:
         """Whether training on a GPU records the model as a CUDA graph, for which all batches have the same shapes."""
@@ -65,7 +94,6 @@ class Model(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return self.output_weight_VD.device
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.errors import ConfigError
-from transduce.models.card import find_model, read_card
+from transduce.models.folder import find_model, read_card
 from transduce.paper.section import Results
 from transduce.training.api import train
 from transduce.training.loop import Outcome

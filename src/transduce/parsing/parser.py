@@ -10,9 +10,9 @@ import torch
 
 from transduce.config import build
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.files.given_texts import require_list, require_text, require_texts
-from transduce.models.card import find_model
+from transduce.files.texts import require_list, require_text, require_texts
 from transduce.models.ensemble import load_ensemble
+from transduce.models.folder import find_model
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
 from transduce.parsing.linearized_trees import bracket_labels

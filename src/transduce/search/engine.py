@@ -4,15 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from transduce.models.config import EncoderDecoderConfig
-from transduce.models.stored import AnyModel, StoredModel
-from transduce.search.decoder import Decoder, Hypothesis
+from transduce.models.any_model import AnyModel
+from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-
-_MAX_BEAM = 16
-ANY, ANY_BUT_END = -1, -2
-"""What the fast engines note at a position where no token is forced; the second before the minimum length."""
-NO_SHORTLIST = "no lexical shortlist for this model"
 
 
 @dataclass(frozen=True)
@@ -80,46 +74,7 @@ class Engine(Protocol):
 
 def cannot_generate(model: AnyModel) -> str | None:
     """The reason why no engine can run this model; None if it generates text."""
-    # Only models that the native engine runs are left as they are stored.
-    generates = isinstance(model, StoredModel | Decoder)
-    return None if generates else f"{model.config.architecture} models do not generate text"
-
-
-def gpu_limits(config: EncoderDecoderConfig) -> str | None:
-    """What neither of the fast engines computes; `gpu` runs the layers of the model, but has its own attention."""
-    if config.heads.kv_heads != config.num_heads:
-        return "no grouped heads of keys and values"
-    if config.positions == "relative":
-        return "no relative positions"
-    if config.attention_variant is not None:
-        return "no attention other than the paper's"
-    return "no models that read sound" if config.source == "audio" else None
-
-
-def paper_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the native engine does not compute: it has the settings of the paper, pre-norm, Swish and SSRU."""
-    paper = EncoderDecoderConfig()
-    for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
-        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
-            return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
-    return "no rotary positions" if config.positions == "rotary" else gpu_limits(config)
-
-
-def search_limits(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
-    """The search options that the fast engines do not support: they have greedy and beam search."""
-    if constrained:
-        return "no search that is held to a grammar"
-    if model.config.architecture == "ensemble":
-        return "no ensembles"
-    if options.sample:
-        return "no sampling"
-    if options.no_repeat:
-        return "no blocking of repeated n-grams"
-    if options.shortlist and not (isinstance(model, StoredModel) and model.shortlist):
-        return NO_SHORTLIST
-    if options.beam > _MAX_BEAM:
-        return f"no beam above {_MAX_BEAM}"
-    return None
+    return None if model.generates else f"{model.config.architecture} models do not generate text"
 
 
 def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> list[list[Hypothesis]]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 
 from transduce.data.batch import Stream
+from transduce.models.any_model import AnyModel
 from transduce.models.model import Model
-from transduce.models.stored import AnyModel
 from transduce.nn.segments import pack_tokens
 from transduce.search.constraint import MakeConstraint
 from transduce.search.decoder import Decoder, Hypothesis, SearchSteps
-from transduce.search.engine import NO_SHORTLIST, Job, cannot_generate, output_limit
+from transduce.search.engine import Job, cannot_generate, output_limit
 from transduce.search.options import SearchConfig
 from transduce.search.search import search_steps
 from transduce.tokenizers.tokenizer import EOS
@@ -32,14 +32,12 @@ class PlainEngine:
 
     @property
     def description(self) -> str:
-        """See `Engine`."""
         dtype = str(self.model.output_weight_VD.dtype).removeprefix("torch.")
         return f"plain ({self.model.device.type}, {dtype})"
 
     @staticmethod
     def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
-        """See `Engine`: every option but a lexical shortlist, for models that generate."""
-        return NO_SHORTLIST if options.shortlist else cannot_generate(model)
+        return "no lexical shortlist for this model" if options.shortlist else cannot_generate(model)
 
     def start_session(self, config: SearchConfig, constrain: MakeConstraint | None = None) -> "PlainSession":
         """See `Engine`; `constrain` makes the constraint of each batch, whose limits then replace those of `config`."""
@@ -59,7 +57,6 @@ class PlainSession:
         """Keys of jobs of the batch whose results are not wanted."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
-        """See `Session`."""
         self._waiting.extend(jobs)
 
     def drop(self, keys: Sequence[int]) -> None:
@@ -72,12 +69,10 @@ class PlainSession:
 
     @property
     def waiting(self) -> int:
-        """See `Session`."""
         return len(self._waiting)
 
     @property
     def busy(self) -> bool:
-        """See `Session`."""
         return bool(self._waiting or self._batch)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:

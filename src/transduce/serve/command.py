@@ -55,8 +55,8 @@ def serve(
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
     with announce("loading the server"):
-        from transduce.files.formats.jsonl import JSONL
-        from transduce.models.card import find_model, read_card
+        from transduce.files.pair_formats import JSONL
+        from transduce.models.folder import find_model, read_card
         from transduce.serve.api_keys import ApiKeys
         from transduce.serve.app import make_app
         from transduce.serve.limits import Limits

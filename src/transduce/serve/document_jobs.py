@@ -19,7 +19,6 @@ from transduce.documents.options import ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.files.languages import language_name
-from transduce.models.given_outputs import can_align
 from transduce.serve.detection import Detector
 from transduce.serve.errors import HttpError, error_location
 from transduce.serve.limits import Limits
@@ -155,7 +154,7 @@ class DocumentJobs:
             yield batch
 
     async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[Output]:
-        aligns = can_align(model.translator.any_model)
+        aligns = model.translator.any_model.aligns
         align = [aligns and bool(text.tags) for text in texts]
         to = target if model.translator.tagged else None
         while True:

@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
 from transduce.files.languages import language_name
-from transduce.models.given_outputs import can_align
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.detection import Detector
 from transduce.serve.document_jobs import suffixes
@@ -156,7 +155,7 @@ async def _translate(
     documents = [text for text in texts if isinstance(text, HtmlText)]
     tagged = [text for document in documents for text in document.texts]
     plain = [text.text for text in tagged] if documents else [text for text in texts if isinstance(text, str)]
-    aligns = can_align(model.translator.any_model)
+    aligns = model.translator.any_model.aligns
     align = [aligns and bool(text.tags) for text in tagged]
     options: dict[str, Any] = {}
     if body.alternatives:

@@ -5,12 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from transduce.errors import DataError
+from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
-from transduce.files.formats import format_suffix
-from transduce.files.formats.pair_format import UnusableError
-from transduce.files.formats.tsv import TSV, parse_row
 from transduce.files.labelled import require_some
-from transduce.files.lines import single_file
+from transduce.files.pair_formats import TSV, UnusableError, format_suffix, parse_row
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.speech.sound import RATE, Samples, read_sound
 

@@ -11,10 +11,9 @@ import torch
 from transduce.config import build
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.folder import find_model, load_model
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig, SearchOptions

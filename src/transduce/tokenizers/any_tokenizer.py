@@ -1,13 +1,16 @@
 """The `AnyTokenizer` contract: what running a model needs of its tokenizer."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
-from transduce.tokenizers.imported_tokenizer_file import load_imported_tokenizer
+from transduce.disk import require_file
+from transduce.errors import ModelError
+from transduce.tokenizers.imported import ImportedTokenizer, load_imported_tokenizer, parse_imported_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 
 class AnyTokenizer(Protocol):
@@ -61,14 +64,108 @@ class AnyTokenizer(Protocol):
         """The UTF-8 bytes that an id adds to a text; none for markers."""
 
 
+OneTokenizer = Tokenizer | ImportedTokenizer
+_MAX_BYTES = 1 << 28
+_SIDES = ("source", "target")
+_PARSERS: dict[str, Callable[[bytes], OneTokenizer]] = {
+    Tokenizer.file_name: Tokenizer,
+    ImportedTokenizer.file_name: parse_imported_tokenizer,
+}
+
+
+class TokenizerPair:
+    """Separate vocabularies, whose ids have nothing in common. The methods are those of the source; see `target`."""
+
+    file_name: ClassVar[str] = "tokenizers.json"
+
+    def __init__(self, source: OneTokenizer, target: OneTokenizer) -> None:
+        self.source, self.target = source, target.target
+
+    @classmethod
+    def load(cls, path: Path) -> "TokenizerPair":
+        require_file(path, _MAX_BYTES, "two vocabularies can have")
+        try:
+            content = json.loads(path.read_bytes())
+            source, target = (_read_side(content[side]) for side in _SIDES)
+        except RecursionError:
+            raise ModelError(f"{path}: nested too deeply") from None
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+            raise ModelError(f"{path}: not two vocabularies: {error}") from None
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
+        return cls(source, target)
+
+    @property
+    def model(self) -> bytes:
+        sides = zip(_SIDES, (self.source, self.target), strict=True)
+        return json.dumps({name: _content(side) for name, side in sides}, indent=1).encode()
+
+    def with_symbols(self, symbols: Sequence[str]) -> "TokenizerPair":
+        """These vocabularies, which were not imported, with more user-defined symbols on both sides."""
+        assert isinstance(self.source, Tokenizer)
+        assert isinstance(self.target, Tokenizer)
+        return TokenizerPair(self.source.with_symbols(symbols), self.target.with_symbols(symbols))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether both vocabularies are our own, and not those of an imported model."""
+        return isinstance(self.source, Tokenizer) and isinstance(self.target, Tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.source.vocab_size
+
+    @property
+    def symbol_ids(self) -> Mapping[str, int]:
+        return self.source.symbol_ids
+
+    @property
+    def adds_prefix(self) -> bool:
+        return self.source.adds_prefix
+
+    def encode(self, text: str) -> list[int]:
+        return self.source.encode(text)
+
+    def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
+        return self.source.encode_all(texts, threads, marked=marked)
+
+    def encode_document(self, text: str) -> list[int]:
+        return self.source.encode_document(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.source.decode(ids)
+
+    def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
+        return self.source.decode_all(many_ids, threads, marked=marked)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return self.source.pieces(ids)
+
+    def raw_bytes(self, token: int) -> bytes:
+        return self.source.raw_bytes(token)
+
+
+def _content(tokenizer: OneTokenizer) -> dict[str, str]:
+    return {"file": tokenizer.file_name, "content": base64.b64encode(tokenizer.model).decode()}
+
+
+def _read_side(side: Mapping[str, Any]) -> OneTokenizer:
+    if side["file"] not in _PARSERS:
+        raise ValueError(f"{side['file']!r:.40} is no file of a vocabulary")
+    return _PARSERS[side["file"]](base64.b64decode(side["content"], validate=True))
+
+
+TOKENIZER_FILES = tuple(kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer))
+"""The files that a tokenizer may be in."""
+
+
 def tokenizer_file(folder: Path) -> Path:
     """The file of the tokenizer of a folder, whichever of the three it has."""
-    files = [folder / kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer)]
+    files = [folder / name for name in TOKENIZER_FILES]
     return next((file for file in files if file.exists()), files[-1])
 
 
 def load_tokenizer(folder: Path) -> AnyTokenizer:
-    """Read the tokenizer of a folder."""
     file = tokenizer_file(folder)
     if file.name == TokenizerPair.file_name:
         return TokenizerPair.load(file)

@@ -20,8 +20,6 @@ _MODEL_TYPE = 3 << 3 | _INTEGER
 
 
 class Piece(NamedTuple):
-    """A piece of a vocabulary."""
-
     text: str
     score: float
     type: int
@@ -49,7 +47,7 @@ def rename_pieces(model: bytes, names: Mapping[str, str]) -> bytes:
     renamed = bytearray()
     for tag, content, field in _fields(model):
         if tag == _PIECE:
-            parts = (_field(_TEXT, new.get(x, x)) if own == _TEXT else part for own, x, part in _fields(content))
+            parts = (_field(_TEXT, new.get(x, x)) if inner == _TEXT else part for inner, x, part in _fields(content))
             renamed += _field(_PIECE, b"".join(parts))
         else:
             renamed += field
@@ -65,7 +63,6 @@ def add_user_defined_pieces(model: bytes, texts: Sequence[str]) -> bytes:
 
 
 def _contents(message: bytes) -> dict[int, Any]:
-    """The content of each field, by its tag."""
     return {tag: content for tag, content, _ in _fields(message)}
 
 

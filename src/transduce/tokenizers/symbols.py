@@ -19,7 +19,7 @@ _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
-"""Each stands for a protected span of a sentence; see protect.py."""
+"""Each stands for a protected span of a sentence; see translation/protect.py."""
 TERM, TERM_TRANSLATION, TERM_END = _SYMBOLS[10:13]
 """Around a term of a glossary and its translation: TERM term TERM_TRANSLATION translation TERM_END; see glossary.py."""
 BACK_TRANSLATED = _SYMBOLS[13]
@@ -54,6 +54,19 @@ def escape(text: str) -> str:
     return _TO_ESCAPE.sub(lambda match: ESCAPE + _SPECIAL[match[0]], text)
 
 
+def tag_prefix(target: str | None) -> str:
+    """What a marked source begins with: the tag of the target language and a space, or nothing."""
+    return f"{language_tag(target)} " if target else ""
+
+
+def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+    """A user's text as a marked source: the tag of the target language, if there is one, comes first.
+
+    A back-translation has a symbol of its own after it.
+    """
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
+
+
 def unescape(marked: str) -> str:
     """The text of a marked text, without its symbols and without characters that could not be decoded."""
     without = _SYMBOL.sub("", marked)
@@ -61,7 +74,6 @@ def unescape(marked: str) -> str:
 
 
 def has_escapes(marked: str) -> bool:
-    """Whether a marked text contains escaped characters."""
     return ESCAPE in marked
 
 

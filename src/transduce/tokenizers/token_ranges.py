@@ -45,7 +45,7 @@ def align_characters(
         return []
     source_ranges, target_ranges = token_ranges(source_tokens, source), token_ranges(tokens, translation)
     pairs = ((source_ranges[index], target) for index, target in zip(alignment, target_ranges, strict=True))
-    return [(one, other) for one, other in pairs if one[0] < one[1] and other[0] < other[1]]
+    return [(span, other) for span, other in pairs if span[0] < span[1] and other[0] < other[1]]
 
 
 def _small(text: str) -> str:

@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,7 @@ import sentencepiece
 from transduce.config import require
 from transduce.disk import require_file
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.files.documents import encoding_units
-from transduce.files.one_line import one_line
-from transduce.files.scripts import all_digits
+from transduce.files.texts import one_line
 from transduce.tokenizers.sentencepiece_file import add_user_defined_pieces
 from transduce.tokenizers.symbols import RESERVED, SPACE_MARK, describe, escape, is_symbol, unescape
 
@@ -31,6 +30,9 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 _LARGE_ALPHABET_COVERAGE = 0.9995
 NEWLINE = "\n"
 """A token of its own in vocabularies of documents."""
+_UNIT = 4096
+"""Maximum number of characters that are encoded at once."""
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,6 @@ class TokenizerConfig:
 
     @property
     def has_two(self) -> bool:
-        """Whether source and target have vocabularies of their own."""
         return self.separate or self.target_path is not None
 
 
@@ -137,7 +138,7 @@ class Tokenizer:
         least = _least(config.symbols)
         require(minimal or config.vocab_size >= least, f"tokenizer.vocab_size must be at least {least} for this text")
         alphabet = set().union(*escaped) - {" "}
-        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else all_digits(alphabet))} - {*symbols}
+        required = {SPACE_MARK, *([] if minimal else _ASCII), *([] if minimal else _all_digits(alphabet))} - {*symbols}
         escaped = [*escaped, " ".join(sorted(required))]  # SentencePiece requires that each occurs
         coverage = config.character_coverage
         if minimal:
@@ -177,7 +178,6 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Read a saved vocabulary."""
         path = Path(path)
         require_file(path, _MAX_BYTES, "a vocabulary can have")
         try:
@@ -216,17 +216,14 @@ class Tokenizer:
         return self._all_pieces
 
     def save(self, path: Path) -> None:
-        """Write the SentencePiece model."""
         path.write_bytes(self.model)
 
     @property
     def target(self) -> "Tokenizer":
-        """The tokenizer of outputs: this one."""
         return self
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, including special tokens."""
         return self._pieces.get_piece_size()
 
     @cached_property
@@ -235,11 +232,9 @@ class Tokenizer:
         return {piece: i for i, piece in enumerate(self._all_pieces) if is_symbol(piece)}
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text, without special tokens."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
-        """Encode many texts, which are `marked` if they may contain symbols; -1 threads: one for each core."""
         escaped = list(texts) if marked else [escape(text) for text in texts]
         return cast(list[list[int]], self._pieces.encode(escaped, num_threads=threads))
 
@@ -263,17 +258,14 @@ class Tokenizer:
         return bpe_dropout(self.model).encode(self._pieces.normalize(list(marked)), dropout, seed)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to text; special tokens and symbols are ignored."""
         return self.decode_all([ids])[0]
 
     def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
-        """Decode many texts, to `marked` texts if symbols are to be kept; -1 threads: one for each core."""
         without_special = [[i for i in ids if i > EOS] for ids in many_ids]
         texts = self._pieces.decode(without_special, num_threads=threads)
         return texts if marked else [unescape(text) for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id, as SentencePiece writes it; symbols are written as ⟨...⟩."""
         return [describe(self._all_pieces[i]) for i in ids]
 
     @cached_property
@@ -293,3 +285,29 @@ class Tokenizer:
 def _least(symbols: Sequence[str]) -> int:
     """Minimum size of a vocabulary with bytes, reserved symbols and these symbols."""
     return _BASE_TOKENS + len(symbols) + 20
+
+
+def _all_digits(alphabet: set[str]) -> set[str]:
+    """The digits 0 to 9 of every script that has a digit in the alphabet."""
+    zeros = {ord(character) - unicodedata.decimal(character) for character in alphabet if character.isdecimal()}
+    return {chr(zero + value) for zero in zeros for value in range(10)}
+
+
+def encoding_units(text: str) -> Iterator[str]:
+    """Cut a text into units that can be encoded one by one: lines with their line break, and parts of long lines.
+
+    A long line is cut before a space, if it has any. As no token continues across a line break or has a space in its
+    middle, the tokens of the units are those of the text.
+    """
+    for match in _LINES.finditer(text):
+        line = match[0]
+        start = 0
+        while len(line) - start > _UNIT:
+            end = start + _UNIT
+            space = line.rfind(" ", start + 1, end)
+            while space > start and line[space - 1] == " ":  # not inside a run of spaces
+                space -= 1
+            end = space if space > start else end
+            yield line[start:end]
+            start = end
+        yield line[start:]

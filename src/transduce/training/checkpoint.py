@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 
 from transduce.disk import atomic_folder, damaged_file, flush, write_manifest
 from transduce.errors import ModelError, RunError
-from transduce.models.card import WEIGHTS
+from transduce.models.folder import WEIGHTS, load_model, require_combinable, save_model
 from transduce.models.model import Model
-from transduce.models.saved import load_model, read_weights, require_combinable, save_model, save_tensors
+from transduce.models.weight_tensors import read_weights, save_tensors
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.training.sharded import gather_tensor, shard_like
 

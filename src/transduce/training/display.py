@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from torch import Tensor
 
-from transduce.files.one_line import one_line
+from transduce.files.texts import one_line
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STEPS = 5

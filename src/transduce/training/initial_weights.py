@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.prepare import Prepared
+from transduce.models.folder import SavedModel, load_model
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.models.saved import SavedModel, load_model, save_tensors
+from transduce.models.weight_tensors import save_tensors
 from transduce.training.learner import fused_on_gpu, use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe

@@ -12,9 +12,8 @@ from typing import Any
 from transduce.config import build, read_toml, to_toml
 from transduce.disk import flush_folder, write_atomically
 from transduce.errors import RunError
-from transduce.models.card import CARD, read_card
+from transduce.models.folder import CARD, read_card, save_model
 from transduce.models.model import Model
-from transduce.models.saved import save_model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.training.checkpoint import list_checkpoints, read_progress
 from transduce.training.differences import differences

@@ -17,11 +17,10 @@ from transduce.errors import DataError, RunError
 from transduce.files.languages import direction_of_entry, parse_direction
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
-from transduce.models.card import read_card
+from transduce.models.folder import read_card
 from transduce.models.model import Model
-from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
 from transduce.training.learner import use_bfloat16

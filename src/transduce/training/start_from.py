@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce.config import Table, as_set, build, merge, read_toml, require, to_table
-from transduce.data.data_config import DataConfig
-from transduce.data.directions import DirectionConfig
+from transduce.data.data_config import DataConfig, DirectionConfig
 from transduce.errors import ConfigError
 from transduce.files.languages import direction_of_entry
-from transduce.models.card import find_model, read_card
+from transduce.models.folder import find_model, read_card
 from transduce.models.registry import build_config
 from transduce.tokenizers.tokenizer import TokenizerConfig
 

@@ -13,13 +13,12 @@ from transduce.data.packing import Example, PackedBatch
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError
-from transduce.files.languages import mark
 from transduce.files.readers import READERS
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import with_bias
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, tokenizer_of_stream
-from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.symbols import escape, mark
 
 if TYPE_CHECKING:
     from transduce.training.validation import Validation

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from transduce.errors import DataError
 from transduce.files.files import open_binary, raw_lines
-from transduce.files.formats import format_of, require_one_side
-from transduce.files.formats.pair_format import UnusableError, decode
+from transduce.files.pair_formats import UnusableError, decode, format_of, require_one_side
 from transduce.files.pairs import Pair, ReadReport
 from transduce.translation.translator import Translator
 

@@ -14,8 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from transduce.errors import ModelError
-from transduce.models.card import CARD
-from transduce.models.given_outputs import Reader, TokenStatistics, token_statistics
+from transduce.models.folder import CARD
+from transduce.models.forced_decoding import OutputReader, TokenStatistics
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.translation.part import Part
@@ -91,11 +91,11 @@ class Evidence:
 
 
 def observe(
-    reader: Reader, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+    reader: OutputReader, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
     """The evidence for each hypothesis of each part, by one forward pass."""
     pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
-    statistics = iter(token_statistics(reader, pairs))
+    statistics = iter(reader.token_statistics(pairs))
     return [
         [_evidence(tokenizer, part, one.tokens, next(statistics)) for one in best]
         for part, best in zip(parts, results, strict=True)

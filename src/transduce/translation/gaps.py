@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from transduce.files.scripts import has_spaces
-from transduce.models.given_outputs import Attention, OutputReader, Reader, attention_weights, can_align
+from transduce.models.forced_decoding import Attention, OutputReader
 from transduce.search.engine import Engine
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
@@ -63,7 +63,7 @@ class Gaps:
 class GapFinder:
     """Finds what outputs of one model lack, and where it belongs."""
 
-    def __init__(self, reader: Reader, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
         self._reader, self._source, self._target = reader, tokenizer, tokenizer.target
         self._tags = language_tags(tokenizer)
 
@@ -181,7 +181,7 @@ class GapFinder:
         """The cross-attention (T, S) of each output."""
         pairs = [(part.tokens, tokens) for part, tokens in outputs]
         reader = engine if isinstance(engine, OutputReader) else self._reader  # an engine is faster than a module
-        return list(attention_weights(reader, pairs)) if can_align(reader) else [None] * len(outputs)
+        return list(reader.attention_weights(pairs)) if reader.aligns else [None] * len(outputs)
 
 
 def slot_ids(tokenizer: AnyTokenizer) -> set[int]:

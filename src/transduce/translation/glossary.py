@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transduce.errors import DataError
 from transduce.files.files import read_lines
-from transduce.files.formats.tsv import is_header
+from transduce.files.pair_formats import is_header
 from transduce.files.scripts import has_spaces
 from transduce.translation.protect import Span
 

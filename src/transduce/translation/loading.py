@@ -1,4 +1,4 @@
-"""Loads the models of a translator: one as it is stored, or as torch modules, several of which are an ensemble."""
+"""Loads the models of a translator: one as its folder, or as torch modules, several of which are an ensemble."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.fast.choose import runs_on_cpu
-from transduce.models.stored import AnyModel, read_model
+from transduce.models.any_model import AnyModel
+from transduce.models.folder import read_model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
 if TYPE_CHECKING:
@@ -24,13 +25,12 @@ _OTHER_TASKS = {
 
 
 def load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
-    """The model of the folders with its tokenizer and its facts; for a CPU, one model is left as it is stored."""
-    model: AnyModel
+    """The model of the folders with its tokenizer and its facts; for a CPU, the module of one is not built yet."""
     if len(folders) == 1 and runs_on_cpu(device):
-        model = stored = read_model(folders[0])
-        tokenizer, facts = stored.tokenizer, stored.facts
-    else:
-        model, tokenizer, facts = _load_modules(folders, device)
+        folder = read_model(folders[0])
+        require_translation_model(folder.facts, folders[0])
+        return folder, folder.tokenizer, folder.facts
+    model, tokenizer, facts = _load_modules(folders, device)
     require_translation_model(facts, folders[0])
     return model, tokenizer, facts
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from transduce.models.given_outputs import Reader, attention_weights
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.token_ranges import align_characters
@@ -16,7 +16,7 @@ from transduce.translation.translation import Translation
 
 
 def decode_outputs(
-    reader: Reader,
+    reader: OutputReader,
     tokenizer: AnyTokenizer,
     parts: Sequence[Part],
     results: Sequence[list[Hypothesis]],
@@ -68,9 +68,9 @@ def _with_tags(tagged: TaggedText, source_tokens: list[str], text: str, tokens: 
     return project(tagged, text, aligned, str)
 
 
-def _alignments(reader: Reader, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
+def _alignments(reader: OutputReader, pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[int]]:
     """The index of the source token with the highest weight for each output token, without end markers."""
-    for weights_TS in attention_weights(reader, pairs):
+    for weights_TS in reader.attention_weights(pairs):
         yield [max(range(len(weights_S) - 1), key=weights_S.__getitem__) for weights_S in weights_TS[:-1]]
 
 
@@ -82,7 +82,7 @@ def _with_own_slots(alignment: list[int], tokenizer: AnyTokenizer, part: Part, o
 
 
 def _confidences(
-    reader: Reader,
+    reader: OutputReader,
     tokenizer: AnyTokenizer,
     parts: Sequence[Part],
     results: Sequence[list[Hypothesis]],

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_engine
+from transduce.fast.native.shortlist import model_shortlist
 from transduce.files.languages import Direction, ModelLanguages
-from transduce.models.given_outputs import OutputReader, Reader, can_align
-from transduce.models.stored import AnyModel, StoredModel
+from transduce.models.any_model import AnyModel
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate
 from transduce.search.options import SearchConfig
@@ -41,7 +42,7 @@ class PartTranslator:
 
     def __init__(
         self,
-        model: "Model",
+        model: AnyModel,
         tokenizer: AnyTokenizer,
         *,
         config: SearchConfig | None = None,
@@ -56,14 +57,12 @@ class PartTranslator:
         default_to: str | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
     ) -> None:
-        self.any_model: AnyModel = model
-        """The model as the engine needs it: a torch module, or as it is stored in its folder."""
+        self.any_model = model
         self.tokenizer = tokenizer
         if reason := cannot_generate(model):
             raise ModelError(reason)
         if getattr(model.config, "source", "text") != "text":
             raise ModelError("this model reads sound; use it with: transduce transcribe")
-        self._module: Model | None = None
         self._threads: int | None = getattr(engine, "threads", None)  # of the engine native
         self.engine: Engine = engine or self._plain
         """The engine that runs the search; `plain` runs instead if this one does not support the options."""
@@ -90,7 +89,7 @@ class PartTranslator:
             tagged=tagged,
             protection=protection,
             uses_slots=uses_slots,
-            aligns=can_align(model),
+            aligns=model.aligns,
             truecases=truecases,
             longest_prefix=model.longest,
         )
@@ -100,19 +99,16 @@ class PartTranslator:
     @property
     def model(self) -> "Model":
         """The model as a torch module; if it was loaded for the engine native, it is built when this is first used."""
-        if isinstance(self.any_model, StoredModel):
-            if self._module is None:
-                self._module = self.any_model.module()
-            return self._module
-        return self.any_model
+        return self.any_model.module()
 
     @property
-    def reader(self) -> Reader:
-        """What reads given outputs: the module or, of a stored model, its engine."""
-        if isinstance(self.any_model, StoredModel):
-            assert isinstance(self.engine, OutputReader)
+    def reader(self) -> OutputReader:
+        """What reads given outputs: the engine if it can, otherwise the module."""
+        if isinstance(self.engine, OutputReader):
             return self.engine
-        return self.any_model
+        from transduce.models.likelihood import ModuleReader  # torch is imported only if it is needed
+
+        return ModuleReader(self.model)
 
     @cached_property
     def _plain(self) -> Engine:
@@ -127,7 +123,7 @@ class PartTranslator:
     @property
     def on_gpu(self) -> bool:
         """Whether the model is on a GPU."""
-        return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
+        return self.any_model.device_type == "cuda"
 
     @property
     def languages(self) -> ModelLanguages:
@@ -153,9 +149,9 @@ class PartTranslator:
 
     def require_shortlist(self, config: SearchConfig, target: str | None) -> None:
         """Raise a ConfigError if the search uses a lexical shortlist that was not learned for a target language."""
-        if not (config.shortlist and self.tagged and target and isinstance(self.any_model, StoredModel)):
+        if not (config.shortlist and self.tagged and target):
             return
-        shortlist, tag = self.any_model.shortlist, self.tokenizer.symbol_ids.get(language_tag(target))
+        shortlist, tag = model_shortlist(self.any_model), self.tokenizer.symbol_ids.get(language_tag(target))
         if shortlist and tag is not None and not shortlist.is_for(tag):
             raise ConfigError(
                 f"the model's shortlist is not for translations to {target}; translate without it, or learn it from "

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from transduce.errors import DataError
-from transduce.files.given_texts import require_text
-from transduce.files.languages import Direction, tag_prefix
-from transduce.files.scripts import UNUSUAL_FORM, ReadableText
+from transduce.files.languages import Direction
+from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, escape
+from transduce.tokenizers.symbols import SLOTS, escape, tag_prefix
 from transduce.translation.chunks import split_long
 from transduce.translation.expansions import ABBREVIATION, Expansions
 from transduce.translation.glossary import Glossary
@@ -19,6 +18,7 @@ from transduce.translation.layout import split_layout
 from transduce.translation.line_tags import LineTag, tags_by_sentence, take_tags, with_tags
 from transduce.translation.part import Part, Required
 from transduce.translation.protect import Protection, Span, join_neighbours, mask, merge
+from transduce.translation.readable_text import UNUSUAL_FORM, ReadableText
 from transduce.translation.sentences import Sentence, split_sentences
 from transduce.translation.times import in_24_hours
 from transduce.translation.truecase import Shape, shape_of, truecase

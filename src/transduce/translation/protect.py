@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.errors import ConfigError
-from transduce.files.given_texts import require_list
+from transduce.files.texts import require_list
 from transduce.tokenizers.symbols import SLOTS, escape
 from transduce.translation.formulas import FORMULA
 from transduce.translation.times import TIME

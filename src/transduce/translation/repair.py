@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from transduce.models.given_outputs import Reader
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, search_all
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import SLOTS, unescape
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 from transduce.translation.gaps import Gap, GapFinder, Gaps, language_tags, slot_ids, without
 from transduce.translation.paired_tags import paired_tags
 from transduce.translation.part import Part
@@ -67,7 +66,7 @@ def _with_nested_tags(marked: str, tags: Mapping[str, str]) -> str:
 class Repairer:
     """Repairs outputs of one model."""
 
-    def __init__(self, reader: Reader, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
         self._source, self._target = tokenizer, tokenizer.target
         self._slots = slot_ids(self._target)
         self._tags = language_tags(tokenizer)

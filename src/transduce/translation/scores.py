@@ -10,7 +10,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError
-from transduce.files.given_texts import require_list, require_text
+from transduce.files.texts import require_list, require_text
 from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
 
 LOWER_IS_BETTER = {"TER"}

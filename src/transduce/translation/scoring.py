@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 
 from transduce.errors import DataError
-from transduce.files.languages import tag_prefix
-from transduce.models.given_outputs import Reader, token_log_probs
+from transduce.models.forced_decoding import OutputReader
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS
+from transduce.tokenizers.symbols import SLOTS, tag_prefix
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.protect import Protection, Span, mask, occurs_once
 from transduce.translation.translation import PairScore
 
 
 def score_pairs(
-    reader: Reader,
+    reader: OutputReader,
     tokenizer: AnyTokenizer,
     pairs: Sequence[tuple[str, str]],
     tags: Sequence[str | None],
@@ -47,7 +46,7 @@ def score_pairs(
                 )
     written, scores = tokenizer.target, []
     for (_, target), own, (_, tokens), log_probs in zip(
-        pairs, spans, encoded, token_log_probs(reader, encoded), strict=True
+        pairs, spans, encoded, reader.token_log_probs(encoded), strict=True
     ):
         ids = [*tokens, EOS]
         slots = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transduce.documents.document import Output
-from transduce.models.given_outputs import can_align
 from transduce.tokenizers.token_ranges import Span, align_characters
 from transduce.translation.inline_tags import TaggedText
 from transduce.translation.part_translator import Terms
@@ -24,7 +23,7 @@ def translate_tagged(
 
     `text_done` is called when a different text is translated. Only texts with tags are aligned, which takes time.
     """
-    aligns = can_align(translator.any_model)
+    aligns = translator.any_model.aligns
     outputs: dict[tuple[str, bool], Output] = {}
     for align in (False, True):
         some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]

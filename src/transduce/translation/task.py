@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
-from transduce.files.languages import mark
-from transduce.models.alignment import cross_attention
+from transduce.models.likelihood import cross_attention
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.symbols import escape, mark
 from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.training.task import Scoring, Task, ValidationScore
 from transduce.training.validation import Validation

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, cast, get_args, overload
+from typing import Literal, Unpack, get_args, overload
 
 from transduce.config import build
 from transduce.errors import ConfigError, DataError
 from transduce.fast.choose import pick_engine
-from transduce.files.given_texts import require_list, require_texts
-from transduce.models.card import find_model
-from transduce.models.stored import StoredModel
+from transduce.files.texts import require_list, require_texts
+from transduce.models.folder import find_model
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.translation.confidence import read_calibrations
@@ -22,10 +21,6 @@ from transduce.translation.protect import Protection
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stream import translate_stream
 from transduce.translation.translation import PairScore, Translation
-
-if TYPE_CHECKING:
-    from transduce.models.model import Model
-    from transduce.search.plain_engine import PlainEngine
 
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
@@ -65,15 +60,12 @@ class Translator(PartTranslator):
         folders = [find_model(None if one is None else Path(one)) for one in paths]
         model, tokenizer, facts = load_models(folders, device)
         config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options)
-        chosen = pick_engine(engine, model, threads, batch_tokens)
-        if isinstance(model, StoredModel) and chosen.name != "native":
-            model = cast("PlainEngine", chosen).model
         return cls(
-            cast("Model", model),  # of an engine that needs no torch module, it is a StoredModel
+            model,
             tokenizer,
             config=config,
             max_source_length=facts.get("max_length", 256),
-            engine=chosen,
+            engine=pick_engine(engine, model, threads, batch_tokens),
             by_sentence=bool(facts.get("by_sentence")),
             truecases=bool(facts.get("truecase")),
             uses_slots=bool(facts.get("augment", {}).get("spans")),

@@ -16,7 +16,7 @@ from serving import TIMEOUT, ServerProcess, host_and_port, request_head, send_ra
 from starlette.responses import Response
 
 from transduce import Generator
-from transduce.models.saved import save_model
+from transduce.models.folder import save_model
 from transduce.serve.http_protocol import _HttpProtocol
 from transduce.translation.translator import Translator
 

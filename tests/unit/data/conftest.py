@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.data import encode_worker, write_corpus
+from transduce.data import write_corpus
 from transduce.data.prepare import DataConfig
 
 
@@ -24,10 +24,10 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def encode(folder: Path, data: DataConfig, reader: str, examples: int, labels: Sequence[str]) -> list[int]:
             job = write_corpus.encode_job(data, reader, labels)
             job = json.loads(json.dumps(job))  # a worker gets its job as text
-            written = [encode_worker.encode_shards(folder, n, workers, job) for n in range(workers)]
+            written = [write_corpus.encode_shards(folder, n, workers, job) for n in range(workers)]
             return [sum(counts) for counts in zip(*written, strict=True)]
 
-        monkeypatch.setattr(encode_worker, "SHARD_PAIRS", shard_pairs)
+        monkeypatch.setattr(write_corpus, "SHARD_PAIRS", shard_pairs)
         monkeypatch.setattr(write_corpus, "_encode", encode)
 
     use()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transduce.data.augment import AugmentConfig
-from transduce.data.directions import DirectionConfig, repetitions
+from transduce.data.data_config import DirectionConfig, repetitions
 from transduce.data.plan import BatchPlan
 from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.variation import Variation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from preparation import TOKENIZER, corpus, encode_in_processes, forbid_encoding, run, texts, write_tsv
 
-from transduce.data import encode_worker, prepare, write_corpus
+from transduce.data import prepare, write_corpus
 from transduce.data.prepare import DataConfig
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(
         def fail(*_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(encode_worker, "write_shard", fail)
+        monkeypatch.setattr(write_corpus, "write_shard", fail)
     else:
         encode_in_processes(monkeypatch)
         worker = tmp_path / "worker"

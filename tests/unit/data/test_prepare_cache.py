@@ -61,7 +61,7 @@ def test_a_corpus_with_names_of_columns_is_prepared_again_but_a_run_keeps_its_ow
 ) -> None:
     data = corpus(tmp_path, [("source", "target"), *toy_pairs])
     with monkeypatch.context() as older:  # a version that took the names for a pair
-        older.setattr("transduce.files.formats.tsv.is_header", lambda *_: False)
+        older.setattr("transduce.files.pair_formats.is_header", lambda *_: False)
         begun, _ = run(data)
     assert ("source", "target") in texts(begun)
     assert ("source", "target") not in texts(run(data)[0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import write_corpus
 
-from transduce.data.directions import CorpusPart, part_repetitions
+from transduce.data.data_config import CorpusPart, part_repetitions
 from transduce.data.plan import BatchPlan
 from transduce.data.shards import TokenShards, write_index, write_shard
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.data import document_shards
-from transduce.data.document_shards import write_document_index, write_document_shards
+from transduce.data import shards as shards_module
+from transduce.data.plan import WindowPlan
 from transduce.data.prepare import DataConfig, Prepared, prepare
-from transduce.data.shards import TokenShards
+from transduce.data.shards import TokenShards, write_document_index, write_document_shards
 from transduce.data.variation import Variation
-from transduce.data.windows import WindowPlan
 from transduce.errors import ConfigError
 from transduce.files import documents as text_documents
 from transduce.files.documents import read_pieces
@@ -61,7 +60,7 @@ def test_long_documents_stay_whole_across_pieces_shards_and_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepared
 ) -> None:
     monkeypatch.setattr(text_documents, "PIECE", 50)
-    monkeypatch.setattr(document_shards, "SHARD_CHARACTERS", 120)
+    monkeypatch.setattr(shards_module, "SHARD_CHARACTERS", 120)
     texts = ["a line of text\n" * 40, "short", "another line\n" * 30]
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")

@@ -10,7 +10,7 @@ from marian_shortlists import marian_shortlist, with_checksum
 from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
 from transduce.interop.marian_shortlist import read_marian_shortlist
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import EOS
 
 V, FREQUENT = 30, 5

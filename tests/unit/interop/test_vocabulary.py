@@ -15,7 +15,7 @@ from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.transformer import TransformerConfig
-from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 V = 40

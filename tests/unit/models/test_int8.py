@@ -13,11 +13,10 @@ from helpers import random_sentences, small_model
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.library import load_library
 from transduce.fast.native.weights import Memory
-from transduce.models.arrays import Int8Matrix
-from transduce.models.header import LARGEST, is_matrix
-from transduce.models.int8 import from_int8, to_int8
-from transduce.models.saved import load_model, save_model
-from transduce.models.stored import AnyModel, read_model
+from transduce.models.any_model import AnyModel
+from transduce.models.folder import load_model, read_model, save_model
+from transduce.models.weight_tensors import from_int8, to_int8
+from transduce.models.weights_file import LARGEST, Int8Matrix, is_matrix
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig

@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from transduce.errors import ModelError
-from transduce.fast.native.shortlist import Shortlist, load_shortlist
-from transduce.models.card import SHORTLIST
+from transduce.fast.native.shortlist import Shortlist, read_shortlist
+from transduce.models.folder import SHORTLIST
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.learn_shortlist import Direction, learn_shortlist
 
@@ -79,10 +79,9 @@ def test_a_sentence_has_the_candidates_of_its_tokens_the_tokens_themselves_and_o
 
 
 def test_a_shortlist_is_read_as_it_was_saved(toy_tokenizer: Any, tmp_path: Path) -> None:
-    assert load_shortlist(tmp_path, toy_tokenizer) is None
     saved = learn_shortlist([dictionary_pairs(50)], toy_tokenizer.vocab_size)
     saved.save(tmp_path, toy_tokenizer)
-    read = load_shortlist(tmp_path, toy_tokenizer)
+    read = read_shortlist(tmp_path / SHORTLIST, toy_tokenizer)
     assert read == saved
 
 
@@ -115,7 +114,7 @@ def test_numbers_out_of_range_are_refused(
         arrays[name][index] = toy_tokenizer.vocab_size if isinstance(value, str) else value
     save_file(arrays, path, digest)
     with pytest.raises(ModelError, match=f"{SHORTLIST}: damaged: tokens or offsets are out of range"):
-        load_shortlist(tmp_path, toy_tokenizer)
+        read_shortlist(tmp_path / SHORTLIST, toy_tokenizer)
 
 
 def test_other_files_are_refused(toy_tokenizer: Any, tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_other_files_are_refused(toy_tokenizer: Any, tmp_path: Path) -> None:
     for damage, message in ((content[:-4], "cannot be read"), (b"", "cannot be read"), (b"x" * 100, "cannot be read")):
         path.write_bytes(damage)
         with pytest.raises(ModelError, match=message):
-            load_shortlist(tmp_path, toy_tokenizer)
+            read_shortlist(tmp_path / SHORTLIST, toy_tokenizer)
     floats = {name: array.astype(np.float32) for name, array in arrays.items()}
     square = {"offsets": arrays["offsets"], "candidates": arrays["candidates"].reshape(1, -1)}
     for others, about, message in (
@@ -138,7 +137,7 @@ def test_other_files_are_refused(toy_tokenizer: Any, tmp_path: Path) -> None:
     ):
         save_file(others, path, about)
         with pytest.raises(ModelError, match=message):
-            load_shortlist(tmp_path, toy_tokenizer)
+            read_shortlist(tmp_path / SHORTLIST, toy_tokenizer)
 
 
 def _metadata(path: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from transduce.errors import ModelError
-from transduce.models.tensor_file import TensorFile
+from transduce.models.weights_file import TensorFile
 
 ONE: dict[str, Any] = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
 

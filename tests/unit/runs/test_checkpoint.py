@@ -11,7 +11,7 @@ from checkpoints import Training, assert_bitwise_equal, flip_a_byte, names, save
 
 from transduce import disk
 from transduce.errors import RunError
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.training import checkpoint as checkpoint_module
 from transduce.training.checkpoint import Progress, find_damage, load_checkpoint, newest_intact, prune

@@ -4,7 +4,8 @@ import string
 
 import pytest
 
-from transduce.files.scripts import ReadableText, foreign_words, known_scripts, script
+from transduce.files.scripts import script
+from transduce.translation.readable_text import ReadableText, foreign_words, known_scripts
 
 
 @pytest.mark.parametrize(

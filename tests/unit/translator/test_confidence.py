@@ -14,9 +14,9 @@ from helpers import small_model
 from transduce.data.batch import Batch
 from transduce.errors import DataError, ModelError
 from transduce.files.languages import language_of_name
-from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.likelihood import TokenStatistics, token_statistics
+from transduce.models.forced_decoding import TokenStatistics
+from transduce.models.likelihood import ModuleReader, cross_attention
 from transduce.search.engine import search_all
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman
@@ -56,7 +56,7 @@ def statistics(log_probs: list[float], entropies: list[float] | None = None) -> 
 def test_statistics_are_those_of_the_distribution_at_each_token() -> None:
     model = small_model().eval()
     pairs = [([5, 6, 7], [8, 9]), ([5], []), ([10, 11], [12, 13, 14, 15])]
-    for (source, target), own in zip(pairs, token_statistics(model, pairs), strict=True):
+    for (source, target), own in zip(pairs, ModuleReader(model).token_statistics(pairs), strict=True):
         hidden = model(Batch.of(src=[[*source, EOS]], tgt=[[BOS, *target]]))
         p_TV = (hidden @ model.output_weight_VD.T).softmax(-1)
         expected = p_TV[range(len(target) + 1), [*target, EOS]].log()

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from transduce.models.alignment import cross_attention
 from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.likelihood import cross_attention
 from transduce.search.plain_engine import PlainEngine
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator

@@ -8,7 +8,7 @@ import pytest
 
 from transduce.fast.choose import pick_engine
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.likelihood import token_log_probs
+from transduce.models.likelihood import ModuleReader
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
@@ -210,6 +210,6 @@ def test_a_changed_output_has_the_score_of_the_search(case: Case) -> None:
     config = SearchConfig(beam=3, no_repeat=1, min_length=9)
     results = [[hypothesis(case.tokenizer, "dedu babo")]]
     ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, config, engine)
-    log_prob = sum(token_log_probs(case.model, [(part.tokens, one.tokens)])[0])
+    log_prob = sum(ModuleReader(case.model).token_log_probs([(part.tokens, one.tokens)])[0])
     assert one.log_prob == pytest.approx(log_prob)
     assert one.score == pytest.approx(log_prob / length_penalty(len(one.tokens) + 1.0, config.length_penalty))

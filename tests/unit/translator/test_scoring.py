@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.given_outputs import token_log_probs
+from transduce.models.likelihood import ModuleReader
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.protect import Protection
@@ -34,7 +34,9 @@ def test_spans_of_both_sides_are_in_slots(
     translator = Translator(untrained_model, toy_tokenizer, protection=Protection([r"\w\w-\w\w"]), uses_slots=True)
     (score,) = translator.score([source], [target])
     encoded = toy_tokenizer.encode_all([marked_source, marked_target], marked=True)
-    assert score.token_log_probs == pytest.approx(token_log_probs(untrained_model, [(encoded[0], encoded[1])])[0])
+    assert score.token_log_probs == pytest.approx(
+        ModuleReader(untrained_model).token_log_probs([(encoded[0], encoded[1])])[0]
+    )
     assert "".join(score.tokens).replace("▁", "").removesuffix("</s>") == target.replace(" ", "")
 
 
@@ -42,4 +44,4 @@ def test_a_model_without_slots_reads_the_spans(untrained_model: EncoderDecoder, 
     translator = Translator(untrained_model, toy_tokenizer, protection=Protection())
     (score,) = translator.score([MAIL], [MAIL])
     ids = toy_tokenizer.encode(MAIL)
-    assert score.token_log_probs == pytest.approx(token_log_probs(untrained_model, [(ids, ids)])[0])
+    assert score.token_log_probs == pytest.approx(ModuleReader(untrained_model).token_log_probs([(ids, ids)])[0])

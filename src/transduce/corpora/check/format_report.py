@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from transduce.corpora.check.report import Finding, Report, ShiftedLines
-from transduce.files.one_line import one_line
 from transduce.files.pairs import count_pairs
+from transduce.files.texts import one_line
 
 _WIDTH = 100  # characters of a text that are shown
 

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from transduce.corpora.check.duplicates import Keys
 from transduce.corpora.check.robust_statistics import Floats
-from transduce.files.deduplicate import hashed, normalised
-from transduce.files.pairs import Corpus, ReadReport, read_placed_pairs
-from transduce.files.sample import Reservoir
+from transduce.files.pairs import Corpus, ReadReport, Reservoir, read_placed_pairs
+from transduce.files.texts import hashed, normalised
 
 NumberedPair = tuple[int, str, str]
 """The number of a pair in the corpus, its source and its target."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from transduce.files.deduplicate import hashed, normalised
 from transduce.files.pairs import Pair, count_pairs
+from transduce.files.texts import hashed, normalised
 
 MAX_WORDS = 250
 MAX_RATIO = 3

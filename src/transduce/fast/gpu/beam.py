@@ -14,9 +14,9 @@ import triton
 from torch import Tensor
 
 from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.fast.limits import ANY, ANY_BUT_END
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import ANY, ANY_BUT_END
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 _PART, _PARTS_AT_ONCE = 128, 32

@@ -10,12 +10,13 @@ import torch
 from transduce.fast.gpu.beam import Entry, hypotheses
 from transduce.fast.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
 from transduce.fast.kernels.fuse import fits, fuse
+from transduce.fast.limits import attention_limits, search_limits
+from transduce.models.any_model import AnyModel
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
-from transduce.models.stored import AnyModel
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Job, gpu_limits, output_limit, search_limits
+from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import EOS
 
@@ -61,9 +62,9 @@ class GpuEngine:
         """See `Engine`."""
         if not isinstance(model, EncoderDecoder | DecoderOnly | Ensemble):
             return f"no models of the architecture {model.config.architecture}"
-        if reason := search_limits(model, options, constrained=constrained):
+        if reason := search_limits(model.config, options, constrained=constrained):
             return reason
-        return gpu_limits(model.config) if isinstance(model, EncoderDecoder) else None
+        return attention_limits(model.config) if isinstance(model, EncoderDecoder) else None
 
     def start_session(self, config: SearchConfig) -> "GpuSession":
         """See `Engine`."""

@@ -1,6 +1,7 @@
 """The native engine: jobs, batches and the calls into decoder.c."""
 
 import ctypes
+import math
 from array import array
 from collections import deque
 from collections.abc import Sequence
@@ -9,34 +10,119 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
 
+from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM, attention_limits, search_limits
 from transduce.fast.native import structs
-from transduce.fast.native.active_job import ActiveJob
-from transduce.fast.native.shortlist import Shortlist
-from transduce.fast.native.shortlists import Shortlists
-from transduce.fast.native.spare_memory import SpareMemory
+from transduce.fast.native.shortlist import Shortlist, Shortlists, model_shortlist
 from transduce.fast.native.structs import (
     ENCODER_TOKENS,
     LOGIT_PANELS,
-    MAX_BEAM,
     PADDING,
     PANEL,
     TILE_ROWS,
     Batch,
     Candidate,
+    Model,
     Row,
 )
-from transduce.fast.native.weights import Weights, weight_shapes
-from transduce.models.arrays import Block, module_arrays
+from transduce.fast.native.weights import SpareMemory, Weights, weight_shapes
+from transduce.models.any_model import AnyModel
 from transduce.models.config import EncoderDecoderConfig
-from transduce.models.given_outputs import Attention, Pairs, TokenStatistics
-from transduce.models.stored import AnyModel, StoredModel
+from transduce.models.forced_decoding import Attention, Pairs, TokenStatistics
+from transduce.models.weights_file import Block, zeros
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Job, output_limit, paper_limits, search_limits
+from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import EOS
 
 MOST_ROWS = 128
 """Maximum number of hypotheses in a batch."""
+
+
+class ActiveJob:
+    """A job that is being decoded: its structure and the memory that it points to."""
+
+    def __init__(
+        self,
+        key: int,
+        job: Job,
+        limit: int,
+        config: SearchConfig,
+        model: Model,
+        memory: SpareMemory,
+        shortlists: Shortlists | None,
+        reads: bool,
+    ) -> None:
+        assert config.beam <= (1 if reads else MAX_BEAM)
+        self.key, self._nbest, beam = key, config.nbest, config.beam
+        self.common = -1
+        """The source token whose list has the common tokens; -1 without a shortlist."""
+        positions, source_length = limit + 1, len(job.tokens) + 1
+        kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
+        self_width, state_width = (0, model.width * model.decoder_layers) if model.ssru else (kv_width, 0)
+        least = min(config.min_length, positions)
+        forced = array("i", [ANY_BUT_END] * least + [ANY] * (positions - least))
+        forced[: len(job.prefix)], forced[limit] = array("i", job.prefix), EOS
+        self.caches = {
+            "self_kv": memory.take(beam * positions * self_width),
+            "cross_kv": memory.take(source_length * kv_width),
+        }
+        self.arrays: dict[str, array[Any]] = {
+            "states": zeros("f", 2 * beam * state_width),
+            "ancestor": zeros("B", beam * positions),
+            "tokens": zeros("i", beam * positions),
+            "forced": forced,
+            "log_prob": array(
+                "f", [0.0, *[-math.inf] * (beam - 1)]
+            ),  # search starts with one hypothesis, which is empty
+            "finished_tokens": zeros("i", beam * positions),
+            "finished_length": zeros("i", beam),
+            "finished_log_prob": zeros("f", beam),
+            "finished_score": array("f", [-math.inf] * beam),
+        }
+        if reads:
+            # A search may end early, as with weights that are no numbers.
+            self.arrays |= {
+                "head_attention": zeros("f", model.heads * source_length),
+                "attention": array("f", [1 / source_length]) * (positions * source_length),
+                "token_log_prob": array("f", [-math.inf]) * positions,
+                "entropy": zeros("f", positions),
+            }
+        addresses = {name: numbers.buffer_info()[0] for name, numbers in self.arrays.items()}
+        addresses |= {name: block.address for name, block in self.caches.items()}
+        self.struct = structs.Job(
+            beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
+            alpha=config.length_penalty, **addresses,
+        )  # fmt: skip
+        if config.shortlist:
+            assert shortlists
+            self.common, common, others = shortlists.of(job)
+            self.struct.common, self.struct.own = pointer(common.struct), others.struct
+            self._shortlist = common, others  # they own the memory
+
+    def give_back(self, memory: SpareMemory) -> None:
+        """Release the KV caches of a job that takes no more steps."""
+        while self.caches:
+            memory.give_back(self.caches.popitem()[1])
+
+    def hypotheses(self) -> list[Hypothesis]:
+        tokens, length, log_prob, score = (
+            self.arrays[f"finished_{name}"] for name in ("tokens", "length", "log_prob", "score")
+        )
+        order = sorted(range(self.struct.finished_count), key=lambda i: -score[i])[: self._nbest]
+        starts = [i * self.struct.positions for i in order]
+        return [
+            Hypothesis(tokens[start : start + length[i]].tolist(), log_prob[i], score[i])
+            for i, start in zip(order, starts, strict=True)
+        ]
+
+    def attention_weights(self) -> Attention:
+        """The cross-attention (T, S) of the layer that aligns: the mean over its heads."""
+        weights, length = self.arrays["attention"], self.struct.source_length
+        return [weights[start : start + length].tolist() for start in range(0, len(weights), length)]
+
+    def token_statistics(self) -> TokenStatistics:
+        log_probs, entropies = (self.arrays[name].tolist() for name in ("token_log_prob", "entropy"))
+        return TokenStatistics(log_probs, entropies, [max(weight_S) for weight_S in self.attention_weights()])
 
 
 class NativeEngine:
@@ -45,6 +131,7 @@ class NativeEngine:
     name = "native"
     several_sessions = True
     mixed_options = True
+    aligns = True
 
     def __init__(self, model: AnyModel, library: ctypes.CDLL, threads: int, batch_tokens: int = 8192) -> None:
         assert isinstance(model.config, EncoderDecoderConfig)
@@ -52,48 +139,43 @@ class NativeEngine:
         self.longest, self.library, self.threads = self.sizes.longest, library, threads
         self.batch_tokens = batch_tokens
         """Maximum number of source tokens times the beam that are in a batch."""
-        if isinstance(model, StoredModel):
-            model.weights.require_shapes(weight_shapes(self.sizes, model.vocab_size))
-        self._stored = model if isinstance(model, StoredModel) else None
-        arrays = model.weights if isinstance(model, StoredModel) else module_arrays(model)
-        self.weights = Weights(self.sizes, arrays, library)
+        self._model = model
+        self.weights = Weights(self.sizes, model.arrays(weight_shapes(self.sizes, model.vocab_size)), library)
         self.memory = SpareMemory()
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
         """The model's lexical shortlist, read when it is first used."""
-        return self._stored.shortlist if self._stored else None
+        return model_shortlist(self._model)
 
     @cached_property
     def shortlists(self) -> Shortlists | None:
-        """The shortlists of sentences, if the model has one."""
         return Shortlists(self.shortlist, self.weights.model, self.library) if self.shortlist else None
 
     @property
     def description(self) -> str:
-        """As in `Engine`."""
         return f"native (8-bit, {self.library.instructions().decode()}, threads: {self.threads})"
 
     @staticmethod
     def supports(model: AnyModel, options: SearchConfig, *, constrained: bool = False) -> str | None:
-        """See `Engine`."""
         if model.config.architecture not in ("encoder_decoder", "ensemble"):
             return f"no models of the architecture {model.config.architecture}"
-        if reason := search_limits(model, options, constrained=constrained):
+        has_shortlist = options.shortlist and model_shortlist(model) is not None
+        if reason := search_limits(model.config, options, constrained=constrained, has_shortlist=has_shortlist):
             return reason
         assert isinstance(model.config, EncoderDecoderConfig)
-        return paper_limits(model.config)
+        return _model_limits(model.config)
 
     def start_session(self, config: SearchConfig) -> "NativeSession":
-        """As in `Engine`."""
         return NativeSession(self, config)
 
     def attention_weights(self, pairs: Pairs) -> list[Attention]:
-        """As in `OutputReader`."""
         return [job.attention_weights() for job in self._read(pairs)]
 
+    def token_log_probs(self, pairs: Pairs) -> list[list[float]]:
+        return [statistics.log_prob_T for statistics in self.token_statistics(pairs)]
+
     def token_statistics(self, pairs: Pairs) -> list[TokenStatistics]:
-        """As in `OutputReader`."""
         return [job.token_statistics() for job in self._read(pairs)]
 
     def _read(self, pairs: Pairs) -> list[ActiveJob]:
@@ -104,6 +186,15 @@ class NativeEngine:
         while session.busy:
             finished |= {job.key: job for job in session.advance()}
         return [finished[key] for key in range(len(pairs))]
+
+
+def _model_limits(config: EncoderDecoderConfig) -> str | None:
+    """What the engine does not compute: it has the settings of the paper, pre-norm, Swish and SSRU."""
+    paper = EncoderDecoderConfig()
+    for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
+        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
+            return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
+    return "no rotary positions" if config.positions == "rotary" else attention_limits(config)
 
 
 class NativeSession:
@@ -123,27 +214,22 @@ class NativeSession:
         """Rows of the batch's buffers, and the longest text that they have room for."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
-        """As in `Session`."""
         self._waiting.extend(jobs)
 
     def drop(self, keys: Sequence[int]) -> None:
-        """As in `Session`."""
         dropped = set(keys)
         self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
         self._remove([job for job in self._active if job.key in dropped])
 
     @property
     def waiting(self) -> int:
-        """As in `Session`."""
         return len(self._waiting)
 
     @property
     def busy(self) -> bool:
-        """As in `Session`."""
         return bool(self._waiting or self._active)
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """As in `Session`."""
         return [(job.key, job.hypotheses()) for job in self.advance()]
 
     def advance(self) -> list[ActiveJob]:
@@ -220,7 +306,6 @@ class NativeSession:
         self._set_active(self._active + new)
 
     def _remove(self, jobs: list[ActiveJob]) -> None:
-        """Remove jobs from the batch."""
         self._set_active([job for job in self._active if job not in jobs])
         for job in jobs:
             job.give_back(self._engine.memory)

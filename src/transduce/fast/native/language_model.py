@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Stream
-from transduce.errors import ConfigError
 from transduce.fast.native import structs
 from transduce.fast.native.structs import (
     ACTIVATIONS,
@@ -20,14 +19,12 @@ from transduce.fast.native.structs import (
     TILE_ROWS,
     Batch,
     Candidate,
-    Layer,
-    Linear,
-    Norm,
 )
-from transduce.fast.native.weights import Memory, require_size
-from transduce.models.arrays import Arrays, Block, RawTensor, module_arrays
+from transduce.fast.native.weights import ModelWeights
 from transduce.models.config import DecoderOnlyConfig
 from transduce.models.decoder_only import DecoderOnly
+from transduce.models.weight_tensors import module_arrays
+from transduce.models.weights_file import Arrays, Block, RawTensor
 
 _PREFILL_TOKENS = 256
 """Tokens of prompts that are processed at once."""
@@ -52,7 +49,6 @@ class _Text:
 
     @property
     def address(self) -> int:
-        """The address of its structure."""
         return ctypes.addressof(self._struct)
 
     def reserve(self, length: int) -> None:
@@ -82,73 +78,39 @@ class _Text:
         ]
 
 
-class LanguageModelWeights(Memory):
+class LanguageModelWeights(ModelWeights):
     """The structures of a decoder-only model."""
 
+    _least_positions = _LEAST_POSITIONS
+
     def __init__(self, config: DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
-        super().__init__(library)
-        self._config, self._arrays, heads = config, arrays, config.heads
-        embedding = arrays["embedding.weight_VD"]
-        vocabulary = embedding.shape[0]
+        super().__init__(config, arrays, library)
+        heads, embedding = config.heads, arrays["embedding.weight_VD"]
+        self._rotary_base = config.rotary_base
         scale = config.d_model**0.5 if config.embedding == "scaled" else 1.0
         self.model = structs.LanguageModel(
-            vocabulary, config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
+            embedding.shape[0], config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
             config.layers, config.norm == "pre", ACTIVATIONS.index(config.activation), config.d_ff, scale,
         )  # fmt: skip
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
         self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
-        self.model.embedding = self.model.projection
-        if not config.tie_output:
-            self.model.embedding = self.linear(embedding, None)
+        self.model.embedding = self.model.projection if config.tie_output else self.linear(embedding, None)
         if config.embedding == "normalized":
             self.model.embedding_norm = self._norm("embedding.norm")
         if config.norm == "pre":
             self.model.final_norm = self._norm("decoder_norm")
-        self.model.layer = self._stack()
-        self._length, self._lock = 0, threading.Lock()
+        self.model.layer = self._stack("decoder", config.layers)
         if config.positions == "learned":
-            table_TD = arrays["embedding.positions.table_TD"]
-            self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
+            self._read_learned_positions()
         del self._arrays
         self.require_positions(1)
 
-    def require_positions(self, length: int) -> None:
-        """Make the tables of positions at least this long; see `Weights.require_positions`."""
-        require_size(length, "tokens of a text")
-        config = self._config
-        with self._lock:
-            if length <= self._length:
-                return
-            if config.positions == "learned":
-                raise ConfigError(
-                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
-                )
-            length = max(length, 2 * self._length, _LEAST_POSITIONS)
-            if config.positions == "rotary":
-                table = _rotations(length, self.model.d_k, config.rotary_base)
-                self.model.rotations = self.floats(RawTensor("F32", table.shape, table.data.cast("B")))
-            else:
-                self.model.positions = self.new(4 * length * config.d_model)
-                self._library.fill_positions(0, length, config.d_model, c_void_p(self.model.positions))
-            self._length = length
-
-    def _stack(self) -> Any:
-        stack = (Layer * self._config.layers)()
-        for number, layer in enumerate(stack):
-            of = f"decoder.{number}"
-            layer.qkv, layer.out = (self._linear(f"{of}.self_attention.{name}") for name in ("qkv", "out"))
-            layer.inner, layer.outer = (self._linear(f"{of}.feed_forward.{name}") for name in ("inner", "outer"))
-            layer.norms[0], layer.norms[2] = (self._norm(f"{of}.residuals.{index}.norm") for index in range(2))
-        self._kept.append(stack)
-        return stack
-
-    def _linear(self, name: str) -> Linear:
-        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"] if self._config.bias else None)
-
-    def _norm(self, name: str) -> Norm:
-        gain = self._arrays[f"{name}.weight"]
-        shift = self.floats(self._arrays[f"{name}.bias"]) if self._config.norm_type == "layer" else None
-        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), shift)
+    def _compute_positions(self, length: int) -> None:
+        if self._config.positions != "rotary":
+            super()._compute_positions(length)
+            return
+        table = _rotations(length, self.model.d_k, self._rotary_base)
+        self.model.rotations = self.floats(RawTensor("F32", table.shape, table.data.cast("B")))
 
 
 class NativeLanguageModel:
@@ -159,7 +121,7 @@ class NativeLanguageModel:
 
     def __init__(self, model: DecoderOnly, library: ctypes.CDLL, threads: int) -> None:
         self._library, self._threads = library, threads
-        self._weights = LanguageModelWeights(model.config, module_arrays(model), library)
+        self._weights = LanguageModelWeights(model.config, module_arrays(model.state_dict()), library)
         self._lock = threading.Lock()
         self._reserved = (0, 0)
         """Rows of the buffers, and the size of each thread's scratch space."""
@@ -167,11 +129,9 @@ class NativeLanguageModel:
 
     @property
     def description(self) -> str:
-        """Name, precision and device, for display."""
         return f"native (8-bit, {self._library.instructions().decode()}, threads: {self._threads})"
 
     def start(self, prompts: Stream) -> list[_Text]:
-        """See `Decoder`: the KV caches of the prompts."""
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
         self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
@@ -185,20 +145,17 @@ class NativeLanguageModel:
         return texts
 
     def step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, list[_Text]]:
-        """See `Decoder`."""
         logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
         self._append(token_R, state, logits_RV)
         return torch.from_numpy(logits_RV), state
 
     def greedy_step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, Tensor, list[_Text]]:
-        """See `GreedyDecoder`."""
         if len(self._logits_RV) < len(state):
             self._logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
         best_R = self._append(token_R, state, self._logits_RV)
         return torch.from_numpy(best_R["token"].astype(np.int64)), torch.from_numpy(best_R["log_prob"].copy()), state
 
     def reorder(self, state: list[_Text], index_BW: Tensor) -> list[_Text]:
-        """See `Decoder`; a row that is used more than once is copied."""
         index = index_BW.flatten().tolist()
         return [state[old].copy() if old in index[:new] else state[old] for new, old in enumerate(index)]
 
@@ -236,11 +193,12 @@ class NativeLanguageModel:
         # Doubled, because a text grows by one token at a time.
         scratch = max(2 * longest if longest > self._reserved[1] else self._reserved[1], widest)
         rows = max(rows, self._reserved[0])
-        own = threads * FEW_ROWS  # rows that workers have for themselves
+        least = threads * FEW_ROWS  # workers have rows for themselves
         bytes_of = {
-            "x": max(rows, own) * model.width * 4, "y": rows * model.width * 4,
+            "x": max(rows, least) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, own * scratch), "scale": max(rows, own) * 4,
+            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, least * scratch),
+            "scale": max(rows, least) * 4,
             "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),

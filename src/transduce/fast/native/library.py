@@ -22,8 +22,8 @@ from transduce.disk import digest, write_atomically
 from transduce.errors import ConfigError
 from transduce.fast.native.prebuilt import FLAGS, load_prebuilt
 from transduce.fast.native.structs import check_layout
-from transduce.files.one_line import one_line
-from transduce.models.arrays import RawTensor, zeros
+from transduce.files.texts import one_line
+from transduce.models.weights_file import RawTensor, zeros
 
 _HERE = Path(__file__).parent
 _SOURCES = [
@@ -140,7 +140,7 @@ def _multiplies(library: ctypes.CDLL) -> bool:
     x_array, y, memory = array("f", chain.from_iterable(x)), zeros("f", 5 * 21), Memory(library)
     content = memoryview(array("f", chain.from_iterable(weight))).cast("B")
     layer = memory.linear(RawTensor("F32", (21, 37), content), None)
-    x_address, y_address = (ctypes.c_void_p(one.buffer_info()[0]) for one in (x_array, y))
+    x_address, y_address = (ctypes.c_void_p(numbers.buffer_info()[0]) for numbers in (x_array, y))
     library.apply_linear(ctypes.byref(layer), x_address, 5, y_address)
     return y.tolist() == [sum(map(mul, row, weights)) for row in x for weights in weight]
 

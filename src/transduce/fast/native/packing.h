@@ -56,8 +56,9 @@ static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, in
     for (int k = 0; k < padded_in; k++) start[n] -= ZERO_POINT * row[k];
 }
 
-/* Quantise a row of weights, as `to_int8` in models/int8.py; returns its scale. Weights that are integers times one number
- * already, as in a model that another toolkit stored in 8 bits with one scale for a matrix, keep these integers.
+/* Quantise a row of weights, as `to_int8` in models/weight_tensors.py; returns its scale. Weights that are integers times
+ * one number already, as in a model that another toolkit stored in 8 bits with one scale for a matrix, keep these
+ * integers.
  */
 static float quantise_weights(const float *x, int width, int padded, int8_t *q) {
     float largest = largest_of(x, width, 0, 1), scale = quantise_row(x, width, padded, 0, q);
@@ -83,9 +84,9 @@ void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int 
     }
 }
 
-/* `pack_weights` of a matrix that is stored as integers q and the largest magnitude of each row (models/int8.py). Integers
- * that `quantise_row` would give are used as they are; a row that was not made so, because it has no weight of the largest
- * magnitude, is quantised again. `x` is scratch space of width_in numbers.
+/* `pack_weights` of a matrix that is stored as integers q and the largest magnitude of each row
+ * (models/weight_tensors.py). Integers that `quantise_row` would give are used as they are; a row that was not made so,
+ * because it has no weight of the largest magnitude, is quantised again. `x` is scratch space of width_in numbers.
  */
 void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, int width_out, int width_in,
                                int padded_in, int8_t *row, int8_t *packed, float *scale, int32_t *start) {

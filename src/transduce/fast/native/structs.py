@@ -4,11 +4,11 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
 from itertools import count, takewhile
 
-from transduce.models.arrays import FEWEST_ON_GRID
-from transduce.search.engine import ANY, ANY_BUT_END
+from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM
+from transduce.models.weights_file import FEWEST_ON_GRID
 from transduce.tokenizers.tokenizer import BOS, EOS
 
-PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, MAX_BEAM, FEW_ROWS = 16, 64, 16, 32, 128, 16, 2
+PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, FEW_ROWS = 16, 64, 16, 32, 128, 2
 
 
 class Linear(ctypes.Structure):
@@ -36,8 +36,6 @@ class Layer(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """The encoder-decoder model."""
-
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
@@ -79,8 +77,6 @@ class Row(ctypes.Structure):
 
 
 class Candidate(ctypes.Structure):
-    """A next token."""
-
     _fields_ = (("log_prob", c_float), ("token", c_int32))
 
 
@@ -103,8 +99,6 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu")
 
 
 class LanguageModel(ctypes.Structure):
-    """A decoder-only model."""
-
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "kv_heads", "d_k", "d_v", "layers", "norm_first", "activation",
@@ -122,8 +116,6 @@ class Sequence(ctypes.Structure):
 
 
 class Token(ctypes.Structure):
-    """A token to process."""
-
     _fields_ = (("sequence", POINTER(Sequence)), ("token", c_int32), ("position", c_int32))
 
 

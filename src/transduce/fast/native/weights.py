@@ -3,17 +3,19 @@
 import ctypes
 import math
 import threading
+from collections import defaultdict
 from ctypes import c_size_t, c_void_p
 from typing import Any
 
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.structs import PADDING, PANEL, REALS, Layer, Linear, Model, Norm
-from transduce.models.arrays import Array, Arrays, Block, Int8Matrix, RawTensor, concatenated, joined
-from transduce.models.config import EncoderDecoderConfig
-from transduce.models.header import Shapes
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
+from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
 
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
+_MOST_BYTES = 1 << 28
+"""How much is kept for later jobs: enough for a full batch of ordinary sentences."""
 
 
 class Memory:
@@ -74,87 +76,110 @@ def _address(tensor: RawTensor) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(tensor.content))
 
 
-class Weights(Memory):
-    """A model's structures."""
+class ModelWeights(Memory):
+    """What the structures of encoder-decoder and decoder-only models have in common."""
 
-    def __init__(self, config: EncoderDecoderConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
+    model: Any
+    """The structure, `structs.Model` or `structs.LanguageModel`."""
+    _least_positions = 1
+    """Positions for which memory is reserved at first."""
+
+    def __init__(self, config: EncoderDecoderConfig | DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(library)
         self._config, self._arrays = config, arrays
+        self._length, self._lock = 0, threading.Lock()
+
+    def require_positions(self, length: int) -> None:
+        """Make the tables of positions at least this long; an error if they are learned and they are not.
+
+        Earlier tables stay in memory, since another thread may be in a call that reads them.
+        """
+        require_size(length, "tokens of a text")
+        with self._lock:
+            if length <= self._length:
+                return
+            if self._config.positions == "learned":
+                raise ConfigError(
+                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
+                )
+            length = max(length, 2 * self._length, self._least_positions)
+            self._compute_positions(length)
+            self._length = length
+
+    def _compute_positions(self, length: int) -> None:
+        width = self._config.d_model
+        table = self.new(4 * length * width)
+        self._library.fill_positions(self._config.positions == "marian", length, width, c_void_p(table))
+        self.model.positions = table
+
+    def _read_learned_positions(self) -> None:
+        table_TD = self._arrays["embedding.positions.table_TD"]
+        self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
+
+    def _stack(self, name: str, layers: int, *, cross: bool = False) -> Any:
+        stack = (Layer * layers)()
+        for number, layer in enumerate(stack):
+            of = f"{name}.{number}"
+            self._self_attention(layer, f"{of}.self_attention")
+            layer.inner, layer.outer = (self._linear(f"{of}.feed_forward.{part}") for part in ("inner", "outer"))
+            if cross:
+                layer.q, layer.kv, layer.cross_out = (
+                    self._linear(f"{of}.cross_attention.{part}") for part in ("q", "kv", "out")
+                )
+            for index, place in enumerate((0, 1, 2) if cross else (0, 2)):
+                layer.norms[place] = self._norm(f"{of}.residuals.{index}.norm")
+        self._kept.append(stack)
+        return stack
+
+    def _self_attention(self, layer: Layer, name: str) -> None:
+        layer.qkv, layer.out = self._linear(f"{name}.qkv"), self._linear(f"{name}.out")
+
+    def _linear(self, name: str) -> Linear:
+        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"] if self._config.bias else None)
+
+    def _norm(self, name: str) -> Norm:
+        gain = self._arrays[f"{name}.weight"]
+        shift = self.floats(self._arrays[f"{name}.bias"]) if self._config.norm_type == "layer" else None
+        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), shift)
+
+
+class Weights(ModelWeights):
+    """The structures of an encoder-decoder model."""
+
+    def __init__(self, config: EncoderDecoderConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
+        super().__init__(config, arrays, library)
         projection = arrays["embedding.weight_VD"]
         vocabulary, (d_k, d_v) = projection.shape[0], config.head_widths
+        self._has_ssru = config.decoder_cell == "ssru"
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
-            config.decoder_cell == "ssru", config.alignment_layer,
+            self._has_ssru, config.alignment_layer,
         )  # fmt: skip
         self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
         self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
         if config.source_vocab_size is not None:
             self.source_vocabulary = config.source_vocab_size
             self.model.source_embedding = self.linear(arrays["source_weight_VD"], None)
-        self.model.encoder = self._stack("encoder", config.encoder_layers, norms=2)
-        self.model.decoder = self._stack("decoder", config.decoder_layers, norms=3)
+        self.model.encoder = self._stack("encoder", config.encoder_layers)
+        self.model.decoder = self._stack("decoder", config.decoder_layers, cross=True)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
-        self._length, self._lock = 0, threading.Lock()
         if config.positions == "learned":
-            self.model.positions = self.floats(arrays["embedding.positions.table_TD"])
-            self._length = config.max_positions
+            self._read_learned_positions()
         self.require_positions(min(config.max_positions, 256))
         del self._arrays  # those that are stored in 8 bits are not needed any more
 
-    def require_positions(self, length: int) -> None:
-        """Make the table of positional encodings at least this long; an error if they are learned and it is not.
-
-        Earlier tables stay in memory, since another thread may be in a call that reads them.
-        """
-        require_size(length, "tokens of a text")
-        with self._lock:
-            if self._length >= length:
-                return
-            if self._config.positions == "learned":
-                raise ConfigError(
-                    f"a text of {length} tokens exceeds the {self._length} learned positions (model.max_positions)"
-                )
-            length, width = max(length, 2 * self._length), self._config.d_model
-            table = self.new(4 * length * width)
-            self._library.fill_positions(self._config.positions == "marian", length, width, c_void_p(table))
-            self.model.positions, self._length = table, length
-
-    def _stack(self, name: str, layers: int, norms: int) -> Any:
-        stack = (Layer * layers)()
-        for number, layer in enumerate(stack):
-            of = f"{name}.{number}"
-            attention, feed_forward = f"{of}.self_attention", f"{of}.feed_forward"
-            if name == "decoder" and self._config.decoder_cell == "ssru":
-                layer.qkv = self._ssru(attention)
-            else:
-                layer.qkv, layer.out = self._linear(f"{attention}.qkv"), self._linear(f"{attention}.out")
-            layer.inner, layer.outer = self._linear(f"{feed_forward}.inner"), self._linear(f"{feed_forward}.outer")
-            layer.norms[0] = self._norm(f"{of}.residuals.0.norm")
-            layer.norms[2] = self._norm(f"{of}.residuals.{norms - 1}.norm")
-            if norms == 3:
-                cross = f"{of}.cross_attention"
-                layer.q, layer.kv = self._linear(f"{cross}.q"), self._linear(f"{cross}.kv")
-                layer.cross_out = self._linear(f"{cross}.out")
-                layer.norms[1] = self._norm(f"{of}.residuals.1.norm")
-        self._kept.append(stack)
-        return stack
-
-    def _linear(self, name: str) -> Linear:
-        return self.linear(self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"])
-
-    def _ssru(self, name: str) -> Linear:
-        """The input, which has no bias, and the forget gate of an SSRU as one layer."""
+    def _self_attention(self, layer: Layer, name: str) -> None:
+        """An SSRU has its input, which has no bias, and its forget gate as one layer."""
+        if not (self._has_ssru and name.startswith("decoder")):
+            super()._self_attention(layer, name)
+            return
         weights = [self._arrays[f"{name}.{part}.weight"] for part in ("input", "forget")]
         gate_bias = self._arrays[f"{name}.forget.bias"]
         assert isinstance(gate_bias, RawTensor)
         no_bias = gate_bias._replace(content=memoryview(bytearray(len(gate_bias.content))))
-        return self.linear(concatenated(weights), joined([no_bias, gate_bias]))
-
-    def _norm(self, name: str) -> Norm:
-        gain, shift = (self._arrays[f"{name}.{part}"] for part in ("weight", "bias"))
-        return Norm(gain.shape[0], self._config.norm_epsilon, self.floats(gain), self.floats(shift))
+        layer.qkv = self.linear(concatenated(weights), joined([no_bias, gate_bias]))
 
 
 def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
@@ -196,6 +221,31 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
 
 
 def require_size(size: int, what: str) -> None:
-    """Raise an error if a size exceeds MAX_SIZE."""
     if size > MAX_SIZE:
         raise ConfigError(f"{size:,} {what} are more than the {MAX_SIZE:,} that engine native takes; use plain")
+
+
+class SpareMemory:
+    """Blocks for KV caches that jobs use one after another: fresh memory costs a page fault for every 4 KB."""
+
+    def __init__(self) -> None:
+        self._spare: defaultdict[int, list[Block]] = defaultdict(list)
+        """By their sizes, which are powers of two, so that jobs of similar lengths can use them."""
+        self._kept = 0
+        self._lock = threading.Lock()
+
+    def take(self, floats: int) -> Block:
+        """A block for at least this many numbers."""
+        size = 4 << (floats - 1).bit_length() if floats else 0
+        with self._lock:
+            if self._spare[size]:
+                self._kept -= size
+                return self._spare[size].pop()
+        return Block(size)
+
+    def give_back(self, block: Block) -> None:
+        """Keep a block that is not used any more, unless there are enough."""
+        with self._lock:
+            if self._kept + block.size <= _MOST_BYTES:
+                self._kept += block.size
+                self._spare[block.size].append(block)

@@ -19,8 +19,7 @@ from transduce.interop.export.readme import common_limits, readme
 from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
 from transduce.interop.export.vocabulary import export_vocabulary
 from transduce.interop.export.weights import marker_rows
-from transduce.models.card import NOTES, card_text, read_card, read_notes
-from transduce.models.saved import load_model
+from transduce.models.folder import NOTES, card_text, load_model, read_card, read_notes
 from transduce.search.options import SearchConfig
 
 EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX, "marian": MARIAN}

@@ -22,7 +22,7 @@ from transduce.interop.export.weights import (
 )
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
-from transduce.models.saved import save_tensors
+from transduce.models.weight_tensors import save_tensors
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "swish": "swish"}

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
-from transduce.files.languages import mark
 from transduce.interop.export.exporter import Consumer, Exported
 from transduce.interop.export.vocabulary import typed_tag
+from transduce.models.folder import load_model
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import mark
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 SENTENCES = 100

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
+from transduce.tokenizers.imported import SentencePiecePair
 from transduce.tokenizers.sentencepiece_file import rename_pieces
-from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
 from transduce.tokenizers.symbols import language_tag
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,10 @@ def backtranslate(
     from transduce.cli.outputs import line_output, refuse_compression
     from transduce.cli.request_record import request
     from transduce.errors import ConfigError, DataError
-    from transduce.files.formats import format_of, writer_of
     from transduce.files.languages import language_of_name
+    from transduce.files.pair_formats import format_of, writer_of
     from transduce.files.pairs import ReadReport, count_pairs
-    from transduce.models.card import find_model
+    from transduce.models.folder import find_model
     from transduce.translation.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.translation.commands.translate_progress import Progress
     from transduce.translation.translator import Translator

@@ -33,7 +33,7 @@ def calibrate(
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError
     from transduce.files.pairs import count_pairs
-    from transduce.models.card import find_model, read_card, write_fact
+    from transduce.models.folder import find_model, read_card, write_fact
     from transduce.translation.calibration import fit_calibration, measure_calibration
     from transduce.translation.commands.direction import evaluated_direction
     from transduce.translation.confidence import ANY

@@ -82,8 +82,8 @@ def evaluate(
         from transduce.cli.outputs import refuse_overwriting, require_line_output
         from transduce.errors import ConfigError
         from transduce.files.files import read_lines
-        from transduce.files.formats import require_one_side
-        from transduce.models.card import find_model, read_card
+        from transduce.files.pair_formats import require_one_side
+        from transduce.models.folder import find_model, read_card
         from transduce.parsing.evaluate import evaluate_trees
         from transduce.speech.evaluate import evaluate_speech
         from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
@@ -199,7 +199,7 @@ def _test_set(
     """The sources, if there are any, and the lines of each reference."""
     from transduce.errors import ConfigError
     from transduce.files.files import read_lines
-    from transduce.files.formats.tsv import HEADER
+    from transduce.files.pair_formats import HEADER
     from transduce.files.pairs import ReadReport, read_pairs
 
     if test:

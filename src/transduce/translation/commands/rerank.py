@@ -68,8 +68,7 @@ def rerank(
 def _require_directions(paths: list[Path], reverse: Path | None) -> None:
     """Raise an error if models without languages were trained on other sides of their text than they are used for."""
     from transduce.errors import ConfigError
-    from transduce.models.card import find_model, read_card
-    from transduce.models.saved import require_same_order
+    from transduce.models.folder import find_model, read_card, require_same_order
 
     facts = [read_card(find_model(path))["facts"] for path in paths]
     for path, other in zip(paths[1:], facts[1:], strict=True):

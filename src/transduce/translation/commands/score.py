@@ -56,7 +56,7 @@ def score(
     from transduce.errors import ConfigError
     from transduce.files.pairs import count_pairs
     from transduce.language_model.score_command import score_texts
-    from transduce.models.card import find_model, read_card
+    from transduce.models.folder import find_model, read_card
     from transduce.translation.commands.direction import evaluated_direction
     from transduce.translation.loading import require_translation_model
     from transduce.translation.translator import Translator

@@ -44,9 +44,8 @@ def shortlist(
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError
     from transduce.files.pairs import count_pairs
-    from transduce.models.card import SHORTLIST, find_model
     from transduce.models.config import EncoderDecoderConfig
-    from transduce.models.stored import read_model
+    from transduce.models.folder import SHORTLIST, find_model, read_model
     from transduce.translation.learn_shortlist import learn_shortlist
     from transduce.translation.loading import require_translation_model
 
@@ -129,8 +128,7 @@ def _read(path: Path, reverse: bool, sample: _Sample) -> None:
 
 def _encoded(tokenizer: "AnyTokenizer", language: str | None, pairs: list[tuple[str, str]]) -> "Direction":
     """The tokens of the pairs of one target language; its tag, or the end marker, has the frequent tokens."""
-    from transduce.files.languages import mark
-    from transduce.tokenizers.symbols import language_tag
+    from transduce.tokenizers.symbols import language_tag, mark
     from transduce.tokenizers.tokenizer import EOS
     from transduce.translation.learn_shortlist import Direction
 

@@ -132,8 +132,8 @@ def translate(
     from transduce.cli.request_record import request
     from transduce.cluster.command import translate_with_ray
     from transduce.errors import ConfigError
-    from transduce.files.rows import has_rows
-    from transduce.models.card import find_model
+    from transduce.files.pair_formats import has_rows
+    from transduce.models.folder import find_model
     from transduce.translation.commands.translate_direction import target_language
     from transduce.translation.commands.translate_documents import check_output, find_documents, translate_documents
     from transduce.translation.commands.translate_lines import translate_lines

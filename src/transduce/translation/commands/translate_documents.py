@@ -13,8 +13,7 @@ from transduce.disk import write_atomically
 from transduce.documents import BINARY_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
 from transduce.files.files import COMPRESSIONS, read_whole
-from transduce.files.formats.tsv import TSV
-from transduce.files.rows import has_rows
+from transduce.files.pair_formats import TSV, has_rows
 from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:

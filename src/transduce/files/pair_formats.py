@@ -1,0 +1,382 @@
+"""File formats of sentence pairs: TSV, JSONL, tables, TMX, XLIFF and PO. To add one, add its `PairFormat` to the table.
+
+A table (Parquet, Arrow, a Hugging Face dataset on disk) or a JSONL file has the columns "src" and "tgt", or a column
+"translation" with one text for each of two languages; other columns are ignored. A line of TSV is source, tab, target;
+further columns are ignored, and so is a first line that names the columns. Of TMX and XLIFF, which are read as streams
+because a translation memory may have gigabytes, and PO, translated messages are pairs, unless they are fuzzy or plural.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+from xml.parsers import expat
+
+from transduce.errors import DataError
+from transduce.files.files import COMPRESSIONS, MAX_LINE_BYTES, binary_blocks, raw_lines
+from transduce.files.languages import LANGUAGES, direction_of_entry
+from transduce.files.parquet import TABLE_SUFFIXES, is_table, read_table, table_writer
+from transduce.files.po import read_messages
+from transduce.files.xml_source import not_well_formed, safe_parser
+
+Pair = tuple[str, str]
+Entries = Iterator[tuple[int, Pair | str]]
+"""The line number of each entry, with its pair or, if it is unusable, the problem for the read report."""
+
+# Problems of entries, as the read report words them.
+BAD_UTF8 = "not UTF-8"
+NUL = "with a NUL byte"
+EMPTY = "with an empty side"
+OVERLONG = f"longer than {MAX_LINE_BYTES:,} bytes"
+BAD_JSON = 'not a row with texts "src" and "tgt"'
+OTHER_LANGUAGES = "in other languages than the first row"
+NO_TAB = "without a tab"
+HEADER = "with names of columns in place of texts"
+OTHER_THAN_TWO = "with other than two languages"
+UNTRANSLATED = "without a translation"
+FUZZY = "with a fuzzy translation"
+
+_SIDES = frozenset({"source", "src", "input", "original", "term", "target", "tgt", "trg", "output", "translation"})
+_LANGUAGE_NAMES = frozenset(name.lower() for name in LANGUAGES.values())
+_NOT_IN_A_COLUMN = re.compile(r"[\t\r\n]+")
+
+
+@dataclass(frozen=True)
+class PairFormat:
+    """A file format that holds both sides of every pair."""
+
+    suffixes: tuple[str, ...]
+    """Endings of the file names, without the suffix of a compression."""
+    read: Callable[[Path], Entries]
+    write: Callable[[str, str], str] | None = None
+    """Returns the text that stands for one pair in a file; None if the format is only read, or not text."""
+    create: Callable[[Path], AbstractContextManager[Callable[[str, str], None]]] | None = None
+    """If the format is not text: gives a function that writes one pair; the file appears when the block ends."""
+
+
+class UnusableError(Exception):
+    """A line does not hold a usable pair; the message is the problem as the read report words it."""
+
+
+def decode(raw: bytes | None) -> str:
+    """Decode one side of a pair, or raise `UnusableError`; None stands for an overlong line."""
+    if raw is None:
+        raise UnusableError(OVERLONG)
+    if b"\0" in raw:
+        raise UnusableError(NUL)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnusableError(BAD_UTF8) from None
+    if not text or text.isspace():
+        raise UnusableError(EMPTY)
+    return text
+
+
+def line_reader(parse: Callable[[bytes], Pair]) -> Callable[[Path], Entries]:
+    """Make the `read` function of a format with one pair on each line; `parse` may raise `UnusableError`."""
+
+    def read(path: Path) -> Entries:
+        for number, raw in enumerate(raw_lines(path), start=1):
+            try:
+                yield number, OVERLONG if raw is None else parse(raw)
+            except UnusableError as problem:
+                yield number, str(problem)
+
+    return read
+
+
+def parse_row(line: bytes | None) -> Pair:
+    """The first two columns of a line, or raise `UnusableError`; None stands for an overlong line."""
+    if line is None:
+        raise UnusableError(OVERLONG)
+    source, *others = (decode(column) for column in line.split(b"\t", 2)[:2])
+    if not others:
+        raise UnusableError(NO_TAB)
+    return source, others[0]
+
+
+def _read_tsv(path: Path) -> Entries:
+    for number, pair in line_reader(parse_row)(path):
+        yield number, HEADER if number == 1 and not isinstance(pair, str) and is_header(pair, path) else pair
+
+
+def is_header(pair: Pair, path: Path) -> bool:
+    """Whether a pair names the columns: two sides, or two languages, and is no translation of a short word.
+
+    Language codes may be words: "it" is "es" in German. They count if one is "en", or if the file's name has them too.
+    """
+    names = {column.strip().lower() for column in pair}
+    if len(names) == 1:
+        return False
+    by_code = names <= LANGUAGES.keys() and ("en" in names or {*(direction_of_entry([str(path)]) or ())} == names)
+    return by_code or names <= _SIDES or names <= _LANGUAGE_NAMES
+
+
+def _tsv_row(source: str, target: str) -> str:
+    """Write a pair as a line; characters that would end a column or a line become a space."""
+    return "\t".join(_NOT_IN_A_COLUMN.sub(" ", side) for side in (source, target)) + "\n"
+
+
+TSV = PairFormat((".tsv",), _read_tsv, _tsv_row)
+
+
+class RowPairs:
+    """Makes pairs of the rows of one file: of the texts "src" and "tgt", or of "translation".
+
+    "translation" has a text for each of two languages; the source is the language that comes first in the first row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._languages: tuple[str, ...] = ()
+
+    def pair(self, row: Any) -> Pair:
+        try:
+            by_name = "src" in row or "translation" not in row
+            sides = (row["src"], row["tgt"]) if by_name else self._sides(row["translation"])
+            source, target = (side.encode() for side in sides)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise UnusableError(BAD_JSON) from None
+        if max(len(source), len(target)) > MAX_LINE_BYTES:
+            raise UnusableError(OVERLONG)
+        return decode(source), decode(target)
+
+    def _sides(self, texts: Any) -> list[Any]:
+        if not isinstance(texts, dict) or len(texts) != 2:
+            raise UnusableError(BAD_JSON)
+        if not self._languages:
+            self._languages = tuple(texts)
+            if direction_of_entry([str(self._path)]) == self._languages[::-1]:
+                raise DataError(
+                    f"{self._path}: its rows have {self._languages[0]} first, but its name {self._languages[1]}; "
+                    f"rename it, e.g. {'-'.join(self._languages)}{self._path.suffix}"
+                )
+        if {*texts} != {*self._languages}:
+            raise UnusableError(OTHER_LANGUAGES)
+        return [texts[language] for language in self._languages]
+
+
+def _read_jsonl(path: Path) -> Entries:
+    rows = RowPairs(path)
+
+    def parse(line: bytes) -> Pair:
+        text = decode(line)
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            raise UnusableError(BAD_JSON) from None
+        return rows.pair(record)
+
+    return line_reader(parse)(path)
+
+
+def _jsonl_row(source: str, target: str) -> str:
+    return json.dumps({"src": source, "tgt": target}, ensure_ascii=False) + "\n"
+
+
+JSONL = PairFormat((".jsonl", ".ndjson"), _read_jsonl, _jsonl_row)
+
+
+def _read_rows(path: Path) -> Entries:
+    rows = RowPairs(path)
+    for number, row in enumerate(read_table(path, ("src", "tgt", "translation")), start=1):
+        try:
+            yield number, rows.pair(row)
+        except UnusableError as problem:
+            yield number, str(problem)
+
+
+@contextmanager
+def _create_table(path: Path) -> Iterator[Callable[[str, str], None]]:
+    with table_writer(path) as add:
+        yield lambda source, target: add({"src": source, "tgt": target})
+
+
+TABLE = PairFormat(TABLE_SUFFIXES, _read_rows, None, _create_table)
+
+
+class _Handler(Protocol):
+    """Collects the pairs of a format; `text` is the content of the element that ends, if it was wanted."""
+
+    codes: frozenset[str]
+    """Inline elements whose content is not text."""
+
+    def start(self, name: str, attributes: dict[str, str]) -> bool: ...
+    def end(self, name: str, text: str) -> Pair | str | None: ...
+
+
+class _Tmx:
+    """A pair is the two segments of a translation unit; the one in the header's source language comes first."""
+
+    codes = frozenset({"bpt", "ept", "it", "ph", "ut"})
+
+    def __init__(self) -> None:
+        self._source, self._language = "", ""
+        self._segments: list[tuple[str, str]] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> bool:
+        if name == "header":
+            self._source = attributes.get("srclang", "").lower()
+        elif name == "tu":
+            self._segments = []
+        elif name == "tuv":
+            self._language = (attributes.get("xml:lang") or attributes.get("lang", "")).lower()
+        return name == "seg"
+
+    def end(self, name: str, text: str) -> Pair | str | None:
+        if name == "seg":
+            self._segments.append((self._language, text))
+        if name != "tu":
+            return None
+        if len(self._segments) != 2:
+            return OTHER_THAN_TWO
+        (first, text), (second, other) = self._segments
+        base = self._source.partition("-")[0]
+        if second.partition("-")[0] == base != first.partition("-")[0]:
+            return other, text
+        return text, other
+
+
+class _Xliff:
+    """A pair is the source and the target of a unit (version 1.2) or of a segment (version 2)."""
+
+    codes = frozenset({"bpt", "ept", "it", "ph"})
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._inside_alternative = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> bool:
+        if name == "alt-trans":
+            self._inside_alternative += 1
+        elif name in ("trans-unit", "segment"):
+            self._texts = {}
+        return name in ("source", "target") and not self._inside_alternative
+
+    def end(self, name: str, text: str) -> Pair | str | None:
+        if name == "alt-trans":
+            self._inside_alternative -= 1
+        elif name in ("source", "target") and not self._inside_alternative:
+            self._texts[name] = text
+        if name not in ("trans-unit", "segment"):
+            return None
+        if not self._texts.get("target", "").strip():
+            return UNTRANSLATED
+        return self._texts.get("source", ""), self._texts["target"]
+
+
+def _xml_reader(make: Callable[[], _Handler]) -> Callable[[Path], Entries]:
+
+    def read(path: Path) -> Entries:
+        handler, found = make(), list[tuple[int, Pair | str]]()
+        parser = safe_parser(str(path))
+        text: list[str] | None = None
+        skipped = 0
+        lines: list[int] = []
+
+        def start(name: str, attributes: dict[str, str]) -> None:
+            nonlocal text, skipped
+            lines.append(parser.CurrentLineNumber)
+            local = name.rpartition(":")[2]
+            if text is not None:
+                skipped += local in handler.codes
+            elif handler.start(local, attributes):
+                text = []
+
+        def characters(data: str) -> None:
+            if text is not None and not skipped:
+                text.append(data)
+
+        def end(name: str) -> None:
+            nonlocal text, skipped
+            line, local = lines.pop(), name.rpartition(":")[2]
+            if text is not None and local in handler.codes:
+                skipped -= 1
+            elif text is None or local in ("seg", "source", "target"):
+                pair = handler.end(local, "".join(text or []))
+                text = None
+                if pair is not None:
+                    found.append((line, pair if isinstance(pair, str) else _in_one_line(*pair)))
+
+        parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = start, characters, end
+        for block in chain(binary_blocks(path), [b""]):
+            try:
+                parser.Parse(block, not block)
+            except expat.ExpatError as error:
+                raise not_well_formed(str(path), error) from None
+            yield from found
+            found.clear()
+
+    return read
+
+
+def _in_one_line(*sides: str) -> Pair | str:
+    """The pair with each side in one line, or the problem."""
+    try:
+        source, target = (decode(" ".join(side.split()).encode("utf-8", "surrogateescape")) for side in sides)
+    except UnusableError as problem:
+        return str(problem)
+    return source, target
+
+
+TMX = PairFormat((".tmx",), _xml_reader(_Tmx))
+XLIFF = PairFormat((".xliff", ".xlf"), _xml_reader(_Xliff))
+
+
+def _read_po(path: Path) -> Entries:
+    lines = (None if raw is None else raw.decode("utf-8", "surrogateescape") for raw in raw_lines(path))
+    for message in read_messages(lines):
+        if not message.id:
+            continue
+        if message.problem or "msgstr" not in message.strings:
+            yield message.line, message.problem or UNTRANSLATED
+        elif not message.strings["msgstr"].text:
+            yield message.line, UNTRANSLATED
+        elif message.fuzzy:
+            yield message.line, FUZZY
+        else:
+            yield message.line, _in_one_line(message.id, message.strings["msgstr"].text)
+
+
+PO = PairFormat((".po", ".pot"), _read_po)
+
+PAIR_FORMATS = (TSV, JSONL, TABLE, TMX, XLIFF, PO)
+
+
+def format_of(path: Path, alternative: str = "") -> PairFormat:
+    """The format of a file by its name; `alternative` ends the message of the error if there is none."""
+    if path.is_dir():
+        return TABLE
+    for pair_format in PAIR_FORMATS:
+        if format_suffix(path) in pair_format.suffixes:
+            return pair_format
+    *others, last = (suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)
+    raise DataError(f"{path}: cannot tell its format; end its name in {', '.join(others)} or {last}{alternative}")
+
+
+def require_one_side(path: Path) -> None:
+    """Raise an error if the name of a file tells that it has pairs or rows, and not lines of one language."""
+    if any(format_suffix(path) in pair_format.suffixes for pair_format in PAIR_FORMATS):
+        raise DataError(f"{path} is a file of pairs or rows; give text of one language, one sentence on each line")
+
+
+def writer_of(path: Path) -> Callable[[str, str], str]:
+    """The function that writes a pair in the format that a file's name tells."""
+    if write := format_of(path).write:
+        return write
+    raise DataError(f"{path}: pairs of this format are only read; end its name in .tsv or .jsonl")
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a file has rows with named columns: a .jsonl file or a table."""
+    return format_suffix(path) in JSONL.suffixes or is_table(path)
+
+
+def format_suffix(path: Path) -> str:
+    """The suffix that tells a file's format, in lower case: the last one that is not the suffix of a compression."""
+    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix.lower()
