@@ -25,7 +25,7 @@ from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.registry import create_model
 from transduce.training.learner import Learner
 from transduce.training.optimizer import make_optimizer
-from transduce.training.recipe import TrainConfig
+from transduce.training.train_config import TrainConfig
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 50_257

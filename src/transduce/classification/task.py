@@ -17,7 +17,6 @@ from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.data.plan import BatchPlan, EqualPlan, Plan
 from transduce.data.shards import TokenShards
-from transduce.encoders.masked import refusal_of_task
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
@@ -62,13 +61,15 @@ class Classify(Task):
     @classmethod
     def of(cls, recipe: Any) -> Self:
         """See `Task`."""
-        return cls(recipe.classify, getattr(recipe.model, "source", "text"))
+        return cls(recipe.task_settings, getattr(recipe.model, "source", "text"))
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""
         if self._config.shift and not self._images:
             return "classify.shift is for images (model.source=image)"
-        return refusal_of_task(config, "classify", classes=True)
+        if config.architecture != "encoder_only":
+            return "the task classify needs model.architecture=encoder_only"
+        return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
         """See `Task`: the number of classes, and the size of the images."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -54,11 +54,6 @@ class Denoise(Task):
     def __init__(self, config: DenoiseConfig | None = None) -> None:
         self._config = config or DenoiseConfig()
         self._marks: Ints = np.zeros(0, np.int64)
-
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.denoise)
 
     @property
     def symbols(self) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -53,11 +53,6 @@ class Masked(Task):
         self._mask = 0
         self._ordinary = np.zeros(0, np.int64)
 
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.masked)
-
     def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """See `Task`: the mask symbol, and the tokens that may replace others."""
         super().set_tokenizer(tokenizer)
@@ -67,7 +62,11 @@ class Masked(Task):
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""
-        return refusal_of_task(config, "masked", classes=False)
+        if config.architecture != "encoder_only":
+            return "the task masked needs model.architecture=encoder_only"
+        if getattr(config, "classes", None):
+            return "the task masked predicts tokens, but the model is a classifier (model.classes)"
+        return None
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
         """See `Task`: the stream `text`, and as labels the original tokens at the chosen positions."""
@@ -145,12 +144,3 @@ def require_mask(tokenizer: AnyTokenizer) -> int:
             "model whose vocabulary has it"
         )
     return tokenizer.symbol_ids[MASK]
-
-
-def refusal_of_task(config: ModelConfig, task: str, *, classes: bool) -> str | None:
-    """The reason why a model cannot be trained for a task that needs an encoder only; None if it can."""
-    if config.architecture != "encoder_only":
-        return f"the task {task} needs model.architecture=encoder_only"
-    if not classes and getattr(config, "classes", None):
-        return f"the task {task} predicts tokens, but the model is a classifier (model.classes)"
-    return None

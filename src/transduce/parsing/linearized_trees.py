@@ -5,11 +5,12 @@ words of the sentence stay, and their part-of-speech tags are left out. Words ne
 writes `-LRB-` and `-RRB-` for those of a text.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 
 from transduce.errors import ConfigError
 from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader, Tokens
 from transduce.parsing.trees import UNCLOSED, Leaf, MalformedTreeError, Tree, leaf, read_corpus
 from transduce.tokenizers.symbols import SPACE_MARK
 
@@ -94,3 +95,18 @@ def respell(
         elif token in starts:
             result += next(words)
     return result
+
+
+def _respeller(pieces: Sequence[str]) -> Callable[[Tokens], Tokens]:
+    brackets = frozenset(chain.from_iterable(bracket_labels(pieces).values()))
+    starts = frozenset(number for number, piece in enumerate(pieces) if piece.startswith(SPACE_MARK))
+    return lambda tokens: (tokens[0], respell(*tokens, brackets, starts))
+
+
+TREES = Reader(
+    ("src", "tgt"),
+    read_linearized,
+    has_sides=True,
+    symbols=lambda corpus: bracket_symbols(read_corpus(corpus, ReadReport())),
+    respeller=_respeller,
+)

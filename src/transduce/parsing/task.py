@@ -20,6 +20,7 @@ class Parse(Translate):
     """Pairs as in translation, whose targets are linearized trees: brackets are symbols, and words are repeated."""
 
     reader = "trees"
+    translates = False
     score_name = "F1"
     defaults: ClassVar[Table] = {"search": to_table(PARSING_SEARCH)}
 

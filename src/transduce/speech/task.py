@@ -5,7 +5,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,11 +59,6 @@ class Transcribe(Task):
     def __init__(self, config: TranscribeConfig | None = None) -> None:
         self._config = config or TranscribeConfig()
         self._longest = self._longest_validated = 0
-
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.transcribe)
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""

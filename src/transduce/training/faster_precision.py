@@ -18,8 +18,8 @@ from transduce.data.batch import Batch
 from transduce.models.model import Model
 from transduce.training.compute import Compute
 from transduce.training.precision import Bfloat16Copy, Float32
-from transduce.training.recipe import TrainConfig
 from transduce.training.task import Task
+from transduce.training.train_config import TrainConfig
 
 TRIAL_TOKENS = 1024
 """Approximate number of tokens of the batch that is computed in both precisions."""

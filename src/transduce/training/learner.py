@@ -11,9 +11,9 @@ from transduce.training.checkpoint import begin_moments
 from transduce.training.compute import CapturedCompute, Compute
 from transduce.training.precision import Bfloat16Copy, Float32, gradients_of, use_bfloat16
 from transduce.training.processes import SINGLE_PROCESS, Processes
-from transduce.training.recipe import TrainConfig
 from transduce.training.sharded import Replicated, Sharded, is_sharded
 from transduce.training.task import Task
+from transduce.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from transduce.fast.kernels.adam import FusedAdam

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from transduce.models.model import Model
-from transduce.training.recipe import TrainConfig
+from transduce.training.train_config import TrainConfig
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:

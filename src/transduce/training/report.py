@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.disk import write_atomically
+from transduce.files.readers import READERS
 from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
@@ -108,14 +109,14 @@ def speeds(train: list[Record]) -> list[Point]:
 
 def _tokens(task: type[Task]) -> str:
     """What the speed of training counts."""
-    return "target tokens/s" if task.reader == "pairs" else "tokens/s"
+    return "target tokens/s" if READERS[task.reader].has_translations else "tokens/s"
 
 
 def _facts(train: list[Record], valid: list[Record], final: list[Record], task: type[Task]) -> str:
     """The most important figures, scores first."""
     facts, score = [], task.score_name
     if final:
-        digits = 1 if task.reader == "pairs" else 3
+        digits = 1 if READERS[task.reader].has_translations else 3
         for key, name in {score.lower(): score, **task.figures}.items():
             if f"valid_{key}" in final[-1]:
                 value = f"{final[-1][f'valid_{key}']:.{digits}f}"

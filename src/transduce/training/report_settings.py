@@ -7,7 +7,6 @@ from typing import Any
 
 from transduce.config import to_table
 from transduce.training.recipe import Recipe
-from transduce.training.task_registry import TASKS
 
 
 def settings_of(recipe: Recipe) -> str:
@@ -56,15 +55,15 @@ def readable(value: Any) -> str:
 
 def _sections(recipe: Recipe) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Name, values and default values of each section."""
-    for section in dataclasses.fields(recipe):
-        config = getattr(recipe, section.name)
-        if dataclasses.is_dataclass(config) and (section.name not in TASKS or section.name == recipe.task):
+    sections = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    for name, config in (sections | dict(recipe.sections)).items():
+        if dataclasses.is_dataclass(config):
             try:
                 default = to_table(type(config)())  # type: ignore[misc]
             except Exception:  # a section without default values
                 default = {}
             values = {key: value for key, value in to_table(config).items() if value != ()}
-            yield section.name, values, default
+            yield name, values, default
 
 
 def _card(name: str, values: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 
-from transduce.training.recipe import TrainConfig
+from transduce.training.train_config import TrainConfig
 
 
 def learning_rate(step: int, d_model: int, warmup: int, scale: float = 1.0) -> float:

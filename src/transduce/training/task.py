@@ -78,7 +78,10 @@ class Task(ABC):
     """Heading of the samples in the report, and of the columns: what is given, the output, the reference."""
     defaults: ClassVar[Table] = {}
     """Settings of a recipe, by section, unless it gives others."""
-
+    translates: ClassVar[bool] = False
+    """Whether source and target are texts in two languages, which may have a vocabulary each."""
+    always_samples: ClassVar[bool] = False
+    """Whether every output is sampled, so that options of sampling need no search.sample."""
     measured: ClassVar[tuple[str, ...]] = ()
     """Settings of the model that follow from the training data (`model_settings`)."""
     new_parts: ClassVar[tuple[str, ...]] = ()
@@ -86,10 +89,14 @@ class Task(ABC):
     validation_tokens: int = 4096
     """Maximum number of tokens of a batch of validation examples."""
 
+    def __init__(self, settings: Any = None) -> None:
+        self.settings = settings
+        """The recipe's section with the name of the task, if it has one."""
+
     @classmethod
     def of(cls, recipe: Any) -> Self:
         """The task with the settings that a recipe has for it."""
-        return cls()
+        return cls() if recipe.task_settings is None else cls(recipe.task_settings)
 
     @property
     def symbols(self) -> Sequence[str]:

@@ -30,6 +30,7 @@ class Translate(Task):
     """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
+    translates = True
     measured = ("source_vocab_size",)
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:

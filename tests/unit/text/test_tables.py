@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transduce.files.labelled import read_labelled
 
 from transduce.errors import DataError
 from transduce.files.documents import read_documents
-from transduce.files.labelled import read_labelled
 from transduce.files.lines import read_texts
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 from transduce.files.parquet import read_table, table_writer

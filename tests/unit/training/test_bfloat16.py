@@ -31,7 +31,8 @@ from transduce.training.api import train
 from transduce.training.compute import Compute
 from transduce.training.faster_precision import Times, faster_precision
 from transduce.training.precision import Bfloat16Copy
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 # Few CPUs are fast with bfloat16.

@@ -8,8 +8,9 @@ import pytest
 from transduce.errors import ConfigError
 from transduce.training.checkpoint import Progress
 from transduce.training.ending import Ending
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
 from transduce.training.schedule import learning_rate
+from transduce.training.train_config import TrainConfig
 
 
 def ending(progress: Progress, **settings: Any) -> Ending:

@@ -24,7 +24,8 @@ from transduce.training.budget import largest_batch
 from transduce.training.compute import CapturedCompute, Compute
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")

@@ -15,6 +15,7 @@ from transduce.files.formats.tsv import NO_TAB, TSV
 from transduce.files.lines import single_file
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.files.parquet import is_table, read_table
+from transduce.files.readers import Reader, require_usable
 
 BAD_ROW = 'not a row with a text "text" and a "label"'
 _TEXT_NAMES = ("text", "sentence")
@@ -45,14 +46,7 @@ def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) 
             else:
                 report.pairs += 1
                 yield row
-    require_some(corpus, report, "labelled text")
-
-
-def require_some(corpus: Corpus, report: ReadReport, noun: str) -> None:
-    """Raise an error if nothing was read."""
-    if report.pairs == 0:
-        names = ", ".join(" + ".join(files) for files in corpus)
-        raise DataError("; ".join([f"{names}: no {noun}", *report.lines()]))
+    require_usable(corpus, report, "labelled text")
 
 
 def _rows(path: Path, *, is_json: bool) -> Iterator[tuple[int, tuple[str, str] | str]]:
@@ -128,7 +122,7 @@ def read_images(corpus: Corpus, report: ReadReport, *, reverse: bool = False) ->
                 raise DataError(f"{where}: {_size(image.shape)}, but others have {_size(shape)}; resize them first")
             report.pairs += 1
             yield image, label
-    require_some(corpus, report, "image")
+    require_usable(corpus, report, "image")
 
 
 def _size(shape: tuple[int, ...]) -> str:
@@ -159,3 +153,7 @@ def _entry_images(files: tuple[str, ...]) -> Iterator[tuple[Image, str, str]]:
         raise DataError(f"{' + '.join(files)}: {len(images):,} images, but {len(labels):,} labels")
     for number, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
         yield image, label, f"{files[0]}, image {number}"
+
+
+LABELLED = Reader(("text", "label"), read_labelled, labels=True)
+IMAGES = Reader(("image", "label"), read_images, arrays=True, labels=True)
