@@ -77,7 +77,6 @@ FEATURES = {
             "compare": "transduce.cli.compare:compare",
             "average": "transduce.cli.average:average",
             "shrink": "transduce.cli.shrink:shrink",
-            "doctor": "transduce.cli.doctor:doctor",
             "cache": "transduce.cli.cache:cache",
         },
     ),
@@ -102,7 +101,7 @@ FEATURES = {
     "parsing": Feature(
         tasks={"parse": "transduce.parsing.task:Parse"},
         uses={"parse": "use it with: transduce parse"},
-        readers={"trees": "transduce.parsing.linearized_trees:TREES"},
+        readers={"trees": "transduce.parsing.trees:TREES"},
         commands={"parse": "transduce.parsing.command:parse"},
     ),
     "encoders": Feature(
@@ -126,7 +125,7 @@ FEATURES = {
         uses={"classify": "use it with: transduce classify"},
         readers={
             "labelled": "transduce.classification.labelled:LABELLED",
-            "images": "transduce.classification.labelled:IMAGES",
+            "images": "transduce.classification.images:IMAGES",
         },
         commands={"classify": "transduce.classification.command:classify"},
     ),
@@ -170,6 +169,7 @@ FEATURES = {
         hooks={"missing_text": "transduce.corpora.get.catalogue:how_to_get"},
     ),
     "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.command:translate_with_ray"}),
+    "environment": Feature(commands={"doctor": "transduce.environment:doctor"}),
     "paper": Feature(commands={"paper": "transduce.paper.command:paper"}),
 }
 """The features of this package, by their folders."""

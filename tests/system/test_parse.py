@@ -12,7 +12,7 @@ from toy_run import TINY, as_sets, write_lines
 
 from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
 from transduce.models.saved import load_model
-from transduce.parsing.brackets import score_trees
+from transduce.parsing.evaluate import score_trees
 from transduce.parsing.trees import read_tree, read_trees
 from transduce.search.engine import search_limits
 from transduce.search.options import SearchConfig

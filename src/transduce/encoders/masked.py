@@ -48,8 +48,10 @@ class Masked(Task):
     samples = ("Masked texts", ("masked text", "predicted tokens", "masked tokens"))
     defaults: ClassVar = {"model": {"architecture": "encoder_only"}, "train": {"label_smoothing": 0.0}}
 
-    def __init__(self, config: MaskedConfig | None = None) -> None:
-        self._config = config or MaskedConfig()
+    settings: MaskedConfig
+
+    def __init__(self, settings: MaskedConfig | None = None) -> None:
+        super().__init__(settings or MaskedConfig())
         self._mask = 0
         self._ordinary = np.zeros(0, np.int64)
 
@@ -72,7 +74,7 @@ class Masked(Task):
         """See `Task`: the stream `text`, and as labels the original tokens at the chosen positions."""
         random = RandomExamples([ids for (ids,) in examples], seed)
         groups, sizes_B = random.groups, random.groups.sizes_B
-        counts_B = np.floor(self._config.share * sizes_B + random.number_of_each(0)).astype(np.int64)
+        counts_B = np.floor(self.settings.share * sizes_B + random.number_of_each(0)).astype(np.int64)
         chosen_N = groups.choose(np.maximum(counts_B, 1), random.numbers(groups, 1))
         labels_L, kind_L = random.ids_N[chosen_N], random.numbers(groups, 2)[chosen_N]
         drawn_L = (random.numbers(groups, 3)[chosen_N] * len(self._ordinary)).astype(np.int64)
@@ -90,7 +92,7 @@ class Masked(Task):
 
     def max_labels(self, tokens: int, segments: int) -> int:
         """See `Task`: the others need not go through the vocabulary."""
-        return min(tokens, int(_MARGIN * self._config.share * tokens) + 16)
+        return min(tokens, int(_MARGIN * self.settings.share * tokens) + 16)
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
         """See `Task`: the share of masked tokens whose most likely prediction is right."""
