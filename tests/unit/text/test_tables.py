@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transduce.files.labelled import read_labelled
 
+from transduce.classification.labelled import read_labelled
 from transduce.errors import DataError
 from transduce.files.documents import read_documents
 from transduce.files.lines import read_texts
