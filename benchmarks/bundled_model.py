@@ -16,8 +16,8 @@ from pathlib import Path
 
 from setting import SEED, make_parser, print_setting
 
-from transduce import Translator
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
+from transduce.translation.translator import Translator
 
 WORDS = 8
 LOAD = """

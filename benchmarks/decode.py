@@ -36,7 +36,7 @@ from setting import (
     write_results,
 )
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.fast.choose import pick_engine
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.shortlist import Shortlist

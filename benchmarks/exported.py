@@ -16,7 +16,7 @@ import sentencepiece
 import torch
 from setting import SEED, SMOKE_MODEL, SMOKE_VOCABULARY, make_parser, print_setting, save_random_model, write_results
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime

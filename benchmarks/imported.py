@@ -20,7 +20,7 @@ from decode import make_engine, measure, ours
 from decode_peers import Decode
 from setting import SEED, SMOKE_VOCABULARY, make_parser, print_setting, write_results
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.interop.export.ctranslate2 import write_model
 from transduce.interop.export.exporter import Exported
 from transduce.interop.export.verify import forced_logits

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from setting import SEED, make_parser, print_setting
 
-from transduce import Translator
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
 from transduce.translation.scores import bleu
+from transduce.translation.translator import Translator
 
 EMOJI = "😀😂😍🤔😎🙏👍🎉🔥🌹"
 LONG_WORD = re.compile(r"[^\W\d_]{5,}")

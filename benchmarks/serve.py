@@ -39,7 +39,7 @@ from setting import (
     write_results,
 )
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.folder import find_model
 from transduce.tokenizers.tokenizer import Tokenizer

@@ -24,7 +24,7 @@ from transduce.language_model.task import LanguageModel
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.registry import create_model
 from transduce.training.learner import Learner, make_optimizer
-from transduce.training.recipe import TrainConfig
+from transduce.training.train_config import TrainConfig
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 50_257

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from setting import SEED, make_parser, print_setting, write_results
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 
 PR_SET_CHILD_SUBREAPER = 36
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transduce import Translator
+from transduce.translation.translator import Translator
 
 ROOT = Path(__file__).parents[1]
 TITLE = """# A hundred odd inputs

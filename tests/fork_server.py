@@ -44,8 +44,9 @@ PRELOADED = (
 
 def serve(streams: socket.socket) -> None:
     """Answer requests: with the exit code of a command, or with the id of a process in the background or its state."""
-    commands = import_module("transduce.cli.main")._COMMANDS.values()
-    preload([*PRELOADED, *(f"transduce.{command.partition(':')[0]}" for command in commands)])
+    features = import_module("transduce.features").FEATURES.values()
+    commands = [reference for feature in features for reference in feature.commands.values()]
+    preload(["transduce.cli.main", *PRELOADED, *(reference.partition(":")[0] for reference in commands)])
     os.fsync = lambda descriptor: None  # only a machine that loses power needs it, and it takes milliseconds
     answer(0)
     while line := sys.stdin.readline():

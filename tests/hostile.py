@@ -110,10 +110,15 @@ def actions() -> dict[str, Callable[[str], object]]:
     """What is done with a folder; all modules are imported here, once for all cases."""
     import numpy as np
 
-    from transduce import Classifier, Generator, Parser, TextEncoder, Transcriber, Translator
+    from transduce.classification.classifier import Classifier
+    from transduce.encoders.text_encoder import TextEncoder
     from transduce.interop.import_model import import_model
+    from transduce.language_model.generator import Generator
     from transduce.models.folder import load_model
+    from transduce.parsing.parser import Parser
     from transduce.speech.sound import SILENCE
+    from transduce.speech.transcriber import Transcriber
+    from transduce.translation.translator import Translator
 
     tone, image = np.full(4000, SILENCE, np.uint16), np.zeros((8, 8, 1), np.uint8)
 

@@ -43,16 +43,26 @@ def read_toml(path: Path) -> Table:
 
 
 def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Make an instance of the dataclass `cls` from a table; `where` names the file and section in error messages."""
+    """Make an instance of the dataclass `cls` from a table; `where` names the file and section in error messages.
+
+    A field with the metadata "sections", a mapping of names to dataclasses, becomes a dictionary of those that the
+    table has.
+    """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
-    values = {}
+    holder = next((name for name, field in fields.items() if "sections" in field.metadata), "")
+    sections: Mapping[str, Any] = fields.pop(holder).metadata["sections"] if holder else {}
+    values: dict[str, Any] = {}
     for key, value in table.items():
+        if key not in fields and key in sections:
+            values.setdefault(holder, {})[key] = _convert(sections[key], value, where, key)
+            continue
         if key not in fields:
+            known = {name: hints[name] for name in fields} | dict(sections)
             inner = [
-                f"{name}.{key}" for name, hint in hints.items() if key in getattr(hint, "__dataclass_fields__", ())
+                f"{name}.{key}" for name, hint in known.items() if key in getattr(hint, "__dataclass_fields__", ())
             ]
-            raise ConfigError(_unknown_key(key, list(fields), where, inner))
+            raise ConfigError(_unknown_key(key, list(known), where, inner))
         variant = fields[key].metadata.get("variant")  # chooses the dataclass of a section by its content
         hint = variant(value) if variant and isinstance(value, Mapping) else hints[key]
         values[key] = _convert(hint, value, where, key)
@@ -96,7 +106,9 @@ def to_table(config: Any) -> Table:
     table: Table = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
+        if "sections" in field.metadata:
+            table |= {name: to_table(section) for name, section in value.items()}
+        elif dataclasses.is_dataclass(value):
             table[field.name] = to_table(value)
         elif isinstance(value, dict):
             if value:

@@ -1,5 +1,6 @@
 """What this machine offers, what transduce will use of it, and why it does not use the rest (`transduce doctor`)."""
 
+import json
 import logging
 import os
 import platform
@@ -10,13 +11,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import metadata, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import typer
+
 from transduce.cache_folder import cache_folder
+from transduce.cli.messages import wrapped
+from transduce.cli.options import JsonOption
 from transduce.errors import TransduceError
 from transduce.fast.native.library import load_library
 from transduce.files.texts import one_line
@@ -196,6 +201,7 @@ def _triton() -> Iterator[Finding]:
 
 def _native() -> Iterator[Finding]:
     """The compiler and the engine that it builds."""
+
     with _warnings() as warnings:
         library = load_library()
     command = shlex.split(os.environ.get("CC") or "cc")
@@ -229,6 +235,7 @@ def _training() -> Iterator[Finding]:
 
 def _translation() -> Iterator[Finding]:
     """Translate a sentence with the bundled model: the engine, and that it works."""
+
     translator = Translator.load()
     outputs = translator.translate(["Where is the station?"], to="de")
     described = translator.engine_for(translator.config).description
@@ -265,3 +272,21 @@ def _warnings() -> Iterator[list[str]]:
 
 def _size(count: int) -> str:
     return f"{count / 1e9:,.1f} GB"
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Print what this machine offers, what will be used, and why the rest is not.
+
+    A sentence is translated with the bundled model. The exit code is 1 if something does not work that should; what is
+    only missing, such as a GPU, is not a problem.
+    """
+    findings = examine()
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1, ensure_ascii=False))
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            line = f"{finding.name:<{width}}  {'PROBLEM: ' * finding.problem}{finding.text}"
+            print(wrapped(line, indent=width + 2))
+    if any(finding.problem for finding in findings):
+        raise typer.Exit(1)

@@ -28,7 +28,8 @@ from transduce.files.pairs import ReadReport, read_pairs
 from transduce.models.folder import read_card
 from transduce.models.weights_file import PRECISIONS, Precision, WeightsFile
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.training.recipe import Recipe, TrainConfig, load_recipe
+from transduce.training.recipe import Recipe, load_recipe
+from transduce.training.train_config import TrainConfig
 
 FOLDER = Path(tempfile.mkdtemp(prefix="transduce-properties-"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from random_trees import TAGS, changed, random_leaves, random_tree
 
-from transduce.parsing.brackets import COLLINS, BracketScore, Conventions, score_tree
+from transduce.parsing.evaluate import COLLINS, BracketScore, Conventions, score_tree
 from transduce.parsing.trees import Leaf, Tree
 
 PAIRS = 5000

@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 from serving import TIMEOUT, serve_in_thread
 
-from transduce import DataError, Translator
+from transduce.errors import DataError
 from transduce.models.folder import BUNDLED, read_card, read_notes
 from transduce.models.weights_file import is_matrix
+from transduce.translation.translator import Translator
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUESTION = "Where is the station?"

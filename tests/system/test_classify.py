@@ -12,7 +12,8 @@ import torch
 from commands import complaint, copied_until, metrics
 from toy_run import as_sets, write_lines
 
-from transduce import Classifier, DataError
+from transduce.classification.classifier import Classifier
+from transduce.errors import DataError
 from transduce.models.folder import load_model
 
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "dull")

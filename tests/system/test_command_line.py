@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transduce.cli.main import _COMMANDS
+from transduce.cli.main import all_commands
 
 DATA_CHECK = ["data", "check", "--src", "train.src", "--tgt", "train.tgt"]
 
@@ -17,7 +17,7 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
     top = transduce("--help", cwd=tmp_path)
     assert top.code == 0
     commands = re.findall(r"^  ([a-z]+) ", top.out, re.MULTILINE)
-    assert commands == list(_COMMANDS)
+    assert commands == all_commands()
     for command in commands:
         outcome = transduce(command, "--help", cwd=tmp_path)
         assert (outcome.code, outcome.err) == (0, "")
@@ -25,7 +25,9 @@ def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
         assert f" {command} " in outcome.out.splitlines()[0]
 
 
-@pytest.mark.parametrize("command", [command for command in _COMMANDS if command not in ("data", "paper", "rerank")])
+@pytest.mark.parametrize(
+    "command", [command for command in all_commands() if command not in ("data", "paper", "rerank")]
+)
 def test_the_help_of_an_option_names_options_of_the_command(transduce: Any, tmp_path: Path, command: str) -> None:
     _, options = transduce(command, "--help", cwd=tmp_path).out.split("Options:")
     own = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)(?: / (--[\w-]+))?", options, re.MULTILINE))

@@ -13,10 +13,11 @@ import pytest
 import torch
 from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 
-from transduce import Generator, Translator
+from transduce.language_model.generator import Generator
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.folder import save_model
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
+from transduce.translation.translator import Translator
 
 LINES = ["the cat sat on the mat.\n", "naïve 東京 text\n", "dogs and cats\n"] * 5
 

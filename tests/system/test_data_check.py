@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from toy_run import write_lines
 
-from transduce.corpora.demo import demo_corpus
+from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.pairs import Pair
 
 

@@ -9,11 +9,12 @@ import torch
 from commands import complaint
 from helpers import small_model
 
-from transduce import ModelError, Translator
 from transduce.data.batch import Batch
+from transduce.errors import ModelError
 from transduce.models.folder import load_model, save_model
 from transduce.search.beam import beam_search
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.translation.translator import Translator
 
 SEARCH = ("--engine", "plain", "--jsonl", "--nbest", "3")
 

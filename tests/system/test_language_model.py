@@ -12,8 +12,9 @@ import torch
 from commands import complaint, copied_until, inspected_header, metrics
 from toy_run import as_sets
 
-from transduce import Generator, train
+from transduce import train
 from transduce.data.batch import Batch
+from transduce.language_model.generator import Generator
 from transduce.tokenizers.tokenizer import BOS
 
 TEXT = "".join(f"{number}: the cat sät on the mat.\n" for number in range(200))

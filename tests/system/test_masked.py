@@ -10,7 +10,8 @@ import pytest
 from commands import complaint, copied_until, inspected_header, metrics, sets
 from toy_run import as_sets, write_lines
 
-from transduce import ConfigError, DataError, TextEncoder
+from transduce.encoders.text_encoder import TextEncoder
+from transduce.errors import ConfigError, DataError
 
 ANIMALS = [("cat", "meows"), ("dog", "barks"), ("cow", "moos"), ("pig", "oinks")]
 TEXTS = [f"{start} {animal} {sound} {end}." for start in ("The", "A", "Our", "My")

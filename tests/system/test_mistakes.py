@@ -12,7 +12,8 @@ import pytest
 from commands import complaint, sets
 from serving import serve_in_thread
 
-from transduce import ConfigError, Translator
+from transduce.errors import ConfigError
+from transduce.translation.translator import Translator
 
 
 @pytest.mark.parametrize(

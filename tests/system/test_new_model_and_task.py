@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from toy_run import write_lines
 
-from transduce import ModelError, Translator, train
+from transduce import train
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.errors import ModelError
 from transduce.fast.choose import pick_engine
 from transduce.models.folder import load_model
 from transduce.models.model import Model, ModelConfig
@@ -25,6 +26,7 @@ from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.training.task import Task, ValidationScore
 from transduce.training.task_registry import TASKS
 from transduce.training.validation import Validation
+from transduce.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from transduce import Translator
 from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
 from transduce.models import folder as model_folder
+from transduce.translation.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 NONE_THERE = "transduce: no model named, and this installation has no bundled model; name a run or a model (-m)\n"

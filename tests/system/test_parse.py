@@ -10,12 +10,15 @@ from command_line import CommandLine
 from commands import complaint, metrics
 from toy_run import TINY, as_sets, write_lines
 
-from transduce import ConfigError, DataError, ModelError, Parser, Translator, Tree, train
+from transduce import train
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.fast.limits import search_limits
 from transduce.models.folder import load_model
-from transduce.parsing.brackets import score_trees
-from transduce.parsing.trees import read_tree, read_trees
+from transduce.parsing.evaluate import score_trees
+from transduce.parsing.parser import Parser
+from transduce.parsing.trees import Tree, read_tree, read_trees
 from transduce.search.options import SearchConfig
+from transduce.translation.translator import Translator
 
 NOUNS, VERBS = ("cat", "dog", "bird", "tree"), ("saw", "liked", "chased")
 SETTINGS = TINY | {

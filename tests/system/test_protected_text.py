@@ -11,7 +11,7 @@ import pytest
 from commands import complaint, copied_until, sets
 from serving import TIMEOUT, serve_in_thread
 
-from transduce import Translator
+from transduce.translation.translator import Translator
 
 TEMPLATES = [
     "Please look at {} again.",

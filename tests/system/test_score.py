@@ -11,11 +11,12 @@ import torch
 from commands import complaint
 from helpers import small_model
 
-from transduce import DataError, Translator
 from transduce.data.batch import Batch
+from transduce.errors import DataError
 from transduce.models import likelihood
 from transduce.models.folder import load_model, save_model
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
+from transduce.translation.translator import Translator
 
 
 def lines(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from toy_run import TINY, as_sets
 
 from transduce import train
-from transduce.translation.task import Validation
+from transduce.training.validation import Validation
 
 # Training
 
@@ -312,7 +312,8 @@ def test_python_users_need_five_lines(trained: Any, tmp_path: Path) -> None:
     pair = {"src": trained.folder / "train.src", "tgt": trained.folder / "train.tgt"}
     sizes = {"model.d_model": 32, "model.d_ff": 64, "train.batch_tokens": 256, "tokenizer.vocab_size": 450}
 
-    from transduce import Translator, train
+    from transduce import train
+    from transduce.translation.translator import Translator
 
     outcome = train(tmp_path / "run", **pair, preset="tiny", settings={**sizes, "train.steps": 2})
     translator = Translator.load(tmp_path / "run", beam=2)

@@ -11,8 +11,9 @@ import pytest
 from commands import complaint, copied_until, metrics
 from toy_run import as_sets, write_lines
 
-from transduce import DataError, Transcriber
+from transduce.errors import DataError
 from transduce.speech.sound import read_sound, to_samples
+from transduce.speech.transcriber import Transcriber
 
 pytest.importorskip("soundfile")
 

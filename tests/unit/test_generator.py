@@ -8,12 +8,12 @@ import torch
 from helpers import small_language_model
 from window_language_model import WindowConfig, WindowModel
 
-from transduce import ConfigError, DataError, ModelError
 from transduce.data.batch import Batch
+from transduce.errors import ConfigError, DataError, ModelError
 from transduce.fast.native.language_model import NativeLanguageModel
 from transduce.fast.native.library import load_library
+from transduce.language_model.generation import TextStream
 from transduce.language_model.generator import Generator
-from transduce.language_model.streaming import TextStream
 from transduce.search.sampling import sampler
 from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
 

@@ -21,7 +21,9 @@ FUNCTIONS: list[Callable[..., Any]] = [transduce.train, transduce.score, transdu
     if inspect.isfunction(getattr(method, "__func__", method)) and (name == "__init__" or not name.startswith("_"))
 ]
 RIGHT = """
-from transduce import SearchConfig, SearchOptions, Translator, train
+from transduce.search.options import SearchConfig, SearchOptions
+from transduce.translation.translator import Translator
+from transduce import train
 options: SearchOptions = {"beam": 4, "top_p": 0.9}
 translator = Translator.load("run", beam=4, max_length=None)
 text: str = translator.translate("one", beam=1)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from transduce.classification.images import Image, load_image
-from transduce.data.batch import Batch, Stream
-from transduce.encoders.text_encoder import batches_by_length
+from transduce.data.batch import Batch, Stream, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_texts
 from transduce.models.encoder_only import EncoderOnly

@@ -54,7 +54,7 @@ def classify(
                 print(json.dumps(record, ensure_ascii=False))
             else:
                 print(f"{found.label}\t{found.probability:.4f}")
-    warn_of_cut_texts(classifier)
+    warn_of_cut_texts(classifier.texts_cut, classifier.max_length)
 
 
 def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[Input]":

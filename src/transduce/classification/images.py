@@ -1,4 +1,4 @@
-"""Images as arrays of bytes (height, width, channels): from image files, IDX files (MNIST) and .npz files."""
+"""Images as arrays of bytes (height, width, channels), and their labels: image files, IDX files (MNIST), .npz files."""
 
 import gzip
 import lzma
@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.errors import DataError
+from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader, require_usable
 
 Image = npt.NDArray[np.uint8]
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -142,3 +144,54 @@ def as_images(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
             f"{array.dtype} with the shape {array.shape}"
         )
     return array if array.ndim == 4 else array[..., None]
+
+
+def read_images(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[Image, str]]:
+    """Yield the images of a corpus (height, width, channels) and their labels; all must have the same size.
+
+    An entry is a folder with a subfolder of image files for each class, a .npz file with `images` and `labels`, or two
+    IDX files, of images and of labels. `reverse` has no meaning for them.
+    """
+    report.noun = "image"
+    shape: tuple[int, ...] | None = None
+    for files in corpus:
+        for image, label, where in _entry_images(files):
+            shape = shape or image.shape
+            if image.shape != shape:
+                raise DataError(f"{where}: {_size(image.shape)}, but others have {_size(shape)}; resize them first")
+            report.pairs += 1
+            yield image, label
+    require_usable(corpus, report, "image")
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    height, width, channels = shape
+    return f"{width} x {height} pixels of {channels} {'channel' if channels == 1 else 'channels'}"
+
+
+def _entry_images(files: tuple[str, ...]) -> Iterator[tuple[Image, str, str]]:
+    """Each image, its label and its place."""
+    path = Path(files[0])
+    if len(files) == 2:
+        images, labels = (
+            as_images(read_idx(path), files[0]),
+            [str(label) for label in read_idx(Path(files[1])).tolist()],
+        )
+    elif path.is_dir():
+        yield from folder_images(path)
+        return
+    elif len(files) == 1 and path.suffix == ".npz":
+        array, labels = read_npz(path)
+        images = as_images(array, files[0])
+    else:
+        raise DataError(
+            f"{' + '.join(files)}: images are a folder with a subfolder for each class, a .npz file, or two IDX files, "
+            "of images and of labels"
+        )
+    if len(images) != len(labels):
+        raise DataError(f"{' + '.join(files)}: {len(images):,} images, but {len(labels):,} labels")
+    for number, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
+        yield image, label, f"{files[0]}, image {number}"
+
+
+IMAGES = Reader(("image", "label"), read_images, arrays=True, labels=True)

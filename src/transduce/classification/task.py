@@ -11,18 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.classification.classes import ClassScores
+from transduce.classification.evaluate import ClassScores, evaluate_classes
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.data.plan import BatchPlan, EqualPlan, Plan
 from transduce.data.shards import TokenShards
-from transduce.encoders.masked import refusal_of_task
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Task, ValidationScore
+from transduce.training.task import Evaluation, Task, ValidationScore
 from transduce.training.validation import Validation
 
 _IMAGES_AT_ONCE = 256
@@ -52,8 +51,11 @@ class Classify(Task):
     measured = ("classes", "image_height", "image_width", "channels")
     new_parts = ("head.", "output.")
 
-    def __init__(self, config: ClassifyConfig | None = None, source: str = "text") -> None:
-        self._config, self._images = config or ClassifyConfig(), source == "image"
+    settings: ClassifyConfig
+
+    def __init__(self, settings: ClassifyConfig | None = None, source: str = "text") -> None:
+        super().__init__(settings or ClassifyConfig())
+        self._images = source == "image"
         if self._images:
             self.reader, self.markers = "images", 0
         self._labels: list[str] = []
@@ -62,13 +64,15 @@ class Classify(Task):
     @classmethod
     def of(cls, recipe: Any) -> Self:
         """See `Task`."""
-        return cls(recipe.classify, getattr(recipe.model, "source", "text"))
+        return cls(recipe.task_settings, getattr(recipe.model, "source", "text"))
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""
-        if self._config.shift and not self._images:
+        if self.settings.shift and not self._images:
             return "classify.shift is for images (model.source=image)"
-        return refusal_of_task(config, "classify", classes=True)
+        if config.architecture != "encoder_only":
+            return "the task classify needs model.architecture=encoder_only"
+        return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
         """See `Task`: the number of classes, and the size of the images."""
@@ -94,13 +98,13 @@ class Classify(Task):
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
         """See `Task`: images are moved."""
-        if not self._config.shift:
+        if not self.settings.shift:
             return examples
         return [(self._moved(np.asarray(pixels), seed), label) for pixels, label in examples]
 
     def _moved(self, pixels: Any, seed: int) -> TokenIds:
         """The image moved at random, with black pixels where it was; a function of the image and the seed."""
-        chance, most = random.Random(f"{seed} {zlib.crc32(pixels.tobytes())}"), self._config.shift
+        chance, most = random.Random(f"{seed} {zlib.crc32(pixels.tobytes())}"), self.settings.shift
         down, right = chance.randint(-most, most), chance.randint(-most, most)
         image_HWC = pixels.reshape(self._shape)
         padded = np.pad(image_HWC, ((most, most), (most, most), (0, 0)))
@@ -170,3 +174,7 @@ class Classify(Task):
                 for (text, label), guess in zip(first, predicted, strict=False)
             ]
         return ValidationScore(scores.accuracy, samples, {"macro_f1": scores.macro_f1}, confusion=scores.to_table())
+
+    @classmethod
+    def evaluate(cls, request: Evaluation) -> None:
+        evaluate_classes(request)

@@ -8,6 +8,7 @@ import typer
 
 from transduce.cli.messages import log
 from transduce.cli.options import (
+    TASK_HELP,
     PresetOption,
     SetOption,
     SrcOption,
@@ -19,18 +20,15 @@ from transduce.cli.options import (
     ValidTgtOption,
 )
 
-_ONE_FILE = ("parse", "classify", "transcribe")
-"""Tasks whose training data is one file or folder."""
-_RUNNING_TEXT = ("language_model", "masked", "denoise")
+_OF_PAIRS = "translate"
+"""The task whose training data may be two files."""
 
 
 def init(
     recipe: Annotated[Path, typer.Argument(help="The file to write.", metavar="RECIPE")] = Path("recipe.toml"),
     task: Annotated[
         str | None,
-        typer.Option(
-            help="What the model learns: translate, language_model, parse, masked, denoise, classify or transcribe."
-        ),
+        typer.Option(help=TASK_HELP),
     ] = None,
     src: SrcOption = None,
     tgt: TgtOption = None,
@@ -82,11 +80,11 @@ def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[s
     from transduce.files.pair_formats import PAIR_FORMATS, format_suffix
 
     suffixes = {suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes}
-    task = task or typer.prompt("What does the model learn (translate, language_model, classify, ...)", "translate")
+    task = task or typer.prompt("What does the model learn (translate, language_model, classify, ...)", _OF_PAIRS)
     for prefix, noun in (("", "Training"), ("valid_", "Validation")):
         default = "" if prefix else None
         again = " (none: press Enter)" if prefix else ""
-        if task in _RUNNING_TEXT or task in _ONE_FILE:
+        if task != _OF_PAIRS:
             path = typer.prompt(f"{noun} data, a file or a folder{again}", default, show_default=False)
         else:
             path = typer.prompt(

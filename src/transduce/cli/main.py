@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import sys
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from transduce.cli.messages import log
 from transduce.cli.options import Command
 from transduce.errors import TransduceError, needs_torch
+from transduce.features import Registry
 
 
 def _print_version(wanted: bool) -> None:
@@ -25,37 +25,17 @@ def _print_version(wanted: bool) -> None:
 _OLD_OPTIONS = {"output": "out", "save": "out"}
 """Earlier names of options, which still work."""
 
-_COMMANDS = {
-    "init": "cli.init:init",
-    "train": "cli.train:train",
-    "translate": "translation.commands.translate:translate",
-    "transcribe": "speech.command:transcribe",
-    "generate": "language_model.command:generate",
-    "fill": "encoders.fill_command:fill",
-    "embed": "encoders.embed_command:embed",
-    "classify": "classification.command:classify",
-    "parse": "parsing.command:parse",
-    "inspect": "inspect.command:inspect",
-    "evaluate": "translation.commands.evaluate:evaluate",
-    "score": "translation.commands.score:score",
-    "rerank": "translation.commands.rerank:rerank",
-    "calibrate": "translation.commands.calibrate:calibrate",
-    "backtranslate": "translation.commands.backtranslate:backtranslate",
-    "info": "cli.info:info",
-    "compare": "cli.compare:compare",
-    "average": "cli.average:average",
-    "shrink": "cli.shrink:shrink",
-    "shortlist": "translation.commands.shortlist:shortlist",
-    "export": "interop.export_command:export",
-    "serve": "serve.command:serve",
-    "demo": "cli.demo:demo",
-    "doctor": "cli.doctor:doctor",
-    "cache": "cli.cache:cache",
-    "import": "interop.import_command:import_model",
-    "data": "corpora.command:data",
-    "paper": "paper.command:paper",
-}
-"""The commands, in the order of the help: the function or the group of each, which is imported if it runs."""
+COMMANDS: Registry[Any] = Registry("commands")
+_ORDER = (
+    *("init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect"),
+    *("evaluate", "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "shortlist"),
+    *("export", "serve", "demo", "doctor", "cache", "import", "data", "paper"),
+)
+
+
+def all_commands() -> list[str]:
+    """The commands in the order of the help: those of other packages are last."""
+    return sorted(COMMANDS, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
 def make_app(*commands: str) -> typer.Typer:
@@ -68,8 +48,7 @@ def make_app(*commands: str) -> typer.Typer:
     )
     app.callback()(about)
     for name in commands:
-        module, _, attribute = _COMMANDS[name].partition(":")
-        command = getattr(import_module(f"transduce.{module}"), attribute)
+        command = COMMANDS[name]
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
@@ -80,7 +59,7 @@ def make_app(*commands: str) -> typer.Typer:
 def __getattr__(name: str) -> Any:
     """`app` is the program with all commands."""
     if name == "app":
-        return make_app(*_COMMANDS)
+        return make_app(*all_commands())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -98,9 +77,9 @@ def main() -> None:
     _open_streams()
     try:
         try:
-            named = [word for word in sys.argv[1:2] if word in _COMMANDS]
             with needs_torch():
-                make_app(*(named or _COMMANDS))()
+                named = [word for word in sys.argv[1:2] if word in COMMANDS]
+                make_app(*(named or all_commands()))()
         finally:
             sys.stdout.flush()  # so that an error is reported here
     except SystemExit as end:

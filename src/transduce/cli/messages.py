@@ -6,15 +6,8 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from transduce.files.texts import one_line
-
-if TYPE_CHECKING:
-    from transduce.classification.classifier import Classifier
-    from transduce.encoders.text_encoder import TextEncoder
-    from transduce.translation.translator import Translator
-
 
 _YELLOW, _RED, _END = "\x1b[33m", "\x1b[31m", "\x1b[0m"
 _CLEAR_LINE = "\r\x1b[K"
@@ -51,11 +44,11 @@ def announce(what: str) -> Iterator[None]:
         print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
-def warn_of_cut_texts(reader: "TextEncoder | Classifier") -> None:
+def warn_of_cut_texts(count: int, longest: int) -> None:
     """Print a warning if texts were longer than what the model reads."""
-    if count := reader.texts_cut:
+    if count:
         texts = "1 text was" if count == 1 else f"{count:,} texts were"
-        log(f"warning: {texts} cut to {reader.max_length:,} tokens, the most that the model reads")
+        log(f"warning: {texts} cut to {longest:,} tokens, the most that the model reads")
 
 
 def wrapped(line: str, indent: int = 0) -> str:
@@ -64,12 +57,3 @@ def wrapped(line: str, indent: int = 0) -> str:
     if not sys.stdout.isatty() or len(line) <= width or line.startswith("|"):  # a row of a table stays one line
         return line
     return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
-
-
-def describe_engine(translator: "Translator") -> str:
-    """The engine that runs the translator's search and, if it is not the chosen one, the reason."""
-    reason = translator.engine.supports(translator.any_model, translator.config)
-    description = translator.engine_for(translator.config).description
-    if translator.any_model.config.architecture == "ensemble":
-        return f"{description}, because gpu and native have no ensembles"
-    return f"{description}, because {translator.engine.name} has {reason}" if reason else description

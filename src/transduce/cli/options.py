@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from transduce.config import MAX_THREADS
 from transduce.errors import ConfigError
+from transduce.features import FEATURES
 from transduce.search.options import SearchConfig
 
 ModelOption = Annotated[
@@ -76,6 +77,8 @@ ValidTgtOption = Annotated[list[Path] | None, typer.Option(help="The translation
 ValidOption = Annotated[
     list[Path] | None, typer.Option(help="Instead: both in one file, .tsv or .jsonl; or running text.")
 ]
+_TASKS = [name for feature in FEATURES.values() for name in feature.tasks]
+TASK_HELP = f"What the model learns: {', '.join(_TASKS[:-1])} or {_TASKS[-1]}."
 PresetOption = Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")]
 StyleOption = Annotated[
     str | None,

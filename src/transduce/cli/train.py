@@ -8,6 +8,7 @@ import typer
 from transduce.cli.loading import ended_by_signals
 from transduce.cli.messages import announce
 from transduce.cli.options import (
+    TASK_HELP,
     PresetOption,
     SetOption,
     SrcOption,
@@ -28,7 +29,7 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What the model learns: translate, language_model, parse, masked, denoise, classify or transcribe.",
+            help=TASK_HELP,
             show_default="as in the recipe",
         ),
     ] = None,

@@ -12,16 +12,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from transduce.config import require
+from transduce.features import HOOKS
 from transduce.tokenizers.symbols import SLOTS, has_escapes, split_tags
-from transduce.translation.protect import Protection, occurs_once
 
 Pair = tuple[str, ...]
 
 _MAX_SPANS = 4
 _END_PUNCTUATION = ".!?。！？।؟…"
 _WORD = re.compile(r"[^\W\d_]+")
-_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
-_PROTECTION = Protection()
 _EMOJI = "😀😂😊😍🤔😢😎🙏👍👎👏💪🎉🎂🔥✨⭐❤️💔☀️🌧️🐶🐱🌹🍕☕🚗✈️🏠📷📞✅❌⚠️".replace("\ufe0f", "")
 
 
@@ -84,7 +82,7 @@ def augment(pair: Pair, changes: Sequence[str], seed: int) -> Pair:
 
 def _with_slots(source: str, target: str, generator: random.Random) -> tuple[str, str]:
     """Replace up to three shared parts by slots; in some pairs, put a slot before or after both sides as well."""
-    shared = _shared_parts(source, target)
+    shared = HOOKS["shared_parts"](source, target)
     # A translator numbers slots from the first on; others are trained for sentences with many spans.
     slots = iter(SLOTS if generator.random() < 0.5 else sorted(generator.sample(SLOTS, _MAX_SPANS)))
     if not shared or generator.random() < 0.25:
@@ -94,14 +92,6 @@ def _with_slots(source: str, target: str, generator: random.Random) -> tuple[str
         slot = next(slots)
         source, target = source.replace(part, slot, 1), target.replace(part, slot, 1)
     return source, target
-
-
-def _shared_parts(source: str, target: str) -> list[str]:
-    """Protected spans and names, none of which overlap, that occur exactly once on both sides as separate words."""
-    parts = [source[start:end] for start, end in _PROTECTION.spans(source)]
-    protected = " ".join(parts)
-    parts += [name for name in _NAME.findall(source) if name not in protected]
-    return [part for part in parts if occurs_once(part, source) and occurs_once(part, target)]
 
 
 def _with_other_end(source: str, target: str, *, doubled: bool) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Packed batches on a device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,3 +78,17 @@ def to_device(batch: PackedBatch, device: torch.device, longest: int | None = No
         streams[name] = Stream(send(stream.ids_N, device), segments)
     positions_L = None if batch.positions_L is None else send(batch.positions_L, device)
     return Batch(streams, send(batch.labels_L, device), batch.count, positions_L)
+
+
+def batches_by_length(sizes: Sequence[int], most: int = 4096) -> Iterator[list[int]]:
+    """Numbers of items of similar size, with at most `most` tokens in a batch, but at least one item."""
+    batch: list[int] = []
+    tokens = 0
+    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if batch and tokens + sizes[number] > most:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(number)
+        tokens += sizes[number]
+    if batch:
+        yield batch

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -24,9 +24,8 @@ from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
-from transduce.parsing.linearized_trees import bracket_labels, respell
+from transduce.files.readers import READERS, Tokens
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
-from transduce.tokenizers.symbols import SPACE_MARK
 from transduce.tokenizers.tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -41,8 +40,8 @@ class Variation:
     tokenizer: AnyTokenizer
     bpe_dropout: float = 0.0
     augment: AugmentConfig = field(default_factory=AugmentConfig)
-    linearized: bool = False
-    """Targets are linearized trees, whose words keep the pieces of the source."""
+    reader: str = "pairs"
+    """Name of the reader of the examples."""
 
     @property
     def enabled(self) -> bool:
@@ -90,10 +89,7 @@ class Variation:
         encoded = iter(self._by_side(lambda own, some: self._encoded(own, some, seed), flat))
         result = list(examples)
         for row in rows:
-            result[row] = tuple(next(encoded) for _ in examples[row])
-            if self.linearized:
-                source, tree = result[row]
-                result[row] = (source, respell(source, tree, self._brackets, self._word_starts))
+            result[row] = self._respell(tuple(next(encoded) for _ in examples[row]))
         return result
 
     def _encoded(self, tokenizer: AnyTokenizer, texts: list[str], seed: int) -> list[list[int]]:
@@ -111,16 +107,8 @@ class Variation:
         return [one for pair in zip(*sides, strict=True) for one in pair]
 
     @cached_property
-    def _brackets(self) -> frozenset[int]:
-        return frozenset(chain.from_iterable(bracket_labels(self._pieces).values()))
-
-    @cached_property
-    def _word_starts(self) -> frozenset[int]:
-        return frozenset(number for number, piece in enumerate(self._pieces) if piece.startswith(SPACE_MARK))
-
-    @cached_property
-    def _pieces(self) -> list[str]:
-        return self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+    def _respell(self) -> Callable[[Tokens], Tokens]:
+        return READERS[self.reader].respeller(self.tokenizer.pieces(range(self.tokenizer.vocab_size)))
 
 
 def seed_of(plan: Plan, number: int) -> int:
@@ -145,7 +133,7 @@ def computed_ahead(
         "plan": {"batch_tokens": plan.batch_tokens, "seed": plan.seed, "growth": plan.growth},
         "bpe_dropout": variation.bpe_dropout,
         "augment": asdict(variation.augment),
-        "linearized": variation.linearized,
+        "reader": variation.reader,
         "start": start,
         "of": workers,
     }
@@ -185,9 +173,7 @@ def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
     tokenizer = load_tokenizer(shards.folder)
-    variation = Variation(
-        tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["linearized"]
-    )
+    variation = Variation(tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["reader"])
     plan = BatchPlan(shards, **settings["plan"])
     for number in count(settings["start"] + settings["worker"], settings["of"]):
         for stream in zip(*variation.examples(plan, number), strict=True):

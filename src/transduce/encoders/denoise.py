@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -51,25 +51,22 @@ class Denoise(Task):
     score_name = "loss"
     figures: ClassVar = {}
 
-    def __init__(self, config: DenoiseConfig | None = None) -> None:
-        self._config = config or DenoiseConfig()
-        self._marks: Ints = np.zeros(0, np.int64)
+    settings: DenoiseConfig
 
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.denoise)
+    def __init__(self, settings: DenoiseConfig | None = None) -> None:
+        super().__init__(settings or DenoiseConfig())
+        self._marks: Ints = np.zeros(0, np.int64)
 
     @property
     def symbols(self) -> Sequence[str]:
         """See `Task`: the mask symbol is in every vocabulary."""
-        return SENTINELS if self._config.kind == "t5" else ()
+        return SENTINELS if self.settings.kind == "t5" else ()
 
     def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """See `Task`: the symbols that take the place of spans."""
         super().set_tokenizer(tokenizer)
         ids = tokenizer.symbol_ids
-        t5 = self._config.kind == "t5"
+        t5 = self.settings.kind == "t5"
         self._marks = np.array([ids[symbol] for symbol in SENTINELS] if t5 else [require_mask(tokenizer)])
 
     def refusal(self, config: ModelConfig) -> str | None:
@@ -80,7 +77,7 @@ class Denoise(Task):
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
         """See `Task`: streams and labels as in translation."""
-        config = self._config
+        config = self.settings
         random = RandomExamples([ids for (ids,) in examples], seed)
         if config.kind == "t5":
             spans = random_spans(random, config.hidden_share, config.mean_span, most=len(self._marks))

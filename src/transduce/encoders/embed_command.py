@@ -74,7 +74,7 @@ def embed(
 
     if out is None:
         sys.stdout.writelines(rows())
-        warn_of_cut_texts(encoder)
+        warn_of_cut_texts(encoder.texts_cut, encoder.max_length)
         return
     with atomic_file(out) as work:
         if out.suffix == ".jsonl":
@@ -85,4 +85,4 @@ def embed(
             vectors = np.concatenate([np.zeros((0, width), np.float32), *(vectors for _, vectors in chunks())])
             with work.open("wb") as binary:
                 np.save(binary, vectors)
-    warn_of_cut_texts(encoder)
+    warn_of_cut_texts(encoder.texts_cut, encoder.max_length)

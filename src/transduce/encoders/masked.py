@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -48,15 +48,12 @@ class Masked(Task):
     samples = ("Masked texts", ("masked text", "predicted tokens", "masked tokens"))
     defaults: ClassVar = {"model": {"architecture": "encoder_only"}, "train": {"label_smoothing": 0.0}}
 
-    def __init__(self, config: MaskedConfig | None = None) -> None:
-        self._config = config or MaskedConfig()
+    settings: MaskedConfig
+
+    def __init__(self, settings: MaskedConfig | None = None) -> None:
+        super().__init__(settings or MaskedConfig())
         self._mask = 0
         self._ordinary = np.zeros(0, np.int64)
-
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.masked)
 
     def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
         """See `Task`: the mask symbol, and the tokens that may replace others."""
@@ -67,13 +64,17 @@ class Masked(Task):
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""
-        return refusal_of_task(config, "masked", classes=False)
+        if config.architecture != "encoder_only":
+            return "the task masked needs model.architecture=encoder_only"
+        if getattr(config, "classes", None):
+            return "the task masked predicts tokens, but the model is a classifier (model.classes)"
+        return None
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
         """See `Task`: the stream `text`, and as labels the original tokens at the chosen positions."""
         random = RandomExamples([ids for (ids,) in examples], seed)
         groups, sizes_B = random.groups, random.groups.sizes_B
-        counts_B = np.floor(self._config.share * sizes_B + random.number_of_each(0)).astype(np.int64)
+        counts_B = np.floor(self.settings.share * sizes_B + random.number_of_each(0)).astype(np.int64)
         chosen_N = groups.choose(np.maximum(counts_B, 1), random.numbers(groups, 1))
         labels_L, kind_L = random.ids_N[chosen_N], random.numbers(groups, 2)[chosen_N]
         drawn_L = (random.numbers(groups, 3)[chosen_N] * len(self._ordinary)).astype(np.int64)
@@ -91,7 +92,7 @@ class Masked(Task):
 
     def max_labels(self, tokens: int, segments: int) -> int:
         """See `Task`: the others need not go through the vocabulary."""
-        return min(tokens, int(_MARGIN * self._config.share * tokens) + 16)
+        return min(tokens, int(_MARGIN * self.settings.share * tokens) + 16)
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
         """See `Task`: the share of masked tokens whose most likely prediction is right."""
@@ -145,12 +146,3 @@ def require_mask(tokenizer: AnyTokenizer) -> int:
             "model whose vocabulary has it"
         )
     return tokenizer.symbol_ids[MASK]
-
-
-def refusal_of_task(config: ModelConfig, task: str, *, classes: bool) -> str | None:
-    """The reason why a model cannot be trained for a task that needs an encoder only; None if it can."""
-    if config.architecture != "encoder_only":
-        return f"the task {task} needs model.architecture=encoder_only"
-    if not classes and getattr(config, "classes", None):
-        return f"the task {task} predicts tokens, but the model is a classifier (model.classes)"
-    return None

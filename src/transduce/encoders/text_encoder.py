@@ -1,6 +1,6 @@
 """Encoders of texts: fill in masked tokens, and compute vectors of texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import require_count
-from transduce.data.batch import Batch
+from transduce.data.batch import Batch, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
@@ -27,7 +27,6 @@ MASK_TEXT = "<mask>"
 """How a mask is written in texts."""
 _IMPORTED_MASKS = ("[MASK]", "<mask>")
 _NEWLINE = "\n"
-_BATCH_TOKENS = 4096
 
 Vectors = npt.NDArray[np.float32]
 
@@ -166,17 +165,3 @@ def _encode_parts(tokenizer: AnyTokenizer, parts: Sequence[str]) -> list[list[in
         else:
             encoded.append(tokenizer.encode(_NEWLINE + part)[skip:])
     return encoded
-
-
-def batches_by_length(sizes: Sequence[int], most: int = _BATCH_TOKENS) -> Iterator[list[int]]:
-    """Numbers of items of similar size, with at most `most` tokens in a batch, but at least one item."""
-    batch: list[int] = []
-    tokens = 0
-    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-        if batch and tokens + sizes[number] > most:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(number)
-        tokens += sizes[number]
-    if batch:
-        yield batch

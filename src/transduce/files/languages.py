@@ -22,6 +22,15 @@ LANGUAGES = {
     "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 """The name of each language that is recognised in names of files and models."""
+_ALIASES = {
+    "eng": "en", "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "spa": "es", "ita": "it", "por": "pt",
+    "nld": "nl", "dut": "nl", "swe": "sv", "dan": "da", "nb": "no", "nn": "no", "nob": "no", "nno": "no", "nor":
+    "no", "fin": "fi", "pol": "pl", "ces": "cs", "cze": "cs", "slk": "sk", "hun": "hu", "ron": "ro", "rum":
+    "ro", "rus": "ru", "ukr": "uk", "bul": "bg", "ell": "el", "gre": "el", "tur": "tr", "vie": "vi", "ind":
+    "id", "hin": "hi", "ara": "ar", "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "wuu": "zh", "lzh":
+    "zh", "jpn": "ja",
+}  # fmt: skip
+"""Other codes of languages."""
 
 Direction = tuple[str, str]
 """The code of the source language and of the target language."""
@@ -30,6 +39,14 @@ _CODE = "[a-z]{2,3}(?:-(?:[A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))?"
 _DIRECTION = re.compile(f"({_CODE})-({_CODE})")
 _PAIR_IN_NAME = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9])")
 _TEXT_SUFFIX = ".txt"
+
+
+def base_language(language: str | None) -> str | None:
+    """The two-letter code of a language: "de" for "de-AT" and "deu"; "no" for "nb"."""
+    if not language:
+        return None
+    code = language.replace("_", "-").split("-")[0].lower()
+    return _ALIASES.get(code, code)
 
 
 def is_language_code(code: str) -> bool:

@@ -19,11 +19,11 @@ from transduce.language_model.generation import (
     GenerationEvent,
     Output,
     TextScore,
+    TextStream,
     advance,
     stop_texts,
     visible,
 )
-from transduce.language_model.streaming import TextStream
 from transduce.models.folder import find_model, load_model
 from transduce.models.likelihood import text_log_probs
 from transduce.models.model import Model

@@ -30,6 +30,7 @@ class LanguageModel(Task):
 
     reader = "text"
     markers = 0
+    always_samples = True
     score_name = "loss"
     figures: ClassVar = {"bits_per_character": "Bits per character"}
     lower_is_better = frozenset({"bits_per_character"})

@@ -1,42 +1,130 @@
-"""`transduce evaluate` for models that parse: labelled bracketing F1."""
+"""Labelled bracketing precision, recall and F1 of constituency trees, as EVALB defines them; `transduce evaluate`.
+
+The conventions are those of EVALB's parameter file COLLINS.prm: words whose tag marks punctuation are deleted, the root
+node is not counted, and the labels ADVP and PRT are equal. A bracket is a label with the words that it spans, a tree
+may have the same bracket several times, and one that spans only deleted words is not counted. The counts are summed
+over all sentences. The tags of the reference decide which words are deleted in both trees. A sentence without a tree,
+or with a tree over other words, counts as one without brackets; EVALB leaves such sentences out.
+"""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
 from transduce.cli.messages import log
 from transduce.errors import ConfigError
-from transduce.search.options import SearchOptions
+from transduce.files.pairs import ReadReport
+from transduce.parsing.parser import Parser
+from transduce.parsing.trees import ROOT, Leaf, Tree, read_corpus
+from transduce.training.task import Evaluation
 
-if TYPE_CHECKING:
-    from transduce.parsing.trees import Tree
+
+@dataclass(frozen=True)
+class Conventions:
+    """What is not counted, and what is equal."""
+
+    deleted_tags: frozenset[str] = frozenset()
+    """Tags of the words that are deleted before brackets are compared."""
+    ignored_labels: frozenset[str] = frozenset()
+    equal_labels: dict[str, str] = field(default_factory=dict)
+    """Labels that are read as another label."""
 
 
-def evaluate_trees(
-    models: Sequence[Sequence[Path]],
-    test: Path,
-    out: Path | None,
-    device: str,
-    threads: int | None,
-    as_json: bool,
-    mbr: bool,
-    **options: Unpack[SearchOptions],
-) -> None:
+COLLINS = Conventions(frozenset({",", ":", "``", "''", "."}), frozenset({ROOT}), {"PRT": "ADVP"})
+"""EVALB's COLLINS.prm, in which almost all results are published."""
+
+
+@dataclass(frozen=True)
+class BracketScore:
+    """The number of brackets of the outputs, of the references and of both, and what follows from them in percent."""
+
+    matched: int = 0
+    output: int = 0
+    reference: int = 0
+    sentences: int = 0
+    exact: int = 0
+    """Number of sentences whose brackets are all the same."""
+
+    def __add__(self, other: "BracketScore") -> "BracketScore":
+        return BracketScore(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    @property
+    def precision(self) -> float:
+        """The share of the outputs' brackets that the references have."""
+        return 100 * self.matched / self.output if self.output else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the references' brackets that the outputs have."""
+        return 100 * self.matched / self.reference if self.reference else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        brackets = self.output + self.reference
+        return 200 * self.matched / brackets if brackets else 0.0
+
+
+def score_trees(
+    outputs: Sequence[Tree | None], references: Sequence[Tree], conventions: Conventions = COLLINS
+) -> BracketScore:
+    """The score of the outputs for a corpus; None is a sentence without a tree."""
+    pairs = zip(outputs, references, strict=True)
+    return sum((score_tree(output, reference, conventions) for output, reference in pairs), BracketScore())
+
+
+def score_tree(output: Tree | None, reference: Tree, conventions: Conventions = COLLINS) -> BracketScore:
+    """The score of one tree."""
+    kept = [leaf.tag not in conventions.deleted_tags for leaf in reference.leaves()]
+    wanted = _brackets(reference, kept, conventions)
+    found: Counter[tuple[str, int, int]] = Counter()
+    if output is not None and output.words == reference.words:
+        found = _brackets(output, kept, conventions)
+    matched = (wanted & found).total()
+    return BracketScore(matched, found.total(), wanted.total(), 1, int(wanted == found))
+
+
+def _brackets(tree: Tree, kept: Sequence[bool], conventions: Conventions) -> Counter[tuple[str, int, int]]:
+    """The brackets of a tree: label, and the range of kept words."""
+    brackets: Counter[tuple[str, int, int]] = Counter()
+    is_kept = iter(kept)
+    position = 0
+
+    def visit(node: Tree) -> None:
+        nonlocal position
+        start = position
+        for child in node.children:
+            if isinstance(child, Leaf):
+                position += next(is_kept)
+            else:
+                visit(child)
+        if position > start and node.label not in conventions.ignored_labels:
+            brackets[conventions.equal_labels.get(node.label, node.label), start, position] += 1
+
+    visit(tree)
+    return brackets
+
+
+def evaluate_trees(request: Evaluation) -> None:
     """Parse the words of the trees of a file with each model, or ensemble of several, and print the scores."""
-    from transduce.parsing.parser import Parser
-
-    references = read_test_trees(test)
+    if not request.test or request.src or request.refs or request.hyps:
+        raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
+    if request.out and len(request.systems) != 1:
+        raise ConfigError(f"--out is for the trees of one model, not of {len(request.systems)}")
+    references = read_test_trees(request.test)
     results = []
-    for group in models:
-        parser = Parser.load(group, device=device, threads=threads, mbr=mbr, **options)
-        name = " + ".join(map(str, group))
+    for folders in request.systems:
+        parser = Parser.load(folders, device=request.device, threads=request.threads, mbr=request.mbr, **request.search)
+        name = " + ".join(map(str, folders))
         log(f"{name}: {len(references):,} trees, engine {parser.engine.description}")
         trees = parser.parse([tree.words for tree in references])
-        if out:
-            out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
+        if request.out:
+            request.out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
         results.append({"model": name, **tree_scores(trees, references)})
-    if as_json:
+    if request.as_json:
         print(json.dumps(results, indent=1))
         return
     for result in results:
@@ -47,11 +135,8 @@ def evaluate_trees(
         print(f"labelled brackets as EVALB counts them with COLLINS.prm; {result['well_formed']:.1f}% well-formed")
 
 
-def read_test_trees(test: Path) -> "list[Tree]":
+def read_test_trees(test: Path) -> list[Tree]:
     """The trees of a test set, none of which may be left out."""
-    from transduce.files.pairs import ReadReport
-    from transduce.parsing.trees import read_corpus
-
     report = ReadReport()
     trees = list(read_corpus([(str(test),)], report))
     if report.left_out:
@@ -59,10 +144,8 @@ def read_test_trees(test: Path) -> "list[Tree]":
     return trees
 
 
-def tree_scores(trees: "Sequence[Tree]", references: "Sequence[Tree]") -> dict[str, Any]:
+def tree_scores(trees: Sequence[Tree], references: Sequence[Tree]) -> dict[str, Any]:
     """F1, precision, recall, and the percentages of exact and of well-formed trees."""
-    from transduce.parsing.brackets import score_trees
-
     score = score_trees(trees, references)
     whole = sum(tree.words == reference.words for tree, reference in zip(trees, references, strict=True))
     return {

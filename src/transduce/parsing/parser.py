@@ -15,11 +15,9 @@ from transduce.models.ensemble import load_ensemble
 from transduce.models.folder import find_model
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
-from transduce.parsing.linearized_trees import bracket_labels
 from transduce.parsing.minimum_risk_tree import minimum_risk_tree
-from transduce.parsing.penn_words import split_words, without_brackets
 from transduce.parsing.tree_grammar import TreeGrammar, most_brackets
-from transduce.parsing.trees import ROOT, Leaf, Tree, leaf
+from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, leaf, split_words, without_brackets
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.plain_engine import PlainEngine

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 from transduce.config import Table, to_table
 from transduce.files.pairs import ReadReport
 from transduce.models.model import Model
-from transduce.parsing.brackets import score_trees
-from transduce.parsing.linearized_trees import delinearize, linearize
+from transduce.parsing.evaluate import evaluate_trees, score_trees
 from transduce.parsing.parser import PARSING_SEARCH, Parser
-from transduce.parsing.trees import MalformedTreeError, Tree, read_corpus
-from transduce.search.options import SearchConfig
-from transduce.training.task import Scoring, ValidationScore
+from transduce.parsing.trees import MalformedTreeError, Tree, delinearize, linearize, read_corpus
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
+from transduce.training.task import Evaluation, Scoring, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import Translate
 
@@ -20,10 +19,13 @@ class Parse(Translate):
     """Pairs as in translation, whose targets are linearized trees: brackets are symbols, and words are repeated."""
 
     reader = "trees"
+    translates = False
+    evaluated_with = (*SINGLE_OUTPUT_OPTIONS, "mbr")
     score_name = "F1"
     defaults: ClassVar[Table] = {"search": to_table(PARSING_SEARCH)}
 
-    def __init__(self) -> None:
+    def __init__(self, settings: None = None) -> None:
+        super().__init__(settings)
         self._references: list[Tree] = []
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
@@ -58,6 +60,10 @@ class Parse(Translate):
         well_formed = 100 * sum(tree is not None for tree in trees) / len(trees)
         more = {"precision": total.precision, "recall": total.recall, "well_formed": well_formed}
         return ValidationScore(total.f1, samples, more, files)
+
+    @classmethod
+    def evaluate(cls, request: Evaluation) -> None:
+        evaluate_trees(request)
 
     def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
         """See `Task`: trees have no confidence."""

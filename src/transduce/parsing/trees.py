@@ -1,13 +1,17 @@
 """Constituency trees in the notation of the Penn Treebank."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.files.files import MAX_LINE_BYTES, raw_lines
 from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader, Tokens
+from transduce.tokenizers.symbols import SPACE_MARK
+from transduce.translation.abbreviations import Abbreviations, matches
 
 ROOT = "TOP"
 """Label of the node around a written tree."""
@@ -212,3 +216,151 @@ def _brackets(node: Tree | Leaf) -> str:
     if isinstance(node, Leaf):
         return f"({node.tag} {node.word})"
     return f"({' '.join([node.label, *map(_brackets, node.children)])})"
+
+
+def linearize(tree: Tree) -> list[str]:
+    """The brackets and the words of a tree in order."""
+    tokens: list[str] = []
+
+    def visit(node: Tree) -> None:
+        tokens.append(f"({node.label}")
+        for child in node.children:
+            if isinstance(child, Leaf):
+                tokens.append(child.word)
+            else:
+                visit(child)
+        tokens.append(f"){node.label}")
+
+    visit(tree)
+    return tokens
+
+
+def delinearize(tokens: Iterable[str]) -> Tree:
+    """The tree of linearized brackets and words; raises a MalformedTreeError if they do not form one tree."""
+    open_nodes: list[tuple[str, list[Tree | Leaf]]] = [("", [])]
+    for token in tokens:
+        if token.startswith("("):
+            open_nodes.append((token[1:], []))
+        elif token.startswith(")"):
+            label, children = open_nodes.pop()
+            if not open_nodes or label != token[1:]:
+                raise MalformedTreeError(f"with {token}, which closes no bracket of its label")
+            if not children:
+                raise MalformedTreeError(f"with ({label} {token}, which has no words")
+            open_nodes[-1][1].append(Tree(label, tuple(children)))
+        else:
+            open_nodes[-1][1].append(leaf(token))
+    (_, roots), *unclosed = open_nodes
+    if unclosed:
+        raise MalformedTreeError(UNCLOSED)
+    if len(roots) != 1 or not isinstance(roots[0], Tree):
+        raise MalformedTreeError("that is not exactly one tree")
+    return roots[0]
+
+
+def read_linearized(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the sentence and the linearized tree of every usable tree of a corpus; see `read_pairs`."""
+    if reverse:
+        raise ConfigError("data.reverse exchanges the sides of pairs; a file of trees has no sides, so leave it out")
+    for tree in read_corpus(corpus, report):
+        yield " ".join(tree.words), " ".join(linearize(tree))
+
+
+def bracket_symbols(trees: Iterable[Tree]) -> list[str]:
+    """The brackets of all labels as symbols of a vocabulary, with the space before them; sorted."""
+    labels = sorted(set[str]().union(*(tree.labels() for tree in trees)))
+    return [f"{SPACE_MARK}{bracket}{label}" for label in labels for bracket in "()"]
+
+
+def bracket_labels(pieces: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The labels whose brackets are pieces of a vocabulary, each with the ids of its opening and closing bracket."""
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    opening = SPACE_MARK + "("
+    pairs = {
+        piece.removeprefix(opening): (number, ids.get(f"{SPACE_MARK}){piece.removeprefix(opening)}"))
+        for piece, number in ids.items()
+        if piece.startswith(opening)
+    }
+    return {label: (number, closing) for label, (number, closing) in pairs.items() if label and closing is not None}
+
+
+def respell(
+    source: Iterable[int], linearized: Iterable[int], brackets: Container[int], starts: Container[int]
+) -> list[int]:
+    """The tokens of a linearized tree, with the pieces that its words have in the source; `starts` begin words."""
+    pieces = list(source)
+    begins = [index for index, piece in enumerate(pieces) if piece in starts]
+    words = (pieces[begin:end] for begin, end in pairwise([*begins, len(pieces)]))
+    result: list[int] = []
+    for token in linearized:
+        if token in brackets:
+            result.append(token)
+        elif token in starts:
+            result += next(words)
+    return result
+
+
+def _respeller(pieces: Sequence[str]) -> Callable[[Tokens], Tokens]:
+    brackets = frozenset(chain.from_iterable(bracket_labels(pieces).values()))
+    starts = frozenset(number for number, piece in enumerate(pieces) if piece.startswith(SPACE_MARK))
+
+    def respelled(tokens: Tokens) -> Tokens:
+        source, linearized = tokens
+        return source, respell(source, linearized, brackets, starts)
+
+    return respelled
+
+
+TREES = Reader(
+    ("src", "tgt"),
+    read_linearized,
+    has_sides=True,
+    symbols=lambda corpus: bracket_symbols(read_corpus(corpus, ReadReport())),
+    respeller=_respeller,
+)
+
+
+_BRACKETS = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
+_WHOLE = re.compile(r"-[LR][RC]B-|\w+://\S*\w/?|www\.\S*\w|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+"""Text that is one word: brackets as the treebank writes them, addresses."""
+_WORD = re.compile(
+    rf"""{_WHOLE.pattern}
+    | \d+(?:[.,:]\d+)+\w*            # 1,000.50
+    | (?:[^\W\d_]\.){{2,}}           # U.S., e.g.
+    | \w+?(?=n['’]t\b)|n['’]t\b      # do n't
+    | ['’](?:s|re|ve|ll|d|m)\b       # it 's
+    | \w+
+    | \.{{2,}} | --+
+    | \S                             # any other mark by itself
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_ENGLISH = "en"
+
+
+def split_words(text: str) -> list[str]:
+    """The words and punctuation marks of an English sentence; round and curly brackets are written -LRB-, -RRB- ..."""
+    words: list[str] = []
+    end = -1
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if word == "." and match.start() == end and _is_abbreviation(words[-1], text[match.end() :]):
+            words[-1] += word
+        elif word.lower() == "cannot":
+            words += [word[:3], word[3:]]
+        else:
+            words.append(_BRACKETS.get(word, word))
+        end = match.end()
+    return words
+
+
+def without_brackets(words: Sequence[str]) -> list[str]:
+    """Words as a tree may contain them: without round brackets and spaces."""
+    text = " ".join(words).replace("(", _BRACKETS["("]).replace(")", _BRACKETS[")"])
+    return text.split()
+
+
+def _is_abbreviation(word: str, rest: str) -> bool:
+    """Whether a full stop after a word belongs to it; the one at the end of the sentence is a word of its own."""
+    table = Abbreviations.of(_ENGLISH)
+    return bool(rest.strip("\"'”’)] ")) and (matches(word, table.never) or matches(word, table.sometimes))

@@ -10,22 +10,13 @@ import typer
 from transduce.cli.options import DeviceOption, ThreadsOption, search_options
 from transduce.search.options import SearchOptions
 
-OPTIONS = (
-    "beam",
-    "length_penalty",
-    "max_length",
-    "no_repeat",
-    "sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "seed",
+SEARCH_OPTIONS = (
+    *("beam", "length_penalty", "max_length", "no_repeat", "sample", "temperature", "top_k", "top_p", "min_p", "seed"),
 )
 """The search options that have an effect on speech."""
 
 
-@search_options(*OPTIONS)
+@search_options(*SEARCH_OPTIONS)
 def transcribe(
     sounds: Annotated[
         list[Path], typer.Argument(help="Sound files (wav, flac, ...).", metavar="SOUND...", show_default=False)

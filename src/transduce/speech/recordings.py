@@ -7,9 +7,9 @@ from pathlib import Path
 from transduce.errors import DataError
 from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
-from transduce.files.labelled import require_some
 from transduce.files.pair_formats import TSV, UnusableError, format_suffix, parse_row
 from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.readers import Reader, require_usable
 from transduce.speech.sound import RATE, Samples, read_sound
 
 SECONDS = 30
@@ -37,7 +37,7 @@ def read_speech(corpus: Corpus, report: ReadReport, *, reverse: bool = False) ->
             else:
                 report.pairs += 1
                 yield samples, text
-    require_some(corpus, report, "recording")
+    require_usable(corpus, report, "recording")
 
 
 def sound_files(path: Path) -> Iterator[Path]:
@@ -61,3 +61,6 @@ def _samples(path: Path) -> Samples:
     if len(samples) < RATE // 20:
         raise UnusableError(TOO_SHORT)
     return samples
+
+
+SPEECH = Reader(("src", "tgt"), read_speech, arrays=True, named_files=sound_files)

@@ -5,7 +5,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
+from transduce.speech.command import SEARCH_OPTIONS
+from transduce.speech.evaluate import evaluate_speech, exact_match, word_error_rate
 from transduce.speech.sound import RATE, SILENCE
 from transduce.speech.transcriber import SpeechOptions, Transcriber
-from transduce.speech.words import exact_match, word_error_rate
 from transduce.tokenizers.tokenizer import EOS
-from transduce.training.task import Scoring, Task, ValidationScore
+from transduce.training.task import Evaluation, Scoring, Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import pack_pairs
 
@@ -55,15 +56,13 @@ class Transcribe(Task):
         "train": {"batch_tokens": 64 * RATE},  # tokens of the source are samples
     }
     validation_tokens = 64 * RATE
+    evaluated_with = SEARCH_OPTIONS
 
-    def __init__(self, config: TranscribeConfig | None = None) -> None:
-        self._config = config or TranscribeConfig()
+    settings: TranscribeConfig
+
+    def __init__(self, settings: TranscribeConfig | None = None) -> None:
+        super().__init__(settings or TranscribeConfig())
         self._longest = self._longest_validated = 0
-
-    @classmethod
-    def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
-        return cls(recipe.transcribe)
 
     def refusal(self, config: ModelConfig) -> str | None:
         """See `Task`."""
@@ -71,7 +70,7 @@ class Transcribe(Task):
             return "the task transcribe needs a model that reads sound: --style whisper, or model.source=audio"
         if getattr(config, "positions", None) != "learned":
             return "the task transcribe needs model.positions=learned, which limits the length of outputs"
-        needed = math.ceil(max(self._longest / (1 - self._config.speed), self._longest_validated) / RATE)
+        needed = math.ceil(max(self._longest / (1 - self.settings.speed), self._longest_validated) / RATE)
         if needed > self._seconds(config):
             return f"recordings have up to {needed} seconds; set model.max_frames={needed * _FRAMES} or more"
         return None
@@ -91,14 +90,14 @@ class Transcribe(Task):
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
         """See `Task`: another speed and another volume."""
-        if not self._config.speed and not self._config.gain:
+        if not self.settings.speed and not self.settings.gain:
             return examples
         return [(self._varied(np.asarray(samples), seed), text) for samples, text in examples]
 
     def _varied(self, samples_N: Any, seed: int) -> TokenIds:
         chance = random.Random(f"{seed} {zlib.crc32(samples_N.tobytes())}")
-        speed = 1 + chance.uniform(-self._config.speed, self._config.speed)
-        factor = 10 ** (chance.uniform(-self._config.gain, self._config.gain) / 20)
+        speed = 1 + chance.uniform(-self.settings.speed, self.settings.speed)
+        factor = 10 ** (chance.uniform(-self.settings.gain, self.settings.gain) / 20)
         wave_N = (samples_N.astype(np.float64) - SILENCE) * factor
         place_M = np.arange(int(len(wave_N) / speed)) * speed
         changed_M = np.interp(place_M, np.arange(len(wave_N)), wave_N)
@@ -146,3 +145,7 @@ class Transcribe(Task):
         ]
         more = {"wer": word_error_rate(outputs, references)}
         return ValidationScore(exact_match(outputs, references), samples, more)
+
+    @classmethod
+    def evaluate(cls, request: Evaluation) -> None:
+        evaluate_speech(request)

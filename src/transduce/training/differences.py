@@ -26,7 +26,7 @@ def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> li
         {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
     )  # files that were read at the start
     names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
-    free = free | moved
+    free = free | moved | ({old.task, new.task} if old.task != new.task else set())  # each has only its own section
     return [
         f"{name} (there {as_set(before.get(name))}, here {as_set(now.get(name))})"
         for name in names

@@ -20,9 +20,9 @@ from transduce.training.checkpoint import begin_moments
 from transduce.training.cuda_graph import CapturedFunction
 from transduce.training.processes import SINGLE_PROCESS, Processes
 from transduce.training.r_drop import symmetric_kl
-from transduce.training.recipe import TrainConfig
 from transduce.training.sharded import Replicated, Sharded, is_sharded, local_shard
 from transduce.training.task import Task
+from transduce.training.train_config import TrainConfig
 
 
 class Float32:

@@ -12,6 +12,7 @@ from transduce.data.prepare import prepare
 from transduce.data.variation import Variation
 from transduce.disk import write_atomically
 from transduce.errors import RunError
+from transduce.files.readers import READERS
 from transduce.nn.device import pick_device
 from transduce.training.checkpoint import adam_moments, newest_step
 from transduce.training.display import Display, FirstSteps
@@ -128,7 +129,7 @@ def _train(
                 check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
                 begun_with=run.corpus,
             )
-        if task.reader == "pairs":
+        if READERS[task.reader].has_translations:
             warn_of_exchanged_sides(recipe.data, prepared, display.log)
         task.set_tokenizer(prepared.tokenizer)
         recipe = with_measured_settings(recipe, task, prepared)
@@ -137,7 +138,7 @@ def _train(
             recipe = resolve_batch_tokens(recipe, task, model, prepared, display, processes)
         config, tokenizer = recipe.train, prepared.tokenizer
         assert config.batch_tokens != "auto"
-        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, linearized=task.reader == "trees")
+        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, task.reader)
         growth, max_length = variation.growth(prepared.train), recipe.data.max_length
         plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)

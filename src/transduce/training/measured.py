@@ -23,9 +23,10 @@ from transduce.errors import ConfigError, RunError
 from transduce.files.readers import READERS
 from transduce.models.model import Model
 from transduce.training.learner import Bfloat16Copy, Compute, Float32, Learner, make_optimizer
-from transduce.training.recipe import Recipe, TrainConfig
+from transduce.training.recipe import Recipe
 from transduce.training.steps import release_memory
 from transduce.training.task import Task
+from transduce.training.train_config import TrainConfig
 
 _SMALLEST, _ROUND = 1024, 256
 _MARGIN = 0.9

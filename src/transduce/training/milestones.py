@@ -27,8 +27,8 @@ from transduce.training.report import duration, points_of, write_report
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.task import Task, ValidationScore
+from transduce.training.train_config import DEFAULT_BLEU_TOKENIZER
 from transduce.training.validation import Validation
-from transduce.translation.bleu_tokenizer import DEFAULT
 
 _CLEARLY_WORSE = 0.1
 """If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""
@@ -66,7 +66,7 @@ class Milestones:
         if scored:
             values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
             line += self._describe(scored, self._before(progress.step))
-            tokenizer = "" if scored.tokenizer == DEFAULT else scored.tokenizer
+            tokenizer = "" if scored.tokenizer == DEFAULT_BLEU_TOKENIZER else scored.tokenizer
         criterion = next(name for name in (config.criterion, self.task.score_name.lower(), "loss") if name in values)
         # Scores on other data or with another tokenizer are not comparable.
         metric = f"{criterion} of {validation.digest}" + (f" by {tokenizer}" if tokenizer else "")

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from transduce.config import require
-from transduce.training.recipe import Recipe, TrainConfig
+from transduce.training.recipe import Recipe
 from transduce.training.schedule import scheduled_rate
+from transduce.training.train_config import TrainConfig
 
 # Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.
 _RISKY, _HOPELESS = 0.15, 0.5

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from transduce.config import Table, to_table, toml_value
+from transduce.files.readers import READERS
 from transduce.search.options import describe_bounds
 from transduce.training.recipe import DEFAULT_PRESET, Recipe, default_run_folder, load_recipe
 from transduce.training.task_registry import TASKS
@@ -58,12 +59,15 @@ def recipe_text(path: Path, preset: str | None, style: str | None, given: Table)
     if style:
         lines += ["", *_comment("Member of the family."), f"style = {toml_value(style)}"]
     table = to_table(recipe)
-    pairs = recipe.make_task().reader in ("pairs", "trees")
-    for section in (field.name for field in fields(Recipe) if field.name != "task"):
+    pairs = READERS[recipe.make_task().reader].has_sides
+    sections = {field.name: getattr(recipe, field.name) for field in fields(Recipe)}
+    for section, config in (sections | dict(recipe.sections)).items():
+        if section in ("task", "sections"):
+            continue
         own = given.get(section, {})
         others = [name for name in _SHOWN.get(section, []) if pairs or not _OF_PAIRS & {f"{section}.{name}", section}]
         if own or others:
-            helps = help_texts(type(getattr(recipe, section)))
+            helps = help_texts(type(config))
             lines += ["", f"[{section}]", *_settings(list(dict.fromkeys([*own, *others])), own, table[section], helps)]
     return "\n".join(lines) + "\n", recipe
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from transduce.config import to_table
 from transduce.disk import write_atomically
+from transduce.files.readers import READERS
 from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
@@ -96,15 +97,15 @@ def readable(value: Any) -> str:
 
 def _sections(recipe: Recipe) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Name, values and default values of each section."""
-    for section in dataclasses.fields(recipe):
-        config = getattr(recipe, section.name)
-        if dataclasses.is_dataclass(config) and (section.name not in TASKS or section.name == recipe.task):
+    sections = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    for name, config in (sections | dict(recipe.sections)).items():
+        if dataclasses.is_dataclass(config):
             try:
                 default = to_table(type(config)())  # type: ignore[misc]
             except Exception:  # a section without default values
                 default = {}
             values = {key: value for key, value in to_table(config).items() if value != ()}
-            yield section.name, values, default
+            yield name, values, default
 
 
 def _card(name: str, values: dict[str, Any]) -> str:
@@ -222,14 +223,14 @@ def speeds(train: list[Record]) -> list[Point]:
 
 def _tokens(task: type[Task]) -> str:
     """What the speed of training counts."""
-    return "target tokens/s" if task.reader == "pairs" else "tokens/s"
+    return "target tokens/s" if READERS[task.reader].has_translations else "tokens/s"
 
 
 def _facts(train: list[Record], valid: list[Record], final: list[Record], task: type[Task]) -> str:
     """The most important figures, scores first."""
     facts, score = [], task.score_name
     if final:
-        digits = 1 if task.reader == "pairs" else 3
+        digits = 1 if READERS[task.reader].has_translations else 3
         for key, name in {score.lower(): score, **task.figures}.items():
             if f"valid_{key}" in final[-1]:
                 value = f"{final[-1][f'valid_{key}']:.{digits}f}"

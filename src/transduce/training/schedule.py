@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 
 from transduce.training.checkpoint import Progress
-from transduce.training.recipe import Recipe, TrainConfig
+from transduce.training.recipe import Recipe
+from transduce.training.train_config import TrainConfig
 
 _MEASURED_STEPS, _MEASURED_SHARE = 5, 0.05
 """Number of steps of this process, and share of `train.minutes`, after which the speed is known well enough to plan a

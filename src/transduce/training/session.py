@@ -4,12 +4,11 @@ import platform
 import shlex
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-
-from transduce import __version__
 
 
 def describe_session(device: torch.device, processes: int, parameters: int, data: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +22,11 @@ def describe_session(device: torch.device, processes: int, parameters: int, data
         "device": f"{processes} x {name}" if processes > 1 else name,
         "parameters": parameters,
         "data": {name: count for name, count in data.items() if isinstance(count, int)},
-        "versions": {"transduce": __version__, "torch": torch.__version__, "Python": platform.python_version()},
+        "versions": {
+            "transduce": version("transduce"),
+            "torch": torch.__version__,
+            "Python": platform.python_version(),
+        },
     }
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from transduce.config import require, to_table
-from transduce.corpora.get.catalogue import corpus_names
 from transduce.data.data_config import DataConfig
 from transduce.data.plan import Plan
 from transduce.data.prepare import Prepared
 from transduce.data.variation import Variation
 from transduce.errors import DataError, RunError
-from transduce.files.languages import direction_of_entry, parse_direction
+from transduce.features import HOOKS
+from transduce.files.languages import base_language, direction_of_entry, parse_direction
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
@@ -37,7 +37,6 @@ from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.start_from import find_start
 from transduce.training.task import Scoring, Task
-from transduce.translation.abbreviations import base_language
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
@@ -70,7 +69,7 @@ def inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     Warns of other languages: they may be meant, but the files may also be exchanged.
     """
     start, data = recipe.train.start_from, recipe.data
-    if not start or data.directions or recipe.task != "translate":
+    if not start or data.directions or not recipe.make_task().translates:
         return recipe
     directions = read_card(find_start(start))["facts"].get("directions", [])
     if len(directions) != 1:
@@ -116,9 +115,7 @@ def require_text(recipe: Recipe) -> None:
     """Raise an error if training or validation text is missing; of a public corpus, it names the command to get it."""
     needed = [*recipe.data.all_train, *recipe.data.all_valid]
     for name in (name for files in needed for name in files if not Path(name).exists()):
-        folder = Path(name).parent.name
-        hint = f"; to get it: transduce data get {folder}" if folder in corpus_names() else ""
-        raise DataError(f"{name}: no such file{hint}")
+        raise DataError(f"{name}: no such file{HOOKS['missing_text'](Path(name))}")
 
 
 def require_examples(recipe: Recipe) -> None:

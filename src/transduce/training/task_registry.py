@@ -1,20 +1,16 @@
-"""The table of tasks: `task = "..."` in a recipe names a row. A new task is a file and a row here."""
+"""The tasks of all features (features.py): `task = "..."` in a recipe names one."""
 
-from transduce.classification.task import Classify
-from transduce.encoders.denoise import Denoise
-from transduce.encoders.masked import Masked
-from transduce.language_model.task import LanguageModel
-from transduce.parsing.task import Parse
-from transduce.speech.task import Transcribe
+from typing import Any
+
+from transduce.features import Registry, feature_with, load
 from transduce.training.task import Task
-from transduce.translation.task import Translate
 
-TASKS: dict[str, type[Task]] = {
-    "translate": Translate,
-    "language_model": LanguageModel,
-    "parse": Parse,
-    "masked": Masked,
-    "denoise": Denoise,
-    "classify": Classify,
-    "transcribe": Transcribe,
-}
+TASKS: Registry[type[Task]] = Registry("tasks")
+TASK_SETTINGS: Registry[type[Any]] = Registry("task_settings")
+
+
+def settings_class(task: str) -> type[Any] | None:
+    """The class of the settings of a task, if it has any."""
+    feature = feature_with("tasks", task)
+    reference = feature and feature.task_settings.get(task)
+    return load(reference) if reference else None

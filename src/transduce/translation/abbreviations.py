@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 
+from transduce.files.languages import base_language
+
 
 @dataclass(frozen=True)
 class Abbreviations:
@@ -28,14 +30,6 @@ class Abbreviations:
         return self.ordinals and (word in self.after_ordinals or word[0].islower())
 
 
-def base_language(language: str | None) -> str | None:
-    """The two-letter code of a language: "de" for "de-AT" and "deu"; "no" for "nb"."""
-    if not language:
-        return None
-    code = language.replace("_", "-").split("-")[0].lower()
-    return _tables()["aliases"].get(code, code)
-
-
 @cache
 def _tables() -> dict[str, dict[str, str]]:
     return tomllib.loads(
@@ -45,7 +39,7 @@ def _tables() -> dict[str, dict[str, str]]:
 
 @lru_cache(maxsize=64)
 def _by_language(code: str | None) -> Abbreviations:
-    tables = {name: table for name, table in _tables().items() if name != "aliases"}
+    tables = _tables()
     chosen = [tables[code]] if code in tables else list(tables.values())
     never, sometimes, numbered, starters, endings, after_ordinals = (
         frozenset(word for table in chosen for word in table.get(key, "").split())

@@ -7,15 +7,14 @@ model when they are used for the first time, so nothing but a setting selects th
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from transduce.config import require
 from transduce.errors import ConfigError
 from transduce.files.scripts import script
+from transduce.training.train_config import DEFAULT_BLEU_TOKENIZER, BleuTokenizer
 
-BleuTokenizer = Literal["auto", "13a", "char", "flores101", "flores200", "intl", "ja-mecab", "ko-mecab", "none", "zh"]
-"""Names of sacreBLEU's tokenizers; `auto` selects one by the language of the references."""
-DEFAULT = "13a"
+DEFAULT = DEFAULT_BLEU_TOKENIZER
 
 _BY_LANGUAGE = {
     **{"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"},

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import resources
 
+from transduce.files.languages import base_language
 from transduce.tokenizers.symbols import SLOTS, SPACE_MARK
-from transduce.translation.abbreviations import base_language
 
 ABBREVIATION = re.compile(r"\w\.[\s,:]")
 """What a text with an abbreviation contains."""

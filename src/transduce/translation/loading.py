@@ -6,22 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.fast.choose import runs_on_cpu
+from transduce.features import feature_with
 from transduce.models.any_model import AnyModel
 from transduce.models.folder import read_model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
-
-_OTHER_TASKS = {
-    "language_model": "use it with: transduce generate or transduce score",
-    "classify": "use it with: transduce classify",
-    "denoise": "train a translation model from it with: transduce train --start-from",
-    "transcribe": "use it with: transduce transcribe",
-    "masked": "use it with: transduce fill",
-    "parse": "use it with: transduce parse",
-}
-"""What to do with models of tasks that do not translate."""
 
 
 def load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
@@ -37,8 +28,9 @@ def load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyToke
 
 def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
     """Raise an error that tells what to do with a model whose task is another one than translation."""
-    if hint := _OTHER_TASKS.get(facts.get("task", "")):
-        raise ModelError(f"{folder} was trained for the task {facts['task']}; {hint}")
+    task = facts.get("task", "translate")
+    if task != "translate" and (feature := feature_with("uses", task)):
+        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
 
 
 def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":

@@ -115,6 +115,7 @@ _NAMES = re.compile(
 )
 _ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _SHORT_AMOUNT, _NUMBER]))
 _COPIED = re.compile(f"{_INTEGER}|{_CODE}")
+_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
 _INTEGER_LISTS = re.compile(_INTEGER_LIST)
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
@@ -193,6 +194,17 @@ def occurs_once(part: str, text: str) -> bool:
     start = text.find(part)
     end = start + len(part)
     return text.count(part) == 1 and not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+
+
+def shared_parts(source: str, target: str) -> list[str]:
+    """Protected spans and names, none of which overlap, that occur exactly once on both sides as separate words.
+
+    The hook by which augmentation (data/augment.py) finds what it replaces by slots.
+    """
+    parts = [source[start:end] for start, end in Protection().spans(source)]
+    protected = " ".join(parts)
+    parts += [name for name in _NAME.findall(source) if name not in protected]
+    return [part for part in parts if occurs_once(part, source) and occurs_once(part, target)]
 
 
 def _trimmed(text: str, start: int, end: int) -> Span:

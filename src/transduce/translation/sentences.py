@@ -9,7 +9,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.translation.abbreviations import Abbreviations, base_language, matches
+from transduce.files.languages import base_language
+from transduce.translation.abbreviations import Abbreviations, matches
 from transduce.translation.icu import boundaries
 
 _OPENING = "\"'“‘«‹„‚([{<¿¡「『（《〈【〔［｛*_#"

@@ -221,6 +221,14 @@ class Translator(PartTranslator):
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
         return [token for part in self.parts(text, to=to, glossary=glossary) for token in self.source_pieces(part)]
 
+    def describe_engine(self) -> str:
+        """The engine that runs the search and, if it is not the chosen one, the reason."""
+        reason = self.engine.supports(self.any_model, self.config)
+        description = self.engine_for(self.config).description
+        if self.any_model.config.architecture == "ensemble":
+            return f"{description}, because gpu and native have no ensembles"
+        return f"{description}, because {self.engine.name} has {reason}" if reason else description
+
 
 def _require_targets(to: Target, texts: int) -> None:
     """Raise a DataError if several target languages are given, but not one for each text."""

@@ -15,7 +15,7 @@ from helpers import small_language_model
 from serving import TIMEOUT, ServerProcess, host_and_port, request_head, send_raw, serve_in_thread, wait_until
 from starlette.responses import Response
 
-from transduce import Generator
+from transduce.language_model.generator import Generator
 from transduce.models.folder import save_model
 from transduce.serve.http_protocol import _HttpProtocol
 from transduce.translation.translator import Translator

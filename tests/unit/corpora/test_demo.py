@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 
-from transduce.corpora.demo import DemoCorpus, demo_corpus, lexicon, write_demo_corpus
-from transduce.corpora.demo.corpus import Pair, combinations, has_held_out, is_held_out, sentences, word_forms
+from transduce.corpora.demo import lexicon
+from transduce.corpora.demo.corpus import (
+    DemoCorpus,
+    Pair,
+    combinations,
+    demo_corpus,
+    has_held_out,
+    is_held_out,
+    sentences,
+    word_forms,
+    write_demo_corpus,
+)
 from transduce.corpora.demo.grammar import DETERMINERS, NAMES, PRONOUNS, Clause, NounPhrase, Phrase, Sentence
 from transduce.corpora.demo.grammar import english as in_english
 from transduce.corpora.demo.grammar import german as in_german

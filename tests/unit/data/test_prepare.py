@@ -15,7 +15,7 @@ from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import read_lines
 from transduce.files.pairs import Corpus, Pair, ReadReport
-from transduce.files.readers import READERS, Reader
+from transduce.files.readers import Reader
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -223,7 +223,7 @@ def test_a_reader_of_one_stream_is_prepared_like_one_of_pairs(
             yield (line,)
 
     encode_here(workers=2, shard_pairs=100)
-    monkeypatch.setitem(READERS, "lines", Reader(("text",), read))
+    monkeypatch.setattr("transduce.files.readers.LINES", Reader(("text",), read))
     lines = [source for source, _ in toy_pairs]
     (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines), encoding="utf-8")
     data = DataConfig(train=((str(tmp_path / "text.tsv"),),), valid=((str(tmp_path / "text.tsv"),),))

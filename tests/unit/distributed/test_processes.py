@@ -17,7 +17,8 @@ from transduce.training import processes as processes_module
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.processes import SINGLE_PROCESS, Processes
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")

@@ -6,7 +6,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.errors import ConfigError
-from transduce.translation.bleu_tokenizer import BleuTokenizer, TokenizerChoice, choose_tokenizer, load_tokenizer
+from transduce.training.train_config import BleuTokenizer
+from transduce.translation.bleu_tokenizer import TokenizerChoice, choose_tokenizer, load_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.parsing.brackets import COLLINS, BracketScore, Conventions, score_tree, score_trees
+from transduce.parsing.evaluate import COLLINS, BracketScore, Conventions, score_tree, score_trees
 from transduce.parsing.trees import read_tree
 
 GOLD = read_tree("(S (NP (DT the) (NN cat)) (, ,) (ADVP (RB now)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))")

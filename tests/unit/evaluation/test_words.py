@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from transduce.classification.classes import ClassScores
-from transduce.speech.words import edits, exact_match, word_error_rate
+from transduce.classification.evaluate import ClassScores
+from transduce.speech.evaluate import edits, exact_match, word_error_rate
 
 
 @pytest.mark.parametrize(

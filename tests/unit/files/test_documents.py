@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.files import documents
 from transduce.files.documents import read_documents, read_pieces
 from transduce.files.pairs import ReadReport
-from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig, encoding_units
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig, encoding_units
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n  Speak, speak.\n" * 20
 

@@ -16,7 +16,8 @@ from transduce.tokenizers.tokenizer import PAD, Tokenizer
 from transduce.training import r_drop
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 M, V, D = 13, 11, 6

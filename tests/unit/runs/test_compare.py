@@ -10,7 +10,8 @@ from transduce.errors import ConfigError, RunError
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.training.compare import different_settings, figures, read_runs, write_comparison
 from transduce.training.metrics import Metrics
-from transduce.training.recipe import Recipe, TrainConfig
+from transduce.training.recipe import Recipe
+from transduce.training.train_config import TrainConfig
 
 
 def make_run(folder: Path, bleu: float, warmup: int) -> Path:

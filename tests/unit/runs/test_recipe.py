@@ -14,7 +14,8 @@ from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import TokenizerConfig
 from transduce.training.differences import differences
-from transduce.training.recipe import Recipe, TrainConfig, load_recipe, read_preset
+from transduce.training.recipe import Recipe, load_recipe, read_preset
+from transduce.training.train_config import TrainConfig
 
 
 def test_a_set_with_an_unknown_key_is_an_error_when_the_recipe_is_built() -> None:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transduce.parsing.linearized_trees import delinearize
 from transduce.parsing.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
-from transduce.parsing.trees import MalformedTreeError, Tree
+from transduce.parsing.trees import MalformedTreeError, Tree, delinearize
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search

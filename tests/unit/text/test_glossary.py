@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce import Glossary
 from transduce.errors import DataError
+from transduce.translation.glossary import Glossary
 from transduce.translation.protect import Protection, Span
 
 

@@ -6,17 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce import ConfigError, DataError
+from transduce.errors import ConfigError, DataError
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
-from transduce.parsing.linearized_trees import bracket_labels, bracket_symbols, delinearize, linearize, respell
 from transduce.parsing.tree_drawing import draw_svg, draw_text
 from transduce.parsing.trees import (
     Leaf,
     MalformedTreeError,
     Tree,
+    bracket_labels,
+    bracket_symbols,
+    delinearize,
+    linearize,
     read_tree,
     read_trees,
+    respell,
     write_tree,
 )
 

@@ -30,7 +30,8 @@ from transduce.training import start as starting
 from transduce.training.api import train
 from transduce.training.learner import Bfloat16Copy, Compute
 from transduce.training.measured import Times, faster_precision
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 # Few CPUs are fast with bfloat16.

@@ -7,8 +7,9 @@ import pytest
 
 from transduce.errors import ConfigError
 from transduce.training.checkpoint import Progress
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
 from transduce.training.schedule import Ending, learning_rate
+from transduce.training.train_config import TrainConfig
 
 
 def ending(progress: Progress, **settings: Any) -> Ending:

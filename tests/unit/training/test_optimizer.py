@@ -9,8 +9,8 @@ from helpers import small_model
 
 from transduce.errors import ConfigError
 from transduce.training.learner import make_optimizer
-from transduce.training.recipe import TrainConfig
 from transduce.training.schedule import learning_rate, scheduled_rate
+from transduce.training.train_config import TrainConfig
 
 
 def test_without_weight_decay_it_is_the_papers_adam() -> None:

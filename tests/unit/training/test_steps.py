@@ -23,7 +23,8 @@ from transduce.training.api import train
 from transduce.training.learner import CapturedCompute, Compute, Learner
 from transduce.training.loader import Loader
 from transduce.training.measured import largest_batch
-from transduce.training.recipe import TrainConfig, load_recipe
+from transduce.training.recipe import load_recipe
+from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
 CPU = torch.device("cpu")

@@ -86,6 +86,12 @@ def corpus_names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
+def how_to_get(file: Path) -> str:
+    """The end of a message about missing text: the command that gets it, if its folder is named after a corpus."""
+    corpus = file.parent.name
+    return f"; to get it: transduce data get {corpus}" if corpus in corpus_names() else ""
+
+
 def read_corpus(name: str) -> Corpus:
     """Read the description of a corpus: one of the package, by its name, or a .toml file."""
     if name.endswith(".toml"):

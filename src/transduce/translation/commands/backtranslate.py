@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.messages import describe_engine, log
+from transduce.cli.messages import log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
@@ -75,7 +75,7 @@ def backtranslate(
         if done:
             done = skip_written(lines, out)
             log(f"{out} has {count_pairs(done)} already; continuing after the last")
-        log(f"engine {describe_engine(translator)}")
+        log(f"engine {translator.describe_engine()}")
         with Progress(lambda: count_lines(text), done, hidden=False) as progress:
             for pair in back_translate(translator, lines, report, to):
                 file.write(row(*pair))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from transduce.cli.messages import describe_engine, log
+from transduce.cli.messages import log
 from transduce.cli.options import DeviceOption, EngineOption, FromOption, ReverseOption, ThreadsOption, ToOption
 
 
@@ -55,7 +55,7 @@ def calibrate(
     translator = Translator.load(folder, device=device, engine=engine, threads=threads, protect=False)
     for path, direction in directions.items():
         log(direction.describe(path).removesuffix("; "))
-    log(f"engine {describe_engine(translator)}")
+    log(f"engine {translator.describe_engine()}")
     if tests:
         chosen = [pair for path in tests for pair in pairs[path]]
         calibration, measured = fit_calibration(translator, chosen, target)

@@ -54,8 +54,8 @@ def score(
     tokens. The total and the perplexity go to stderr.
     """
     from transduce.errors import ConfigError
+    from transduce.features import HOOKS
     from transduce.files.pairs import count_pairs
-    from transduce.language_model.score_command import score_texts
     from transduce.models.folder import find_model, read_card
     from transduce.translation.commands.direction import evaluated_direction
     from transduce.translation.loading import require_translation_model
@@ -76,7 +76,7 @@ def score(
     if is_language_model:
         if model is None or len(model) > 1:
             raise ConfigError("a language model is scored by itself; name one with -m")
-        score_texts(
+        HOOKS["score_texts"](
             model[0], files or [], document=document, stride=stride, per_token=per_token, jsonl=jsonl, device=device,
             threads=threads,
         )  # fmt: skip

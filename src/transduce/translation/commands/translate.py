@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.messages import announce, describe_engine, log
+from transduce.cli.messages import announce, log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
@@ -130,8 +130,8 @@ def translate(
     from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
     from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
     from transduce.cli.request_record import request
-    from transduce.cluster.command import translate_with_ray
     from transduce.errors import ConfigError
+    from transduce.features import HOOKS
     from transduce.files.pair_formats import has_rows
     from transduce.models.folder import find_model
     from transduce.translation.commands.translate_direction import target_language
@@ -179,7 +179,7 @@ def translate(
             "prefix": prefix,
             "glossary": Glossary.load(glossary) if glossary else None,
         }
-        translate_with_ray(
+        HOOKS["translate_with_ray"](
             inputs, out, loading, options, from_, to, column=column, resume=resume, workers=workers, threads=threads
         )
         return
@@ -211,7 +211,7 @@ def translate(
     if confidence:
         translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
-        log(f"engine {describe_engine(translator)}")
+        log(f"engine {translator.describe_engine()}")
     terms = Glossary.load(glossary) if glossary else None
     if documents:
         translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from transduce.cli.inputs import Input
 from transduce.cli.messages import log
-from transduce.files.languages import ModelLanguages, language_of_name
-from transduce.translation.abbreviations import base_language
+from transduce.files.languages import ModelLanguages, base_language, language_of_name
 
 
 def target_language(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.corpora.demo import DemoCorpus, demo_corpus
+from transduce.corpora.demo.corpus import DemoCorpus, demo_corpus
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from transduce.corpora.check.check import check
 from transduce.corpora.check.report import Report
-from transduce.corpora.demo import DemoCorpus
+from transduce.corpora.demo.corpus import DemoCorpus
 from transduce.errors import DataError
 from transduce.files.pairs import Pair
 

@@ -1,17 +1,17 @@
-"""Texts and images with a label, for classification."""
+"""Texts with a label."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from transduce.classification.images import Image, as_images, folder_images, read_idx, read_npz
 from transduce.errors import DataError
 from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
 from transduce.files.pair_formats import JSONL, NO_TAB, TSV, UnusableError, decode, format_suffix
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.files.parquet import is_table, read_table
+from transduce.files.readers import Reader, require_usable
 
 BAD_ROW = 'not a row with a text "text" and a "label"'
 _TEXT_NAMES = ("text", "sentence")
@@ -42,14 +42,7 @@ def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) 
             else:
                 report.pairs += 1
                 yield row
-    require_some(corpus, report, "labelled text")
-
-
-def require_some(corpus: Corpus, report: ReadReport, noun: str) -> None:
-    """Raise an error if nothing was read."""
-    if report.pairs == 0:
-        names = ", ".join(" + ".join(files) for files in corpus)
-        raise DataError("; ".join([f"{names}: no {noun}", *report.lines()]))
+    require_usable(corpus, report, "labelled text")
 
 
 def _rows(path: Path, *, is_json: bool) -> Iterator[tuple[int, tuple[str, str] | str]]:
@@ -110,49 +103,4 @@ def _table_rows(path: Path) -> Iterator[tuple[int, tuple[str, str] | str]]:
             yield number, str(problem)
 
 
-def read_images(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[tuple[Image, str]]:
-    """Yield the images of a corpus (height, width, channels) and their labels; all must have the same size.
-
-    An entry is a folder with a subfolder of image files for each class, a .npz file with `images` and `labels`, or two
-    IDX files, of images and of labels. `reverse` has no meaning for them.
-    """
-    report.noun = "image"
-    shape: tuple[int, ...] | None = None
-    for files in corpus:
-        for image, label, where in _entry_images(files):
-            shape = shape or image.shape
-            if image.shape != shape:
-                raise DataError(f"{where}: {_size(image.shape)}, but others have {_size(shape)}; resize them first")
-            report.pairs += 1
-            yield image, label
-    require_some(corpus, report, "image")
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    height, width, channels = shape
-    return f"{width} x {height} pixels of {channels} {'channel' if channels == 1 else 'channels'}"
-
-
-def _entry_images(files: tuple[str, ...]) -> Iterator[tuple[Image, str, str]]:
-    """Each image, its label and its place."""
-    path = Path(files[0])
-    if len(files) == 2:
-        images, labels = (
-            as_images(read_idx(path), files[0]),
-            [str(label) for label in read_idx(Path(files[1])).tolist()],
-        )
-    elif path.is_dir():
-        yield from folder_images(path)
-        return
-    elif len(files) == 1 and path.suffix == ".npz":
-        array, labels = read_npz(path)
-        images = as_images(array, files[0])
-    else:
-        raise DataError(
-            f"{' + '.join(files)}: images are a folder with a subfolder for each class, a .npz file, or two IDX files, "
-            "of images and of labels"
-        )
-    if len(images) != len(labels):
-        raise DataError(f"{' + '.join(files)}: {len(images):,} images, but {len(labels):,} labels")
-    for number, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
-        yield image, label, f"{files[0]}, image {number}"
+LABELLED = Reader(("text", "label"), read_labelled, labels=True)

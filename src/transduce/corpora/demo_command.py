@@ -29,7 +29,7 @@ def demo(
     The corpus is English-German and part of the package; training takes four minutes on a CPU.
     """
     with ended_by_signals():
-        from transduce.corpora.demo import demo_corpus, write_demo_corpus
+        from transduce.corpora.demo.corpus import demo_corpus, write_demo_corpus
         from transduce.training.api import train
         from transduce.translation.scores import score
         from transduce.translation.translator import Translator
@@ -54,8 +54,8 @@ def demo(
     sources, references = map(list, zip(*corpus.test, strict=True))
     outputs = Translator.load(out).translate(sources)
     print(f"\n{len(sources):,} test sentences, each with a combination of words that is not in the training data:")
-    for one in score(outputs, references):
-        print(f"  {one.metric:<6}{one.value:6.2f}   {one.signature}")
+    for result in score(outputs, references):
+        print(f"  {result.metric:<6}{result.value:6.2f}   {result.signature}")
     print("\nexamples:")
     for source, output in list(zip(sources, outputs, strict=True))[:5]:
         print(f"  {source}\n  → {output}")

@@ -1,0 +1,115 @@
+"""`transduce evaluate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.messages import announce
+from transduce.cli.options import (
+    DeviceOption,
+    EngineOption,
+    EnsembleOption,
+    FromOption,
+    JsonOption,
+    MbrOption,
+    ReverseOption,
+    ThreadsOption,
+    ToOption,
+    scored_together,
+    search_options,
+)
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchOptions
+from transduce.training.train_config import BleuTokenizer
+
+
+@search_options(*SINGLE_OUTPUT_OPTIONS)
+def evaluate(
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run or a model folder; several are compared.",
+            show_default="without --hyp: the bundled model",
+        ),
+    ] = None,
+    ensemble: EnsembleOption = False,
+    src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,
+    ref: Annotated[
+        list[Path] | None,
+        typer.Option(help="Reference translations, line by line; repeat it for several of each line."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Instead of --src and --ref: both in one .tsv or .jsonl; for a parser, trees.")
+    ] = None,
+    hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
+    tokenize: Annotated[
+        BleuTokenizer,
+        typer.Option(
+            help="BLEU's tokenizer, one of sacreBLEU's, e.g. char; auto: by the language or script of the references.",
+            metavar="NAME",
+        ),
+    ] = "auto",
+    to: ToOption = None,
+    from_: FromOption = None,
+    reverse: ReverseOption = None,
+    *,
+    options: SearchOptions,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+    mbr: MbrOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
+
+    A classifier is scored with accuracy, macro F1 and the confusion matrix; a speech model with the word error rate.
+
+    Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
+    with the model, usually the default shown here.
+    """
+    with announce("loading PyTorch"):
+        from transduce.cli.outputs import refuse_overwriting, require_line_output
+        from transduce.errors import ConfigError
+        from transduce.models.folder import find_model, read_card
+        from transduce.training.task import Evaluation
+        from transduce.training.task_registry import TASKS
+
+    if reverse is not None and not test:
+        raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
+    refs, hyps = ref or [], hyp or []
+    if out:
+        require_line_output(out)
+        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *refs, *hyps])
+    models: list[Path | None] = [*model] if model else [] if hyps else [None]  # None is the bundled model
+    if len({*map(str, models), *map(str, hyps)}) < len(models) + len(hyps):
+        raise ConfigError("the same model or file is given twice")
+    folders = [find_model(path) for path in models]
+    systems = scored_together(folders, ensemble)
+    if models and not (src or test):
+        raise ConfigError(
+            "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
+            "(--test has both sides)"
+        )
+    facts = [read_card(folder)["facts"] for folder in folders]
+    default = "translate"
+    named = [fact.get("task", default) for fact in facts]
+    name = next((name for name in named if name != default), default)
+    task = TASKS.get(name) or TASKS[default]
+    others = {"tokenize": tokenize != "auto", "to": to, "from": from_, "engine": engine != "auto"}
+    effective = {*task.evaluated_with} if models else {*others}  # without a model, no search runs
+    for option in [*options, *(option for option, value in others.items() if value)]:
+        if option not in effective:
+            reason = f"on a model of the task {name}" if models else "on translations that are given with --hyp"
+            raise ConfigError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
+    if mbr and "mbr" not in effective:
+        raise ConfigError("--mbr has an effect on parsers only; leave it out")
+    task.evaluate(
+        Evaluation(
+            task=name, models=models, folders=folders, facts=facts, systems=systems, src=src, refs=refs, test=test,
+            hyps=hyps, out=out, tokenize=tokenize, to=to, source=from_, reverse=reverse, search=options, device=device,
+            engine=engine, threads=threads, mbr=mbr, as_json=as_json,
+        )
+    )  # fmt: skip

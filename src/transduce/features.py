@@ -1,0 +1,235 @@
+"""The table of features: what each folder adds to the program, by name.
+
+A row names what it adds as "module:attribute", which is imported when it is used: the core knows no feature, and a
+command imports nothing that it does not need. Another package adds a row by an entry point of the group
+`transduce.features` that loads a `Feature`:
+
+    [project.entry-points."transduce.features"]
+    toy = "toy_package:FEATURE"
+
+Entry points are read only if a name is not in the table, or if all names are listed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from transduce.errors import ConfigError
+
+GROUP = "transduce.features"
+
+T = TypeVar("T")
+Names = Mapping[str, str]
+"""What a name stands for, as "module:attribute"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """A row of the table."""
+
+    models: Names = field(default_factory=dict)
+    """Subclasses of `Model`, by the architecture."""
+    model_settings: Names = field(default_factory=dict)
+    """The settings of each of these architectures: the section [model] of a recipe, a subclass of `ModelConfig`."""
+    tasks: Names = field(default_factory=dict)
+    """Subclasses of `Task`."""
+    task_settings: Names = field(default_factory=dict)
+    """The settings of those of these tasks that have any: the section with the name of the task, a frozen dataclass."""
+    uses: Names = field(default_factory=dict)
+    """How to use models of these tasks, as the end of a message to someone who tries to translate with one."""
+    readers: Names = field(default_factory=dict)
+    """Instances of `Reader`, which tell what the examples of a corpus are."""
+    commands: Names = field(default_factory=dict)
+    """Functions or groups of the command line (typer)."""
+    exporters: Names = field(default_factory=dict)
+    """Instances of `Exporter`, by the format that `transduce export --to` names."""
+    pages: Names = field(default_factory=dict)
+    """Functions that make a router for `transduce serve`, by the first part of its paths."""
+    hooks: Names = field(default_factory=dict)
+    """Functions that the core or another feature calls by name if the feature is there."""
+
+
+FEATURES = {
+    "core": Feature(
+        models={
+            "encoder_decoder": "transduce.models.encoder_decoder:EncoderDecoder",
+            "decoder_only": "transduce.models.decoder_only:DecoderOnly",
+            "encoder_only": "transduce.models.encoder_only:EncoderOnly",
+        },
+        model_settings={
+            "encoder_decoder": "transduce.models.encoder_decoder:EncoderDecoderConfig",
+            "decoder_only": "transduce.models.decoder_only:DecoderOnlyConfig",
+            "encoder_only": "transduce.models.encoder_only:EncoderOnlyConfig",
+        },
+        readers={
+            "pairs": "transduce.files.readers:PAIRS",
+            "lines": "transduce.files.readers:LINES",
+            "text": "transduce.files.readers:DOCUMENTS",
+        },
+        commands={
+            "init": "transduce.cli.init:init",
+            "train": "transduce.cli.train:train",
+            "evaluate": "transduce.cli.evaluate:evaluate",
+            "info": "transduce.cli.info:info",
+            "compare": "transduce.cli.compare:compare",
+            "average": "transduce.cli.average:average",
+            "shrink": "transduce.cli.shrink:shrink",
+            "cache": "transduce.cli.cache:cache",
+        },
+    ),
+    "translation": Feature(
+        tasks={"translate": "transduce.translation.task:Translate"},
+        commands={
+            "translate": "transduce.translation.commands.translate:translate",
+            "score": "transduce.translation.commands.score:score",
+            "rerank": "transduce.translation.commands.rerank:rerank",
+            "calibrate": "transduce.translation.commands.calibrate:calibrate",
+            "backtranslate": "transduce.translation.commands.backtranslate:backtranslate",
+            "shortlist": "transduce.translation.commands.shortlist:shortlist",
+        },
+        hooks={"shared_parts": "transduce.translation.protect:shared_parts"},
+    ),
+    "language_model": Feature(
+        tasks={"language_model": "transduce.language_model.task:LanguageModel"},
+        uses={"language_model": "use it with: transduce generate or transduce score"},
+        commands={"generate": "transduce.language_model.command:generate"},
+        hooks={"score_texts": "transduce.language_model.score_command:score_texts"},
+    ),
+    "parsing": Feature(
+        tasks={"parse": "transduce.parsing.task:Parse"},
+        uses={"parse": "use it with: transduce parse"},
+        readers={"trees": "transduce.parsing.trees:TREES"},
+        commands={"parse": "transduce.parsing.command:parse"},
+    ),
+    "encoders": Feature(
+        tasks={"masked": "transduce.encoders.masked:Masked", "denoise": "transduce.encoders.denoise:Denoise"},
+        task_settings={
+            "masked": "transduce.encoders.masked:MaskedConfig",
+            "denoise": "transduce.encoders.denoise:DenoiseConfig",
+        },
+        uses={
+            "masked": "use it with: transduce fill",
+            "denoise": "train a translation model from it with: transduce train --start-from",
+        },
+        commands={
+            "fill": "transduce.encoders.fill_command:fill",
+            "embed": "transduce.encoders.embed_command:embed",
+        },
+    ),
+    "classification": Feature(
+        tasks={"classify": "transduce.classification.task:Classify"},
+        task_settings={"classify": "transduce.classification.task:ClassifyConfig"},
+        uses={"classify": "use it with: transduce classify"},
+        readers={
+            "labelled": "transduce.classification.labelled:LABELLED",
+            "images": "transduce.classification.images:IMAGES",
+        },
+        commands={"classify": "transduce.classification.command:classify"},
+    ),
+    "speech": Feature(
+        tasks={"transcribe": "transduce.speech.task:Transcribe"},
+        task_settings={"transcribe": "transduce.speech.task:TranscribeConfig"},
+        uses={"transcribe": "use it with: transduce transcribe"},
+        readers={"speech": "transduce.speech.recordings:SPEECH"},
+        commands={"transcribe": "transduce.speech.command:transcribe"},
+    ),
+    "predecessors": Feature(
+        models={
+            "recurrent": "transduce.predecessors.recurrent:RecurrentModel",
+            "convolutional": "transduce.predecessors.convolutional:ConvolutionalModel",
+        },
+        model_settings={
+            "recurrent": "transduce.predecessors.recurrent:RecurrentConfig",
+            "convolutional": "transduce.predecessors.convolutional:ConvolutionalConfig",
+        },
+    ),
+    "inspect": Feature(
+        commands={"inspect": "transduce.inspect.command:inspect"},
+        pages={"inspect": "transduce.inspect.routes:inspect_routes"},
+    ),
+    "interop": Feature(
+        commands={
+            "export": "transduce.interop.export_command:export",
+            "import": "transduce.interop.import_command:import_model",
+        },
+        exporters={
+            "hf": "transduce.interop.export.hf:HF",
+            "ctranslate2": "transduce.interop.export.ctranslate2:CTRANSLATE2",
+            "argos": "transduce.interop.export.argos:ARGOS",
+            "onnx": "transduce.interop.export.onnx:ONNX",
+            "marian": "transduce.interop.export.marian:MARIAN",
+        },
+    ),
+    "serve": Feature(commands={"serve": "transduce.serve.command:serve"}),
+    "corpora": Feature(
+        commands={"demo": "transduce.corpora.demo_command:demo", "data": "transduce.corpora.command:data"},
+        hooks={"missing_text": "transduce.corpora.get.catalogue:how_to_get"},
+    ),
+    "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.command:translate_with_ray"}),
+    "environment": Feature(commands={"doctor": "transduce.environment:doctor"}),
+    "paper": Feature(commands={"paper": "transduce.paper.command:paper"}),
+}
+"""The features of this package, by their folders."""
+
+
+def load(reference: str) -> Any:
+    """Import what "module:attribute" names."""
+    module, _, attribute = reference.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@cache
+def installed() -> tuple[Feature, ...]:
+    """The features of other packages, by their entry points."""
+    found: list[Feature] = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        try:
+            feature = point.load()
+        except Exception as error:  # the package is not ours
+            raise ConfigError(f"the feature {point.name} ({point.value}) cannot be loaded: {error!r:.200}") from error
+        if not isinstance(feature, Feature):
+            raise ConfigError(f"the feature {point.name} ({point.value}) is not a transduce.features.Feature")
+        for column in fields(Feature):
+            known = {name for row in (*FEATURES.values(), *found) for name in getattr(row, column.name)}
+            if twice := known & getattr(feature, column.name).keys():
+                raise ConfigError(
+                    f"the feature {point.name} ({point.value}) has the name {min(twice)} among its {column.name}, "
+                    "which another feature has already"
+                )
+        found.append(feature)
+    return tuple(found)
+
+
+def feature_with(column: str, name: str) -> Feature | None:
+    """The feature that has a name in this column."""
+    known = (row for row in FEATURES.values() if name in getattr(row, column))
+    return next(known, None) or next((row for row in installed() if name in getattr(row, column)), None)
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A column of the table as a mapping: what a name stands for is imported when it is looked up."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+
+    def __getitem__(self, name: str) -> T:
+        if (feature := feature_with(self._column, name)) is None:
+            raise KeyError(name)
+        found: T = load(getattr(feature, self._column)[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and feature_with(self._column, name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        for row in (*FEATURES.values(), *installed()):
+            yield from getattr(row, self._column)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+HOOKS: Registry[Any] = Registry("hooks")
