@@ -8,8 +8,7 @@ from typing import Any
 
 from document_samples import SAMPLES
 
-from transduce.documents.document import Document, Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import Document, Output, ReadOptions
 from transduce.documents.read import read_document
 from transduce.translation.inline_tags import TaggedText
 

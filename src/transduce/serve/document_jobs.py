@@ -14,8 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message
 
 from transduce.documents import DOCUMENT_SUFFIXES, document_format
-from transduce.documents.document import Document, Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import Document, Output, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.files.languages import language_name

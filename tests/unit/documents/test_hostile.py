@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.documents import package
-from transduce.documents.document import Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import Output, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 

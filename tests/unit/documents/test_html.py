@@ -5,8 +5,7 @@ import re
 import pytest
 from translated_documents import read, translated
 
-from transduce.documents.document import Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import Output, ReadOptions
 from transduce.documents.read import read_document
 
 
