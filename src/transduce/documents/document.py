@@ -34,7 +34,7 @@ class ReadOptions:
                 raise DataError(f"{name}: the {side} language of the file is {told}, not {expected}")
 
 
-class Output(NamedTuple):
+class AlignedTranslation(NamedTuple):
     """The translation of a text."""
 
     text: str
@@ -66,7 +66,7 @@ class Unit:
     layout: Callable[[str], str] = unchanged
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
 
-    def translated(self, outputs: Sequence[Output]) -> str | None:
+    def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
         """The source of the unit with these translations of its texts; None if it stays as it is."""
         pairs = list(zip(self.texts, outputs, strict=True))
         if self.copy and all(output.text == tagged.text for tagged, output in pairs):
@@ -131,7 +131,7 @@ class Document:
         self._units = [(name, unit) for name, splicer in members.items() for unit in reversed(splicer.units)]
         self.texts = [text for _, unit in self._units for text in unit.texts]
 
-    def write(self, outputs: Sequence[Output]) -> bytes:
+    def write(self, outputs: Sequence[AlignedTranslation]) -> bytes:
         """The file with the translation of each text."""
         assert len(outputs) == len(self.texts), "one translation for each text"
         waiting, written = iter(outputs), dict[str, list[str | None]]()
