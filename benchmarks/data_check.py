@@ -17,8 +17,7 @@ import numpy as np
 from setting import SEED, make_parser, print_setting
 
 from transduce.corpora.check.check import examine
-from transduce.corpora.check.issues import ERRORS, ISSUES
-from transduce.corpora.check.report import CheckResults
+from transduce.corpora.check.report import ERRORS, ISSUES, CheckResults
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.pairs import Pair, ReadReport, pair_writer, read_pairs
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from document_samples import SAMPLES
 
-from transduce.documents.document import Document, Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
 from transduce.translation.inline_tags import TaggedText
 
@@ -26,13 +25,13 @@ def read(name: str, data: bytes | None = None, **options: Any) -> Document:
 def translated(document: Document, translate: Callable[[str], str]) -> bytes:
     """The document with each word aligned with the word at the same place; protected text is not translated."""
 
-    def output(tagged: TaggedText) -> Output:
+    def output(tagged: TaggedText) -> AlignedTranslation:
         words = [word.span() for word in re.finditer(r"\S+", tagged.text)]
         text, at = "", 0
         for start, end, _ in tagged.protected:
             text += translate(tagged.text[at:start]) + tagged.text[start:end]
             at = end
-        return Output(text + translate(tagged.text[at:]), [(word, word) for word in words])
+        return AlignedTranslation(text + translate(tagged.text[at:]), [(word, word) for word in words])
 
     return document.write([output(text) for text in document.texts])
 

@@ -1,11 +1,118 @@
 """`transduce data`: the commands for corpora."""
 
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
 import typer
 
-from transduce.cli.options import Command
-from transduce.corpora.check_command import check
-from transduce.corpora.get_command import get
+from transduce.cli.options import Command, JsonOption
+from transduce.files.texts import one_line
 
 data = typer.Typer(help="Download and check parallel corpora.", no_args_is_help=True, rich_markup_mode=None)
-for command in (get, check):
-    data.command(cls=Command)(command)
+
+
+@data.command(cls=Command)
+def get(
+    name: Annotated[str, typer.Argument(help="A corpus, e.g. wmt14-en-de, or a .toml file that describes one.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write.", show_default="data/NAME")] = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="Mirror server to download from, with the same paths.", metavar="URL")
+    ] = None,
+) -> None:
+    """Download and clean a public corpus: training, validation and test data.
+
+    Every file is verified by its SHA-256. Run the same command again to resume an interrupted download.
+    """
+    from transduce.corpora.get.catalogue import read_corpus
+    from transduce.corpora.get.get import get_corpus
+
+    corpus = read_corpus(name)
+    out = out or Path("data") / Path(name).stem
+    with _Display() as display:
+        get_corpus(corpus, out, mirror, display.log, display.advance)
+        train, valid, _ = (out / file for file in corpus.file_names.values())
+        display.log(f"to train on it: transduce train --train {train} --valid {valid} --out runs/{out.name}")
+
+
+class _Display:
+    """Prints lines to stderr and, in a terminal, the progress of each download."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Display":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import TransferSpeedColumn as SpeedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), DownloadColumn(), SpeedColumn())
+            console = Console(stderr=True, highlight=False, soft_wrap=True)
+            self._live = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+
+    def log(self, line: str) -> None:
+        line = f"data: {one_line(line)}"
+        if self._live:
+            self._live.console.print(line, markup=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def advance(self, name: str, size: int, done: int) -> None:
+        """Update the progress of an archive: `done` of `size` bytes."""
+        if self._live:
+            if name not in self._tasks:
+                self._tasks[name] = self._live.add_task(name, total=size, completed=done)
+            self._live.update(self._tasks[name], completed=done)
+
+
+@data.command(cls=Command)
+def check(
+    files: Annotated[list[Path] | None, typer.Argument(help="Sentence pairs to check: .tsv or .jsonl.")] = None,
+    src: Annotated[list[Path] | None, typer.Option(help="Instead: source text, one sentence per line.")] = None,
+    tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --src, line by line.")] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Validation or test pairs to search for leaks; may be repeated.")
+    ] = None,
+    against_src: Annotated[list[Path] | None, typer.Option(help="Instead: their source text.")] = None,
+    against_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --against-src.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write the pairs that pass to: .tsv or .jsonl.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a corpus for leaks, duplicates, misaligned pairs and wrong languages.
+
+    Files may be compressed: .gz, .xz or .zst. The exit code is 1 if the corpus is not fit to train on.
+    """
+    from transduce.cli.outputs import refuse_overwriting
+    from transduce.corpora.check.check import check as run
+    from transduce.corpora.check.report import format_report
+    from transduce.errors import ConfigError
+    from transduce.files.pairs import corpus_of
+
+    corpus = corpus_of(files or (), src or (), tgt or (), "text to check")
+    unseen = corpus_of(against or (), against_src or (), against_tgt or (), "--against")
+    if not corpus:
+        raise ConfigError("there is no text to check; give a .tsv or .jsonl file, or --src and --tgt")
+    if out:
+        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry))
+    report = run(corpus, unseen, out, lambda line: print(one_line(line), file=sys.stderr))
+    if as_json:
+        print(json.dumps(asdict(report), indent=1, ensure_ascii=False))
+    for line in () if as_json else format_report(report):
+        print(one_line(line))
+    if out:
+        print(f"data: wrote the {report.passing:,} pairs that passed to {out}", file=sys.stderr)
+    if not report.fit:
+        raise typer.Exit(1)

@@ -2,10 +2,12 @@
 
 import html
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from transduce.errors import DataError
+from transduce.files.languages import base_language
 from transduce.tokenizers.token_ranges import Span
 from transduce.translation.inline_tags import TaggedText
 from transduce.translation.project_tags import project
@@ -13,7 +15,26 @@ from transduce.translation.project_tags import project
 _MARKER = re.compile("\0([0-9]+)\0")
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader may need to know besides the file."""
+
+    source: str | None = None
+    """Source language, if it is known."""
+    target: str | None = None
+    """Target language, if it is known."""
+    retranslate: bool = False
+    """Whether texts that have a translation in the file are translated again."""
+
+    def require_languages(self, name: str, source: str | None, target: str | None) -> None:
+        """Raise an error if the file called `name` tells other languages; regions and unusual codes are ignored."""
+        for side, told, expected in (("source", source, self.source), ("target", target, self.target)):
+            code = base_language(told)
+            if code and expected and code.isalpha() and len(code) <= 3 and code != base_language(expected):
+                raise DataError(f"{name}: the {side} language of the file is {told}, not {expected}")
+
+
+class AlignedTranslation(NamedTuple):
     """The translation of a text."""
 
     text: str
@@ -36,28 +57,43 @@ class Unit:
     """A part of a document that is written anew if one of its texts has a translation, such as a paragraph."""
 
     texts: list[TaggedText]
-    write: Callable[[list[str]], str]
-    """Makes the source of the unit from the markup of its translations."""
     escape: Callable[[str], str]
     """Writes text in the markup language."""
+    write: Callable[[list[str]], str] = "".join
+    """Makes the source of the unit from the markup of its translations."""
     copy: bool = True
     """Whether it stays as it is if every translation equals its text; not so if the file has both languages."""
     layout: Callable[[str], str] = unchanged
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
 
+    def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
+        """The source of the unit with these translations of its texts; None if it stays as it is."""
+        pairs = list(zip(self.texts, outputs, strict=True))
+        if self.copy and all(output.text == tagged.text for tagged, output in pairs):
+            return None
+        return self.write(
+            [project(tagged, self.layout(output.text), output.alignment, self.escape) for tagged, output in pairs]
+        )
+
+
+PlacedUnit = tuple[int, int, Unit]
+"""Start and end of the part of the source that a unit replaces, and the unit."""
+
 
 class Splicer:
-    """The source of a file, in which units are replaced. Units must be added from the last to the first.
+    """The source of a file, in which units are replaced; `units` are in the order of the source.
 
     A unit may be inside another one, such as a footnote inside a paragraph; it is added before that one.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, units: Iterable[PlacedUnit] = ()) -> None:
         self._source = source
         self.units: list[Unit] = []
         self._originals: list[str] = []
         self._places: list[tuple[int, int, int]] = []
         """Start, end and index of the outermost units, from the last to the first."""
+        for start, end, unit in reversed(list(units)):
+            self.add(start, end, unit)
 
     def raw(self, start: int, end: int) -> str:
         """A part of the source, with a marker for each unit in it."""
@@ -71,7 +107,7 @@ class Splicer:
         return "".join([*parts, self._source[at:end]])
 
     def add(self, start: int, end: int, unit: Unit) -> None:
-        """Add a unit for a part of the source."""
+        """Add a unit for a part of the source; units must be added from the last to the first."""
         self._originals.append(self.raw(start, end))
         while self._places and self._places[-1][0] < end:
             self._places.pop()
@@ -87,11 +123,6 @@ class Splicer:
         return result
 
 
-def text_document(splicer: Splicer, encoding: str) -> "Document":
-    """The document of a text file. A character that the encoding lacks becomes a character reference."""
-    return Document({"": splicer}, lambda written: written[""].encode(encoding, "xmlcharrefreplace"))
-
-
 class Document:
     """A file to translate: its texts, in order, and the function that writes it with their translations."""
 
@@ -100,25 +131,18 @@ class Document:
         self._units = [(name, unit) for name, splicer in members.items() for unit in reversed(splicer.units)]
         self.texts = [text for _, unit in self._units for text in unit.texts]
 
-    def write(self, outputs: Sequence[Output]) -> bytes:
+    def write(self, outputs: Sequence[AlignedTranslation]) -> bytes:
         """The file with the translation of each text."""
         assert len(outputs) == len(self.texts), "one translation for each text"
         waiting, written = iter(outputs), dict[str, list[str | None]]()
         for name, unit in self._units:
-            own = [next(waiting) for _ in unit.texts]
-            written.setdefault(name, []).append(self._write_unit(unit, own))
+            written.setdefault(name, []).append(unit.translated([next(waiting) for _ in unit.texts]))
         return self._pack({name: splicer.fill(written.get(name, [])[::-1]) for name, splicer in self._members.items()})
 
-    @staticmethod
-    def _write_unit(unit: Unit, outputs: list[Output]) -> str | None:
-        if unit.copy and all(one.text == text.text for text, one in zip(unit.texts, outputs, strict=True)):
-            return None
-        return unit.write(
-            [
-                project(tagged, unit.layout(one.text), one.alignment, unit.escape)
-                for tagged, one in zip(unit.texts, outputs, strict=True)
-            ]
-        )
+
+def text_document(splicer: Splicer, encoding: str) -> Document:
+    """The document of a text file. A character that the encoding lacks becomes a character reference."""
+    return Document({"": splicer}, lambda written: written[""].encode(encoding, "xmlcharrefreplace"))
 
 
 def has_words(tagged: TaggedText) -> bool:
@@ -134,3 +158,25 @@ def has_words(tagged: TaggedText) -> bool:
 def tagged_text(text: str) -> TaggedText:
     """A text without tags."""
     return TaggedText(" ".join(text.split()), [])
+
+
+def decode_text(data: bytes, name: str, declared: "re.Pattern[bytes] | None" = None) -> tuple[str, str]:
+    """The text of a file, and its encoding: that of the byte order mark, or declared by this pattern, or UTF-8."""
+    encoding = "utf-8"
+    if data.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif declared and (found := declared.search(data, 0, 4096)):
+        encoding = found[1].decode("ascii")
+    try:
+        text = data.decode(encoding)
+    except LookupError:
+        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(f"{name}, line {line}: not {encoding.upper()}; convert the file with iconv") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise DataError(f"{name}, line {line}: a NUL character; this is not a text file")
+    return text, encoding

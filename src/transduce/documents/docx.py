@@ -13,12 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text
-from transduce.documents.docx_runs import CONTAINERS, children_of_runs, field, field_marks, runs
-from transduce.documents.mixed import TAG
-from transduce.documents.options import ReadOptions
-from transduce.documents.package import Package
-from transduce.documents.xml_members import read_members
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, has_words, tagged_text
+from transduce.documents.mixed import TAG, outer_space
+from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, Text, parse_xml
 from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
@@ -29,6 +26,8 @@ _NAMESPACES = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
+_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "sdtContent", "bdo", "dir"})
+"""Elements of a paragraph that contain runs."""
 _WORDS = frozenset({"fldSimple", "oMath"})
 """Fields and formulas, whose text is read as a word and kept."""
 _OUTDATED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
@@ -41,8 +40,7 @@ _UNIMPORTANT = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*/>")
 """Properties of a run in which two runs of the same formatting may differ."""
 
 
-def read_docx(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read a DOCX file; the options make no difference."""
+def read_docx(data: bytes, name: str, _: ReadOptions) -> Document:
     package = Package(data, name)
     if "word/document.xml" not in package.names:
         raise DataError(f"{name}: not a DOCX file: it has no word/document.xml")
@@ -66,7 +64,7 @@ def _add_descriptions(source: str, splicer: Splicer, picture: Element) -> None:
     found = _DESCRIPTION.finditer(source, picture.start, picture.inner_start)
     for match in reversed(list(found)):
         if has_words(tagged := tagged_text(html.unescape(match[2]))):
-            splicer.add(*match.span(2), Unit([tagged], lambda outputs: outputs[0], html.escape))
+            splicer.add(*match.span(2), Unit([tagged], html.escape))
 
 
 class _Container(NamedTuple):
@@ -99,7 +97,7 @@ class _Paragraph:
 
     def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | Text]) -> None:
         self._source, self._splicer, self._content = source, splicer, content
-        run = next(runs(content), None)
+        run = next(_runs(content), None)
         self._prefix = source[run.start + 1 : run.inner_start].partition("r")[0] if run else ""
         self._close = f"</{self._prefix}t></{self._prefix}r>"
         self._properties = {""}
@@ -114,29 +112,23 @@ class _Paragraph:
 
     def unit(self) -> Unit | None:
         """The unit; None if there is no text to translate."""
-        if not any(child.name == "t" for run in runs(self._content) for child in run.elements):
+        if not any(child.name == "t" for run in _runs(self._content) for child in run.elements):
             return None
         self._add_all(self._content)
         self._end_text()
         texts = [piece.tagged for piece in self._pieces if isinstance(piece, _Piece)]
-        return Unit(texts, self._write, escape_xml) if texts else None
+        return Unit(texts, escape_xml, self._write) if texts else None
 
     def _write(self, outputs: list[str]) -> str:
-        waiting, parts = iter(outputs), []
-        for piece in self._pieces:
-            if isinstance(piece, str):
-                parts.append(piece)
-            else:
-                parts.append(self._in_run(piece, next(waiting)))
-        return self._without_empty_runs("".join(parts))
+        waiting = iter(outputs)
+        parts = [piece if isinstance(piece, str) else self._in_run(piece, next(waiting)) for piece in self._pieces]
+        source = "".join(parts)
+        for properties in self._properties:
+            source = source.replace(self._open(properties) + self._close, "")  # an empty run
+        return source
 
     def _in_run(self, piece: _Piece, text: str) -> str:
         return self._open(self._formats[0]) + piece.before + text + piece.after + self._close
-
-    def _without_empty_runs(self, source: str) -> str:
-        for properties in self._properties:
-            source = source.replace(self._open(properties) + self._close, "")
-        return source
 
     def _open(self, properties: str) -> str:
         return f'<{self._prefix}r>{properties}<{self._prefix}t xml:space="preserve">'
@@ -177,21 +169,21 @@ class _Paragraph:
             if isinstance(child, Text):
                 if child.text is None:
                     yield _Kept(self._source[child.start : child.end])
-            elif child.name == "r" and field_marks(child):
-                separator, field_end = field(content, index)
+            elif child.name == "r" and _field_marks(child):
+                separator, field_end = _field(content, index)
                 end = field_end + 1
                 last = content[field_end]
-                instruction = "".join(one.text for one in children_of_runs(content[index:separator], "instrText"))
+                instruction = _text_of_runs(content[index:separator], "instrText")
                 if separator < field_end and instruction.split()[:1] == ["HYPERLINK"]:
                     opening = self._splicer.raw(child.start, content[separator].end)
                     closing = self._splicer.raw(last.start, last.end)
                     yield _Container("field", opening, content[separator + 1 : field_end], closing)
                 else:
-                    result = "".join(one.text for one in children_of_runs(content[separator:field_end], "t"))
+                    result = _text_of_runs(content[separator:field_end], "t")
                     yield _Kept(self._splicer.raw(child.start, last.end), result)
             elif child.name == "r":
                 yield child
-            elif child.name in CONTAINERS and any(runs(child.children)):
+            elif child.name in _CONTAINERS and any(_runs(child.children)):
                 yield self._container(child)
             elif child.name not in _OUTDATED:
                 raw = self._splicer.raw(child.start, child.end)
@@ -269,10 +261,48 @@ class _Paragraph:
     def _end_text(self) -> None:
         self._end_run()
         tagged, text = self._builder.finish(), "".join(self._text)
-        before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
+        before, after = outer_space(text)
         piece = _Piece(before, tagged, after)
         if has_words(tagged):
             self._pieces.append(piece)
         elif text or tagged.tags:
             self._pieces.append(self._in_run(piece, project(tagged, tagged.text, (), escape_xml)))
         self._start_text()
+
+
+def _runs(content: Sequence[Element | Text]) -> Iterator[Element]:
+    """The runs of a paragraph, including those in containers."""
+    for child in content:
+        if isinstance(child, Element):
+            if child.name == "r":
+                yield child
+            elif child.name in _CONTAINERS:
+                yield from _runs(child.children)
+
+
+def _text_of_runs(content: Sequence[Element | Text], name: str) -> str:
+    """The text of the children of runs with this name."""
+    runs = [run for run in content if isinstance(run, Element)]
+    return "".join(child.text for run in runs for child in run.elements if child.name == name)
+
+
+def _field_marks(run: Element) -> list[str]:
+    """The begin, separate and end marks of fields in a run."""
+    marks = [child.attributes for child in run.elements if child.name == "fldChar"]
+    return [value for mark in marks for key, value in mark.items() if key.endswith("fldCharType")]
+
+
+def _field(content: Sequence[Element | Text], start: int) -> tuple[int, int]:
+    """The indices of the runs with the separator and the end of the field that starts here.
+
+    Both are the start itself if the field has no separator or does not end among its siblings.
+    """
+    depth, separator = 0, start
+    for index, run in enumerate(content[start:], start):
+        for mark in _field_marks(run) if isinstance(run, Element) and run.name == "r" else ():
+            depth += {"begin": 1, "end": -1}.get(mark, 0)
+            if mark == "separate" and depth == 1:
+                separator = index
+            if depth <= 0:
+                return separator, index
+    return start, start

@@ -9,12 +9,20 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text, text_document
-from transduce.documents.encodings import decode_text
-from transduce.documents.front_matter import FRONT_MATTER, front_matter_units
-from transduce.documents.markdown_indentation import without_indentation
+from transduce.documents.document import (
+    Document,
+    PlacedUnit,
+    ReadOptions,
+    Splicer,
+    Unit,
+    decode_text,
+    escape_xml,
+    has_words,
+    tagged_text,
+    text_document,
+    unchanged,
+)
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
-from transduce.documents.options import ReadOptions
 from transduce.translation.html_text import HtmlText
 from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
 
@@ -37,6 +45,18 @@ _MARKER = re.compile('("?)\0([0-9]+)\0')
 _TITLE = re.compile(r"(\]\(\s*(?:<[^<>\n]*>|[^\s<]\S*)\s+)(?:\"([^\"\\]*)\"|'([^'\\]*)')(\s*\))", re.DOTALL)
 """The end of a link or an image that has a title."""
 _TAG_NAME = re.compile(r"</?([^\s/>]+)")
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
+_ENTRY = re.compile(
+    r"^(?:title|subtitle|description|summary|excerpt)[ \t]*(?::[ \t]+|=[ \t]*(?=[\"']))"
+    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)|\w[^\n]*?)"
+    r"[ \t]*\r?$(?!\n[ \t]+\S)",
+    re.MULTILINE,
+)
+"""An entry of which the value is in one line, without escapes."""
+_NOT_PLAIN = re.compile(r"\A\W|:(?:\s|\Z)|\s#")
+_ADMONITION = re.compile(r'( *)(?:!!!|\?\?\?\+?)[ \t]+[\w -]+(?:"([^"]*)")?[ \t]*\r?')
+_DEFINITION_LINE = re.compile(r" {0,3}[:~][ \t]+\S.*")
+_INDENTATION = 4
 
 
 class _Place(NamedTuple):
@@ -48,33 +68,31 @@ class _Place(NamedTuple):
     """What is between two lines: a newline as in the file, and what the second one begins with, e.g. ">"."""
 
 
-def read_markdown(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read a Markdown file (CommonMark with tables and strikethrough); the options make no difference."""
+def read_markdown(data: bytes, name: str, _: ReadOptions) -> Document:
+    """Read a Markdown file: CommonMark with tables and strikethrough."""
     source, encoding = decode_text(data, name)
-    splicer = Splicer(source)
-    for start, end, unit in reversed(list(_units(source))):
-        splicer.add(start, end, unit)
-    return text_document(splicer, encoding)
+    return text_document(Splicer(source, _units(source)), encoding)
 
 
-def _units(source: str) -> Iterator[tuple[int, int, Unit]]:
+def _units(source: str) -> Iterator[PlacedUnit]:
     ranges = InlineRanges()
-    front = FRONT_MATTER.match(source)
+    front = _FRONT_MATTER.match(source)
     if front:
-        yield from front_matter_units(front[0])
+        yield from _front_matter_units(front[0])
     hidden = re.sub(r"[^\n]", "", front[0]) + source[front.end() :] if front else source
     lines = source.split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     environment: dict[str, Any] = {}
     row, cursor = -1, 0
-    for token in ranges.blocks(without_indentation(hidden), environment):
+    for token in ranges.blocks(_without_indentation(hidden), environment):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
         first, last = token.map
         if token.type == "html_block":
             block = source[starts[first] : starts[last]].rstrip("\n")
-            if not token.level and (unit := _html_unit(block)):
-                yield starts[first], starts[first] + len(block), unit
+            page = HtmlText(block)
+            if not token.level and any(map(has_words, page.texts)):
+                yield starts[first], starts[first] + len(block), Unit(page.texts, escape_xml, page.fill)
             continue
         in_table = token.meta.get("cell", False)
         if in_table:
@@ -104,13 +122,6 @@ def _locate(content: str, lines: Sequence[str], starts: Sequence[int]) -> _Place
     return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), line_break)
 
 
-def _html_unit(source: str) -> Unit | None:
-    block = HtmlText(source)
-    if not any(map(has_words, block.texts)):
-        return None
-    return Unit(block.texts, block.fill, escape_xml)
-
-
 def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool) -> Unit | None:
     """The unit of a block's content: hard line breaks separate texts; alternative texts and titles follow them."""
     content, attributes = _take_attributes(source, find)
@@ -118,25 +129,27 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
     begin = label.end() if label else 0
     closing = _DIRECTIVE_END.search(content, begin)
     end = closing.start() if closing else len(content)
-    ranges = [_separated(one, content) for one in find(content) if begin <= one.start < end]
+    ranges = [_separated(element, content) for element in find(content) if begin <= element.start < end]
     texts: list[TaggedText] = []
     pieces: list[str | TaggedText] = [_continue(content[:begin], place)]
     builder, at, first = TaggedTextBuilder(), begin, begin
-    for one in [*ranges, InlineRange("hardbreak", end, len(content))]:
-        _add_literal(builder, content[at : one.start])
-        raw = _continue(content[one.start : one.end], place)
-        at = one.end
-        if one.kind != "hardbreak":
-            _add(builder, one, raw)
+    for element in [*ranges, InlineRange("hardbreak", end, len(content))]:
+        _add_literal(builder, content[at : element.start])
+        raw = _continue(content[element.start : element.end], place)
+        at = element.end
+        if element.kind != "hardbreak":
+            _add(builder, element, raw)
             continue
-        tagged, before = builder.finish(), content[first : one.start]
+        tagged, before = builder.finish(), content[first : element.start]
         if has_words(tagged):
             texts.append(tagged)
         pieces += [tagged if has_words(tagged) else _continue(before, place), raw]
-        builder, first = TaggedTextBuilder(), one.end
+        builder, first = TaggedTextBuilder(), element.end
     if not texts and not attributes:
         return None
-    has_line_breaks = any("\n" in content[one.start : one.end] for one in ranges if one.kind != "hardbreak")
+    has_line_breaks = any(
+        "\n" in content[element.start : element.end] for element in ranges if element.kind != "hardbreak"
+    )
     width = max(map(len, source.split("\n"))) if has_line_breaks else None
 
     def write(outputs: list[str]) -> str:
@@ -153,13 +166,13 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         text = _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
         return text.replace("|", "\\|") if in_table else text
 
-    return Unit([*texts, *attributes], write, escape, layout=lambda text: _wrap(text, width))
+    return Unit([*texts, *attributes], escape, write, layout=lambda text: _wrap(text, width))
 
 
-def _separated(one: InlineRange, content: str) -> InlineRange:
+def _separated(element: InlineRange, content: str) -> InlineRange:
     """The range; a line break before a definition separates texts, as hard line breaks do."""
-    mark = _DEFINITION.match(content, one.end) if one.kind == "softbreak" else None
-    return InlineRange("hardbreak", one.start, mark.end()) if mark else one
+    mark = _DEFINITION.match(content, element.end) if element.kind == "softbreak" else None
+    return InlineRange("hardbreak", element.start, mark.end()) if mark else element
 
 
 def _continue(source: str, place: _Place) -> str:
@@ -175,32 +188,32 @@ def _take_attributes(content: str, find: Callable[[str], list[InlineRange]]) -> 
         texts.append(text)
         return f"\0{len(texts) - 1}\0"
 
-    for one in find(content):
-        if one.kind not in ("image", "link_close"):
+    for element in find(content):
+        if element.kind not in ("image", "link_close"):
             continue
-        raw = content[one.start : one.end]
-        if one.kind == "image" and has_words(text := _alternative_text(one.text, find(one.text))):
-            rest = raw.removeprefix(f"![{one.text}")
+        raw = content[element.start : element.end]
+        if element.kind == "image" and has_words(text := _alternative_text(element.text, find(element.text))):
+            rest = raw.removeprefix(f"![{element.text}")
             # A label that was the text itself is written out, because the text changes.
-            rest = f"][{one.text}]" if rest in ("]", "][]") else rest
+            rest = f"][{element.text}]" if rest in ("]", "][]") else rest
             raw = f"![{marker(text)}{rest}"
         title = _TITLE.search(raw)
         if title and title.end() == len(raw) and has_words(text := tagged_text(title[2] or title[3] or "")):
             raw = f'{raw[: title.start()]}{title[1]}"{marker(text)}"{title[4]}'
-        parts += [content[at : one.start], raw]
-        at = one.end
+        parts += [content[at : element.start], raw]
+        at = element.end
     return "".join([*parts, content[at:]]), texts
 
 
 def _alternative_text(source: str, ranges: list[InlineRange]) -> TaggedText:
     builder, at = TaggedTextBuilder(), 0
-    for one in ranges:
-        builder.add_text(source[at : one.start])
-        if one.kind == "hardbreak":
+    for element in ranges:
+        builder.add_text(source[at : element.start])
+        if element.kind == "hardbreak":
             builder.add_text(" ")
         else:
-            _add(builder, one, source[one.start : one.end])
-        at = one.end
+            _add(builder, element, source[element.start : element.end])
+        at = element.end
     builder.add_text(source[at:])
     return builder.finish()
 
@@ -214,19 +227,19 @@ def _add_literal(builder: TaggedTextBuilder, text: str) -> None:
     builder.add_text(text[at:])
 
 
-def _add(builder: TaggedTextBuilder, one: InlineRange, raw: str) -> None:
+def _add(builder: TaggedTextBuilder, element: InlineRange, raw: str) -> None:
     """Add an element of a text, or text that is written with an escape."""
-    if one.kind in ("em_open", "strong_open", "s_open", "link_open"):
-        builder.open(one.kind.removesuffix("_open"), raw)
-    elif one.kind == "link_close" and raw in ("]", "][]"):
-        builder.close("link", f"][{one.text}]")  # the label was the text itself, which changes
-    elif one.kind in ("em_close", "strong_close", "s_close", "link_close"):
-        builder.close(one.kind.removesuffix("_close"), raw)
-    elif one.kind in ("code_inline", "math", "autolink"):
-        builder.add_protected(raw, one.text)
-    elif one.kind in ("text", "softbreak"):
-        builder.add_text(one.text)
-    elif one.kind == "html_inline" and not _EMPTY_TAG.match(raw) and (name := _TAG_NAME.match(raw)):
+    if element.kind in ("em_open", "strong_open", "s_open", "link_open"):
+        builder.open(element.kind.removesuffix("_open"), raw)
+    elif element.kind == "link_close" and raw in ("]", "][]"):
+        builder.close("link", f"][{element.text}]")  # the label was the text itself, which changes
+    elif element.kind in ("em_close", "strong_close", "s_close", "link_close"):
+        builder.close(element.kind.removesuffix("_close"), raw)
+    elif element.kind in ("code_inline", "math", "autolink"):
+        builder.add_protected(raw, element.text)
+    elif element.kind in ("text", "softbreak"):
+        builder.add_text(element.text)
+    elif element.kind == "html_inline" and not _EMPTY_TAG.match(raw) and (name := _TAG_NAME.match(raw)):
         if raw.startswith("</"):
             builder.close(name[1].lower(), raw)
         else:
@@ -246,3 +259,61 @@ def _wrap(text: str, width: int | None) -> str:
         else:
             lines.append(word)
     return "\n".join(lines)
+
+
+def _front_matter_units(front_matter: str) -> Iterator[PlacedUnit]:
+    """The texts of a front matter, with their places."""
+    for entry in _ENTRY.finditer(front_matter):
+        quote = entry["quote"] or ""
+        tagged = tagged_text(entry["quoted"] if quote else entry["value"])
+        if has_words(tagged) and (quote or not _NOT_PLAIN.search(tagged.text)):
+            yield *entry.span("value"), Unit([tagged], unchanged, partial(_written_entry, quote))
+
+
+def _written_entry(quote: str, outputs: list[str]) -> str:
+    """The value of an entry, in quotes if it needs them."""
+    (text,) = outputs
+    if quote == "'" and "'" not in text:
+        return f"'{text}'"
+    if not quote and not _NOT_PLAIN.search(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _without_indentation(source: str) -> str:
+    """The Markdown with the text of admonitions and definitions outside of them, line by line.
+
+    CommonMark reads this indented text as code. Admonitions are those of Python-Markdown and MkDocs (a line
+    `!!! note "Title"`), definitions those of Pandoc (a line `:   text` below a term). The title of an admonition
+    becomes a heading. Every text remains at the end of its line, but for a quotation mark.
+    """
+    lines, opened = source.split("\n"), list[str]()
+    inside: list[int] = []
+    """For each admonition or definition around the line: the indentation of its text."""
+    for number, (line, following) in enumerate(zip(lines, _indentations_after(lines), strict=True)):
+        while line.strip() and inside and _indentation(line) < inside[-1]:
+            inside.pop()
+        outer = inside[-1] if inside else 0
+        start = _ADMONITION.fullmatch(line)
+        if start and len(start[1]) - outer < _INDENTATION <= following - len(start[1]):
+            inside.append(len(start[1]) + _INDENTATION)
+            opened.append(f"# {start[2]}" if start[2] else "")
+            continue
+        opened.append(line[outer:] if line.strip() else line)
+        if _DEFINITION_LINE.fullmatch(opened[-1]) and "".join(lines[max(0, number - 2) : number]).strip():
+            inside.append(outer + _INDENTATION)
+    return "\n".join(opened)
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _indentations_after(lines: list[str]) -> list[int]:
+    """For each line, the indentation of the next one that is not empty."""
+    indentations, after = list[int](), 0
+    for line in reversed(lines):
+        indentations.append(after)
+        after = _indentation(line) if line.strip() else after
+    return indentations[::-1]

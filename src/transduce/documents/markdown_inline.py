@@ -10,7 +10,6 @@ from transduce.errors import DataError
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-
 _MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
 """A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
 

@@ -33,6 +33,11 @@ def code_role(text: str) -> Role:
     return Role("protected", text) if is_placeholder else Role("empty")
 
 
+def outer_space(text: str) -> tuple[str, str]:
+    """The white space before and after a text."""
+    return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
+
+
 class _Piece(NamedTuple):
     before: str
     tagged: TaggedText
@@ -140,7 +145,7 @@ class MixedText:
 
     def _end(self) -> None:
         tagged, text = self._builder.finish(), "".join(self._text)
-        before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
+        before, after = outer_space(text)
         label = read_label(tagged.text) if self._labels else None
         if label and label.text != tagged.text and not tagged.tags:
             self._pieces.append(_Piece(before, tagged_text(label.text), after, label))
@@ -154,7 +159,8 @@ class MixedText:
 
 def _take_mark(tagged: TaggedText, label: Label) -> bool:
     """Take the mark of a mnemonic out of a text with tags; false if it is in text to keep, or beside HTML in text."""
-    place = next(index for index, (one, other) in enumerate(zip(tagged.text, label.text, strict=False)) if one != other)
+    characters = zip(tagged.text, label.text, strict=False)
+    place = next(index for index, (marked, unmarked) in enumerate(characters) if marked != unmarked)
     is_kept = any(start <= place < end for start, end, _ in tagged.protected)
     if is_kept or any(tag.opening.startswith("&lt;") for tag in all_tags(tagged.tags)):
         return False

@@ -1,21 +1,16 @@
 """ODT files: headings and paragraphs of the text, tables, text boxes, notes, comments, headers and footers."""
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml
 from transduce.documents.mixed import MixedText, Role
-from transduce.documents.options import ReadOptions
-from transduce.documents.package import Package
-from transduce.documents.xml_members import read_members
+from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, parse_xml
 
 _TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 _PARTS = ("content.xml", "styles.xml")
-_NOT_TEXT = frozenset({"tracked-changes"})
-"""Elements whose paragraphs are not part of the text: deleted text."""
 
 
-def read_odt(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read an ODT file; the options make no difference."""
+def read_odt(data: bytes, name: str, _: ReadOptions) -> Document:
     package = Package(data, name)
     if "content.xml" not in package.names:
         raise DataError(f"{name}: not an ODT file: it has no content.xml")
@@ -24,21 +19,20 @@ def read_odt(data: bytes, name: str, options: ReadOptions) -> Document:
 
 def _splice(source: str, name: str) -> Splicer:
     root, splicer = parse_xml(source, name), Splicer(source)
-    for paragraph in reversed([one for one in root.descendants() if one.namespace == _TEXT and one.name in ("p", "h")]):
-        if paragraph.children and not _is_outside(paragraph):
-            mixed = MixedText(source, splicer, paragraph.children, _role)
+    for element in reversed(list(root.descendants())):
+        is_paragraph = element.namespace == _TEXT and element.name in ("p", "h")
+        if is_paragraph and element.children and not _is_deleted(element):
+            mixed = MixedText(source, splicer, element.children, _role)
             if mixed.texts:
-                splicer.add(paragraph.inner_start, paragraph.inner_end, Unit(mixed.texts, mixed.write, escape_xml))
+                splicer.add(element.inner_start, element.inner_end, Unit(mixed.texts, escape_xml, mixed.write))
     return splicer
 
 
-def _is_outside(element: Element) -> bool:
+def _is_deleted(element: Element) -> bool:
     parent = element.parent
-    while parent is not None:
-        if parent.name in _NOT_TEXT:
-            return True
+    while parent is not None and parent.name != "tracked-changes":
         parent = parent.parent
-    return False
+    return parent is not None
 
 
 def _role(element: Element) -> Role:

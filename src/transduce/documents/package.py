@@ -1,12 +1,14 @@
-"""Zip packages, which DOCX and ODT files are: read within limits, and written with some members replaced."""
+"""Zip packages of XML files, which DOCX and ODT files are: read within limits, and written with members replaced."""
 
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 
+from transduce.documents.document import Document, Splicer
 from transduce.errors import DataError
+from transduce.files.xml_source import decode_xml
 
 MAX_MEMBER_BYTES = 32 << 20
 MAX_PACKAGE_BYTES = 512 << 20
@@ -30,7 +32,6 @@ class Package:
         self.names = [info.filename for info in self._infos]
 
     def read(self, member: str) -> bytes:
-        """The content of a member."""
         with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
             return self._read(archive, archive.getinfo(member), MAX_MEMBER_BYTES)
 
@@ -61,3 +62,20 @@ class Package:
         if len(content) != info.file_size:
             raise DataError(f"{problem} is damaged: its size is not as recorded")
         return content
+
+
+def read_members(
+    package: Package, names: Iterable[str], document: str, splice: Callable[[str, str], Splicer]
+) -> Document:
+    """The document whose texts are in these members of a package; `splice(source, name)` finds those of one member."""
+    members, encodings = {}, {}
+    for member in names:
+        source, encodings[member] = decode_xml(package.read(member), f"{document}: {member}")
+        members[member] = splice(source, f"{document}: {member}")
+
+    def pack(written: dict[str, str]) -> bytes:
+        return package.replaced(
+            {member: text.encode(encodings[member], "xmlcharrefreplace") for member, text in written.items()}
+        )
+
+    return Document(members, pack)

@@ -6,16 +6,16 @@ from itertools import accumulate
 
 from transduce.documents.document import (
     Document,
+    ReadOptions,
     Splicer,
     Unit,
+    decode_text,
     escape_xml,
     has_words,
     tagged_text,
     unchanged,
 )
-from transduce.documents.encodings import decode_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.files.po import PoMessage, quote, read_messages
 from transduce.translation.html_text import HtmlText
@@ -41,7 +41,6 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
     lines = source.split("\n")
     newline = "\r\n" if "\r\n" in source else "\n"
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    splicer = Splicer(source)
     units = []
     for message in read_messages(line.removesuffix("\r") for line in lines):
         if message.problem:
@@ -58,9 +57,7 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
             if unit := _unit(keyword, _source_of(message, keyword, len(forms)), newline):
                 end = starts[string.end - 1] - 1
                 units.append((starts[string.first - 1], end - (source[end - 1 : end] == "\r"), unit))
-    for start, end, unit in reversed(units):
-        splicer.add(start, end, unit)
-    return Document({"": splicer}, lambda written: _encoded(written[""], encoding, name))
+    return Document({"": Splicer(source, units)}, lambda written: _encoded(written[""], encoding, name))
 
 
 def _encoded(text: str, encoding: str, name: str) -> bytes:
@@ -107,7 +104,7 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
         escape = unchanged
     if not any(map(has_words, texts)):
         return None
-    return Unit(texts, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), escape, copy=False)
+    return Unit(texts, escape, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), copy=False)
 
 
 def _read_label(html: str) -> Label:

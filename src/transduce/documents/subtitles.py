@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, pairwise
 
-from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, text_document, unchanged
-from transduce.documents.encodings import decode_text
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import (
+    Document,
+    PlacedUnit,
+    ReadOptions,
+    Splicer,
+    Unit,
+    decode_text,
+    escape_xml,
+    has_words,
+    text_document,
+    unchanged,
+)
 from transduce.errors import DataError
 from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
 
@@ -20,8 +29,7 @@ _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
 
 
-def read_srt(data: bytes, name: str, options: ReadOptions) -> Document:
-    """Read a file of SRT subtitles; the options make no difference."""
+def read_srt(data: bytes, name: str, _: ReadOptions) -> Document:
     return _read(data, name, unchanged, unchanged)
 
 
@@ -42,17 +50,18 @@ def _read(
     source, encoding = decode_text(data, name)
     if target:
         source = _LANGUAGE.sub(rf"\g<1>{target}", source, count=1)
-    splicer = Splicer(source)
     cues = list(_CUE.finditer(source))
     if not cues and source.strip() and not source.lstrip("\ufeff").startswith("WEBVTT"):
         raise DataError(f"{name}: no subtitle found; a cue begins with a line such as 00:00:01,000 --> 00:00:02,500")
-    for cue in reversed(cues):
-        for start, end, unit in reversed(list(_units(cue["text"].rstrip("\r\n"), unescape, escape))):
-            splicer.add(cue.start("text") + start, cue.start("text") + end, unit)
-    return text_document(splicer, encoding)
+    units = [
+        (cue.start("text") + start, cue.start("text") + end, unit)
+        for cue in cues
+        for start, end, unit in _units(cue["text"].rstrip("\r\n"), unescape, escape)
+    ]
+    return text_document(Splicer(source, units), encoding)
 
 
-def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Iterator[tuple[int, int, Unit]]:
+def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Iterator[PlacedUnit]:
     """The lines of several speakers are separate; otherwise, the lines of a cue are one text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
@@ -65,17 +74,8 @@ def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], st
         end = starts[following] - len(newline)
         tagged = _tagged(text[start:end], unescape)
         if has_words(tagged):
-            count = text[start:end].count("\n") + 1
-            yield (
-                start,
-                end,
-                Unit(
-                    [tagged],
-                    lambda outputs: outputs[0].replace("\n", newline),
-                    escape,
-                    layout=partial(_balance, lines=count),
-                ),
-            )
+            layout = partial(_balance, lines=text[start:end].count("\n") + 1)
+            yield start, end, Unit([tagged], escape, lambda outputs: outputs[0].replace("\n", newline), layout=layout)
 
 
 def _tagged(text: str, unescape: Callable[[str], str]) -> TaggedText:

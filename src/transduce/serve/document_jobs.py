@@ -14,8 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message
 
 from transduce.documents import DOCUMENT_SUFFIXES, document_format
-from transduce.documents.document import Document, Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.files.languages import language_name
@@ -120,7 +119,7 @@ class DocumentJobs:
     async def _run(self, job: DocumentJob, document: Document, model: ServedModel, target: str) -> None:
         try:
             async with asyncio.timeout(self._limits.file_seconds):
-                outputs: list[Output] = []
+                outputs: list[AlignedTranslation] = []
                 for texts in self._batches(document.texts):
                     outputs += await self._translate(texts, model, target)
                     job.done = len(outputs)
@@ -153,7 +152,7 @@ class DocumentJobs:
         if batch:
             yield batch
 
-    async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[Output]:
+    async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[AlignedTranslation]:
         aligns = model.translator.any_model.aligns
         align = [aligns and bool(text.tags) for text in texts]
         to = target if model.translator.tagged else None
@@ -172,7 +171,7 @@ class DocumentJobs:
             aligned = align_characters(
                 split.source_tokens(lines), text.text, output.tokens, output.text, output.alignment or []
             )
-            results.append(Output(output.text, aligned))
+            results.append(AlignedTranslation(output.text, aligned))
         return results
 
     def _store(self, name: str, content: bytes) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from transduce.documents.document import Output
+from transduce.documents.document import AlignedTranslation
 from transduce.tokenizers.token_ranges import Span, align_characters
 from transduce.translation.inline_tags import TaggedText
 from transduce.translation.part_translator import Terms
@@ -18,13 +18,13 @@ def translate_tagged(
     glossary: Terms | None = None,
     text_done: Callable[[], object] = lambda: None,
     **options: Any,
-) -> list[Output]:
+) -> list[AlignedTranslation]:
     """The translation of each text; a text that occurs several times is translated once.
 
     `text_done` is called when a different text is translated. Only texts with tags are aligned, which takes time.
     """
     aligns = translator.any_model.aligns
-    outputs: dict[tuple[str, bool], Output] = {}
+    outputs: dict[tuple[str, bool], AlignedTranslation] = {}
     for align in (False, True):
         some = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
         results = translator.stream(
@@ -35,7 +35,7 @@ def translate_tagged(
             if best.alignment:
                 tokens = translator.source_tokens(text, to, glossary)
                 aligned = align_characters(tokens, text, best.tokens, best.text, best.alignment)
-            outputs[text, align] = Output(best.text.replace("\n", " "), aligned)
+            outputs[text, align] = AlignedTranslation(best.text.replace("\n", " "), aligned)
     return [outputs[one.text, bool(one.tags)] for one in texts]
 
 

@@ -23,14 +23,22 @@ from transduce.corpora.demo.corpus import (
     word_forms,
     write_demo_corpus,
 )
-from transduce.corpora.demo.grammar import DETERMINERS, NAMES, PRONOUNS, Clause, NounPhrase, Phrase, Sentence
+from transduce.corpora.demo.grammar import (
+    DETERMINERS,
+    NAMES,
+    PRONOUNS,
+    Clause,
+    NounPhrase,
+    Phrase,
+    SentenceStructure,
+)
 from transduce.corpora.demo.grammar import english as in_english
 from transduce.corpora.demo.grammar import german as in_german
 from transduce.corpora.demo.lexicon import ADJECTIVES, COPULA, NOUNS, PLACES, TIMES, VERBS, Adverb, Verb
 
 
 @cache
-def stream() -> list[Sentence]:
+def stream() -> list[SentenceStructure]:
     """Returns the sentences that the corpus of seed 1 is selected from."""
     return list(islice(sentences(1), 12_000))
 
@@ -188,33 +196,33 @@ NEGATION = {
 }
 
 SENTENCES = {
-    "Does Anna read a book? | Liest Anna ein Buch?": Sentence(READ, question=True),
-    "Did you sleep? | Hast du geschlafen?": Sentence(do("you", "sleep", tense="past"), question=True),
-    "Can Paul call me? | Kann Paul mich anrufen?": Sentence(replace(CALL, modal="can"), question=True),
-    "Are you hungry? | Bist du hungrig?": Sentence(be("you", "hungry"), question=True),
-    "He opens the door because Paul calls me. | Er macht die Tür auf, weil Paul mich anruft.": Sentence(
+    "Does Anna read a book? | Liest Anna ein Buch?": SentenceStructure(READ, question=True),
+    "Did you sleep? | Hast du geschlafen?": SentenceStructure(do("you", "sleep", tense="past"), question=True),
+    "Can Paul call me? | Kann Paul mich anrufen?": SentenceStructure(replace(CALL, modal="can"), question=True),
+    "Are you hungry? | Bist du hungrig?": SentenceStructure(be("you", "hungry"), question=True),
+    "He opens the door because Paul calls me. | Er macht die Tür auf, weil Paul mich anruft.": SentenceStructure(
         OPEN, "because", CALL
     ),
     "Although Paul called me, he opens the door. | Obwohl Paul mich angerufen hat, macht er die Tür auf.": (
-        Sentence(OPEN, "although", replace(CALL, tense="past"), second_first=True)
+        SentenceStructure(OPEN, "although", replace(CALL, tense="past"), second_first=True)
     ),
     "When he opens the door, Anna reads a book. | Wenn er die Tür aufmacht, liest Anna ein Buch.": (
-        Sentence(READ, "when", OPEN, second_first=True)
+        SentenceStructure(READ, "when", OPEN, second_first=True)
     ),
-    "Lena thinks that Paul wants to call me. | Lena glaubt, dass Paul mich anrufen will.": Sentence(
+    "Lena thinks that Paul wants to call me. | Lena glaubt, dass Paul mich anrufen will.": SentenceStructure(
         Clause(phrase("Lena"), lexicon.THINK), "that", replace(CALL, modal="want")
     ),
-    "I do not know if Anna reads a book. | Ich weiß nicht, ob Anna ein Buch liest.": Sentence(
+    "I do not know if Anna reads a book. | Ich weiß nicht, ob Anna ein Buch liest.": SentenceStructure(
         Clause(phrase("I"), lexicon.KNOW, negated=True), "if", READ
     ),
-    "He forgot to open the door. | Er hat vergessen, die Tür aufzumachen.": Sentence(
+    "He forgot to open the door. | Er hat vergessen, die Tür aufzumachen.": SentenceStructure(
         Clause(phrase("he"), lexicon.FORGET, tense="past"), "to", OPEN
     ),
-    "Anna tried to read a book. | Anna hat versucht, ein Buch zu lesen.": Sentence(
+    "Anna tried to read a book. | Anna hat versucht, ein Buch zu lesen.": SentenceStructure(
         Clause(phrase("Anna"), lexicon.TRY, tense="past"), "to", READ
     ),
     "Anna reads a book, but he opens the door. | Anna liest ein Buch, aber er macht die Tür auf.": (
-        Sentence(READ, "but", OPEN)
+        SentenceStructure(READ, "but", OPEN)
     ),
 }
 
@@ -225,8 +233,8 @@ def corpus() -> DemoCorpus:
 
 
 @pytest.mark.parametrize(("pair", "structure"), [*(AGREEMENT | MAIN_CLAUSES | NEGATION | SENTENCES).items()])
-def test_translation(pair: str, structure: Clause | Sentence) -> None:
-    sentence = structure if isinstance(structure, Sentence) else Sentence(structure)
+def test_translation(pair: str, structure: Clause | SentenceStructure) -> None:
+    sentence = structure if isinstance(structure, SentenceStructure) else SentenceStructure(structure)
     assert f"{in_english(sentence)} | {in_german(sentence)}" == pair
 
 
@@ -254,7 +262,7 @@ def test_each_english_sentence_has_one_german_translation() -> None:
         assert german_of.setdefault(in_english(sentence), in_german(sentence)) == in_german(sentence)
 
 
-def structures(pairs: list[Pair]) -> list[Sentence]:
+def structures(pairs: list[Pair]) -> list[SentenceStructure]:
     """Finds the sentences that the pairs were written from."""
     by_english = {in_english(sentence): sentence for sentence in stream()}
     return [by_english[text] for text, _ in pairs]

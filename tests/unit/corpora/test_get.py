@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mirror import PACKAGED, tgz
 
 from transduce.config import build
-from transduce.corpora.get.catalogue import Corpus, corpus_names, read_corpus
-from transduce.corpora.get.clean import HELD_OUT, REPEATED, TOO_LONG, UNEVEN, Cleaner, normalise_space
-from transduce.corpora.get.unpack import segments, unpack
+from transduce.corpora.get.catalogue import PublicCorpus, corpus_names
+from transduce.corpora.get.get import HELD_OUT, REPEATED, TOO_LONG, UNEVEN, Cleaner, normalise_space, segments, unpack
 from transduce.errors import ConfigError, DataError
+from transduce.parsing.trees import read_corpus
 
 # The catalogue
 
@@ -50,7 +50,7 @@ def test_a_mistake_in_a_catalogue_is_named(change: Any, message: str) -> None:
     table = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))
     change(table)
     with pytest.raises(ConfigError, match=message):
-        build(Corpus, table, "my.toml")
+        build(PublicCorpus, table, "my.toml")
 
 
 # Unpacking

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.documents import package
-from transduce.documents.document import Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import AlignedTranslation, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 
@@ -122,7 +121,7 @@ def test_cut_and_changed_files_give_an_error_or_a_document(data: st.DataObject) 
     content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
     with contextlib.suppress(DataError):
         document = read_document(name.rpartition(".")[2], bytes(content), name, ReadOptions("en", "de"))
-        document.write([Output("x" + text.text) for text in document.texts])
+        document.write([AlignedTranslation("x" + text.text) for text in document.texts])
 
 
 def test_a_paragraph_with_many_runs_takes_linear_time() -> None:

@@ -5,8 +5,7 @@ import re
 import pytest
 from translated_documents import read, translated
 
-from transduce.documents.document import Output
-from transduce.documents.options import ReadOptions
+from transduce.documents.document import AlignedTranslation, ReadOptions
 from transduce.documents.read import read_document
 
 
@@ -42,7 +41,7 @@ def test_a_translated_page_tells_its_language(tag: str, translated_tag: str) -> 
 
 
 def test_a_character_that_the_encoding_lacks_becomes_a_reference() -> None:
-    written = read("latin1.html").write([Output("кофе")])
+    written = read("latin1.html").write([AlignedTranslation("кофе")])
     assert written.endswith("<p>&#1082;&#1086;&#1092;&#1077;</p>".encode("latin-1"))
 
 
@@ -77,4 +76,6 @@ def test_links_side_by_side_are_texts_of_their_own(page: str, texts: list[str]) 
 def test_a_tag_inside_a_copied_word_stays_inside(page: str, output: str, written: str) -> None:
     document = read("a.html", f"<p>{page}</p>".encode())
     length = len(document.texts[0].text)
-    assert document.write([Output(output, [((0, length), (0, len(output)))])]).decode() == f"<p>{written}</p>"
+    assert (
+        document.write([AlignedTranslation(output, [((0, length), (0, len(output)))])]).decode() == f"<p>{written}</p>"
+    )

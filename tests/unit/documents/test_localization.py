@@ -7,7 +7,7 @@ from document_samples import SAMPLES
 from document_samples.localization import X1, X1_END
 from translated_documents import BILINGUAL, read, translated
 
-from transduce.documents.document import Output
+from transduce.documents.document import AlignedTranslation
 from transduce.errors import DataError
 
 NAMES = sorted(name for name in SAMPLES if name.endswith(BILINGUAL))
@@ -189,7 +189,7 @@ def test_a_mnemonic_is_not_read_and_marks_a_word_of_the_translation(
 ) -> None:
     document = read("a.po", f'msgid "{message}"\nmsgstr ""\n'.encode())
     assert [one.text for one in document.texts] == [text]
-    assert document.write([Output(output)]).decode().splitlines()[1] == f'msgstr "{written}"'
+    assert document.write([AlignedTranslation(output)]).decode().splitlines()[1] == f'msgstr "{written}"'
 
 
 @pytest.mark.parametrize(

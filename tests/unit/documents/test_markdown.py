@@ -5,19 +5,19 @@ import re
 import pytest
 from translated_documents import read, translated
 
-from transduce.documents.document import Output
+from transduce.documents.document import AlignedTranslation
 
 
 def test_markup_moves_with_the_words_that_it_belongs_to() -> None:
     document = read("many.md", b"the **red** house\n")
-    swapped = Output("la maison rouge", [((0, 3), (0, 2)), ((4, 7), (10, 15)), ((8, 13), (3, 9))])
+    swapped = AlignedTranslation("la maison rouge", [((0, 3), (0, 2)), ((4, 7), (10, 15)), ((8, 13), (3, 9))])
     assert document.write([swapped]) == b"la maison **rouge**\n"
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:
     document = read("a.md", b"some words\n\n| a | b |\n|---|---|\n| cell | x |\n")
     outputs = ["# a *b* [c] `d` snake_case", "a", "b", "c|d", "x"]
-    written = document.write([Output(text) for text in outputs]).decode()
+    written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert written.startswith("\\# a \\*b\\* \\[c\\] \\`d\\` snake_case\n")
     assert "| c\\|d | x |" in written
 
@@ -40,7 +40,7 @@ def test_title_and_description_in_the_front_matter_are_translated() -> None:
     document = read("a.md", source.encode())
     assert [text.text for text in document.texts] == ["My page", "It's all", "some words", "The text."]
     outputs = ["Titre : ma page", 'C\\est "tout"', "l'été", "Texte."]
-    written = document.write([Output(text) for text in outputs]).decode()
+    written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert written == (
         '---\ntitle: "Titre : ma page"\ndescription: "C\\\\est \\"tout\\""\r\nsummary: "l\'été"\nexcerpt: one\n  two\n'
         'subtitle: "a\\tb"\nslug: my-page\ndate: 2024-01-02\n---\n\nTexte.\n'
@@ -54,7 +54,7 @@ def test_titles_of_links_and_images_in_markdown_are_translated() -> None:
     document = read("a.md", source.encode())
     assert [text.text for text in document.texts] == ["See the shop, or e.", "Our *new* shop", "x", "a picture"]
     outputs = ["Voir la boutique, ou e.", 'Un "bon" x_', "y", "une image"]
-    written = document.write([Output(text) for text in outputs]).decode()
+    written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert '(a.html "Un \\"bon\\" x\\_")' in written
     assert """[![y](b.png "une image")](<c d> (stays))""" in written
     assert '(f "7")' in written
@@ -66,14 +66,14 @@ def test_formulas_in_markdown_stay() -> None:
     assert [text.text for text in document.texts] == [
         "Let `$a_1 < b_1$` be true for $5 or $6 of it.", "where `$$x = y$$` holds",
     ]  # fmt: skip
-    outputs = [Output("for `$a_1 < b_1$` true"), Output("holds `$$x = y$$` where")]
+    outputs = [AlignedTranslation("for `$a_1 < b_1$` true"), AlignedTranslation("holds `$$x = y$$` where")]
     written = document.write(outputs).decode()
     assert written == "for $a_1 < b_1$ true\n\n$$ E = mc^2 $$\n\n> holds\n> $$x\n> = y$$\n> where\n"
 
 
 def test_code_in_markdown_is_not_divided_by_a_line_break() -> None:
     document = read("a.md", b"Run the `git commit -a` command\nnow please.\n")
-    written = document.write([Output("Please now call the `git commit -a` once")])
+    written = document.write([AlignedTranslation("Please now call the `git commit -a` once")])
     assert written == b"Please now call the\n`git commit -a` once\n"
 
 

@@ -2,7 +2,7 @@
 
 from translated_documents import read, translated
 
-from transduce.documents.document import Output
+from transduce.documents.document import AlignedTranslation
 
 
 def test_speakers_with_several_lines_are_separate() -> None:
@@ -25,7 +25,9 @@ def test_cues_without_an_empty_line_between_them_are_separate() -> None:
 
 def test_subtitles_keep_their_number_of_lines() -> None:
     document = read("plain.srt")
-    written = document.write([Output("Guten Tag."), Output("Das sind zwei Zeilen mit Text.")]).decode()
+    written = document.write(
+        [AlignedTranslation("Guten Tag."), AlignedTranslation("Das sind zwei Zeilen mit Text.")]
+    ).decode()
     assert "Guten Tag.\n\n2\n" in written
     assert "Das sind zwei\nZeilen mit Text.\n" in written
 

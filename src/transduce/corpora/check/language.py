@@ -5,14 +5,16 @@ sides share.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.corpora.check.robust_statistics import Flags, Floats, robust_std
-from transduce.corpora.check.side_scripts import SideScripts
+from transduce.corpora.check.lengths import Flags, Floats, robust_std
+from transduce.files.scripts import script
 
 Numbers = NDArray[np.int64]
 """The number of each text in the corpus."""
@@ -33,10 +35,51 @@ _PLAUSIBLE = -4.0  # standard deviations down to which a text is plausible in a 
 _USUAL = -2.0  # standard deviations below which a text is left out of the next round of training
 _PREDICTED = 20.0  # standard deviations more for each nat that the context of a character predicts of it
 _ROUNDS = 3
+_USUAL_SCRIPT = 0.02  # minimum share of a side's letters for a script that belongs there
+_OTHER_SCRIPT = 4  # a script that is this many times as frequent on the other side does not belong to this one
+_WRONG = 0.4  # minimum share of a wrong text's letters that do not belong there: Japanese is half kana, half Han
+_MIN_LETTERS = 10  # fewer may be a name
+_WIDE = 3  # letters that a Chinese, Japanese or Korean character counts as, about the length of what it stands for
 
 
-@dataclass(frozen=True)
-class Trigrams:
+class SideScripts:
+    """The scripts of one side of the corpus, which reveal many texts in a wrong language."""
+
+    def __init__(self, sample: Sequence[str]) -> None:
+        counts = _letters("".join(sample))
+        self._shares = {name: count / counts.total() for name, count in counts.items()}
+
+    def wrong(self, texts: Sequence[str], other: "SideScripts") -> tuple[Flags, Flags]:
+        """Flags texts of this side that are in scripts of the other side, and those in scripts of neither."""
+        own_usual = {name for name in self._shares if self._is_usual(name, other)}
+        other_usual = {name for name in other._shares if other._is_usual(name, self)}
+        is_other, is_foreign = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.bool_)
+        for n, text in enumerate(texts):
+            if "LATIN" in own_usual and text.isascii():
+                continue
+            letters = _letters(text)
+            wrong = letters.total() - sum(letters[name] for name in own_usual)
+            if wrong >= max(_MIN_LETTERS, _WRONG * letters.total()):
+                (is_other if 2 * sum(letters[name] for name in other_usual) >= wrong else is_foreign)[n] = True
+        return is_other, is_foreign
+
+    def _is_usual(self, name: str, other: "SideScripts") -> bool:
+        share = self._shares.get(name, 0)
+        return share == max(self._shares.values()) or (
+            share >= _USUAL_SCRIPT and share * _OTHER_SCRIPT >= other._shares.get(name, 0)
+        )
+
+
+def _letters(text: str) -> Counter[str]:
+    """The number of letters of each script."""
+    letters = Counter[str]()
+    for char, count in Counter(text).items():
+        if name := script(char):
+            letters[name] += count * (_WIDE if east_asian_width(char) == "W" else 1)
+    return letters
+
+
+class Trigrams(NamedTuple):
     """The trigrams of texts: for each character of the concatenated texts, the id of the trigram that ends there."""
 
     ids: NDArray[np.int32]
@@ -52,7 +95,6 @@ class Trigrams:
         return np.add.reduceat(per_character, self.starts, dtype=np.float64)
 
     def counts(self) -> Floats:
-        """The number of occurrences of each trigram id."""
         inside = np.ones(len(self.ids), np.bool_)
         for position in range(len(_START)):
             inside[self.starts + position] = False
@@ -69,7 +111,6 @@ class Alphabet:
         self._symbols[np.argsort(-counts, kind="stable")[:_FREQUENT]] = np.arange(_FREQUENT)
 
     def trigrams(self, texts: Sequence[str]) -> Trigrams:
-        """The trigrams of these texts."""
         started = _with_start(texts)
         symbols = self._symbols[_characters(started)]
         ids = symbols.copy()
@@ -99,7 +140,7 @@ class LanguageModel:
         for _ in range(_ROUNDS):  # after the first without improbable texts, which may be in another language
             halves = [np.flatnonzero(usual & (numbers % 2 == half)).tolist() for half in (1, 0)]
             counts = [alphabet.trigrams([sample[n] for n in half]).counts() for half in halves]
-            self._log_probabilities, self._gains = np.stack([_log_probabilities(one) for one in counts], axis=1)
+            self._log_probabilities, self._gains = np.stack([_log_probabilities(half) for half in counts], axis=1)
             log_likelihood = self.log_likelihood(numbers, everything)
             self._rate = float(np.median(log_likelihood / np.maximum(everything.lengths, 1)))
             self._std = robust_std(self._raw_deviations(everything, log_likelihood), minimum=0.1)
@@ -153,8 +194,7 @@ def _interpolated(counts: Floats, shorter: Floats) -> Floats:
     return (counts + kinds * shorter) / (counts.sum(axis=-1, keepdims=True) + kinds)
 
 
-@dataclass(frozen=True)
-class WrongLanguage:
+class WrongLanguage(NamedTuple):
     """Flags texts of each side that are in the language of the other side, or in neither."""
 
     src_is_tgt: Flags
@@ -167,8 +207,7 @@ class WrongLanguage:
         return self.src_is_tgt | self.tgt_is_src | self.src_is_foreign | self.tgt_is_foreign
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """What is known of the language of one side."""
 
     scripts: SideScripts

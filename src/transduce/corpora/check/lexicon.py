@@ -3,14 +3,20 @@
 Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4.1, without the empty word.
 """
 
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.corpora.check.robust_statistics import Floats
-from transduce.corpora.check.words import Vocabulary, WordIds, Words
+from transduce.corpora.check.lengths import Floats
+
+Words = list[str]
+WordIds = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The ids of the words of all texts, concatenated, and the number of words in each text."""
 
 UNRELATED = -5.0
 """Log-likelihood ratio, in nats, below which a pair is unrelated: its source makes its target less likely."""
@@ -24,6 +30,57 @@ _MAX_WORD_PAIRS = 5_000_000  # to learn from: a few seconds, and less than a gig
 _ROUNDS = 4  # of expectation maximisation
 _RANDOM_PAIRINGS = 2000  # that the recall is measured on
 _UNIGRAM_WEIGHT = 0.1  # of a target word's own probability in the mixture, so that no single word decides
+_STEM = 5  # letters of a word that are compared, so that inflected forms and compounds share their statistics
+_MIN_COUNT = 3  # a rarer word would be taken for the translation of any word that occurs with it
+_MAX_WORDS = 64  # known words of a text that are used, which bounds the memory for very long lines
+
+
+class _Spacing(dict[int, str]):
+    """A table for `str.translate`, filled on demand, that separates words by spaces."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if unicodedata.category(char)[0] not in "LMN":
+            spaced = " "
+        elif unicodedata.east_asian_width(char) == "W":  # written without spaces: each character counts as a word
+            spaced = f" {char} "
+        else:
+            spaced = char
+        self[code] = spaced
+        return spaced
+
+
+_SPACING = _Spacing()
+
+
+def words(text: str) -> Words:
+    """The words of a text, in lower case."""
+    return text.casefold().translate(_SPACING).split()
+
+
+def unshared_text(side: Words, other: Words) -> str:
+    """The words of one side that are not on the other, without numbers: these and names tell no language."""
+    shared = set(side).intersection(other)
+    return " ".join([word for word in side if word not in shared and not word[0].isdigit()])
+
+
+class Vocabulary:
+    """The most frequent words of a sample, numbered by frequency."""
+
+    def __init__(self, sample: Sequence[Words], size: int) -> None:
+        counts = Counter(word[:_STEM] for text in sample for word in text)
+        frequent = [word for word, count in counts.most_common(size) if count >= _MIN_COUNT]
+        self._ids = {word: number for number, word in enumerate(frequent)}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def ids(self, texts: Sequence[Words]) -> WordIds:
+        """The ids of the known words of all texts."""
+        find = self._ids.get
+        known = [[n for word in text if (n := find(word[:_STEM])) is not None][:_MAX_WORDS] for text in texts]
+        counts = np.fromiter(map(len, known), np.int64, len(known))
+        return np.fromiter(chain.from_iterable(known), np.int32, int(counts.sum())), counts
 
 
 class WordPairs(NamedTuple):
@@ -105,8 +162,9 @@ class TwoFoldLexicon:
         for fold in (1, 0):
             chosen = np.flatnonzero(numbers % 2 == fold).tolist()
             self._lexicons.append(Lexicon([sources[n] for n in chosen], [targets[n] for n in chosen]))
-        some, half = targets[:_RANDOM_PAIRINGS], len(targets[:_RANDOM_PAIRINGS]) // 2
-        rotated = [*some[half:], *some[:half]]
+        paired = targets[:_RANDOM_PAIRINGS]
+        half = len(paired) // 2
+        rotated = [*paired[half:], *paired[:half]]
         ratios = self.log_ratios(numbers[:_RANDOM_PAIRINGS], sources[:_RANDOM_PAIRINGS], rotated)
         self.recall = float((ratios < UNRELATED).mean())
         """Share of random pairings that are detected as unrelated."""

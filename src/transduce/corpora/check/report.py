@@ -1,18 +1,97 @@
-"""The report of a corpus check: counts, examples and a verdict."""
+"""The issues that pairs of a corpus can have, which pairs have them, and the report with its verdict."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from transduce.corpora.check.duplicates import Keys, pair_keys
-from transduce.corpora.check.findings import Example, Findings
-from transduce.corpora.check.issues import ERRORS, ISSUES, LEAKS, SHIFTED, Issue
-from transduce.corpora.check.misalignment import Shift
-from transduce.corpora.check.robust_statistics import Flags
-from transduce.corpora.check.scan import CorpusScan
+from transduce.corpora.check.lengths import Flags, Shift
+from transduce.corpora.check.scan import CorpusScan, Keys, pair_keys
+from transduce.files.pairs import count_pairs
+from transduce.files.texts import one_line
 
 MAX_ERRORS = 0.1
 """Share of misaligned and wrong-language pairs above which a corpus is not fit to train on."""
+EXAMPLES = 3
+"""Number of examples of each issue."""
+_WIDTH = 100  # characters of a text that are shown
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One type of issue."""
+
+    name: str
+    description: str
+    """What such pairs have in common; in the report it follows their number."""
+    remedy: str
+    left_out: bool = True
+    """Whether --out leaves such pairs out."""
+
+
+_LEAK = "leave them out: they inflate the score on that set"
+_SWAP = "leave them out, or swap their sides"
+_LANGUAGE = "leave them out: the model would learn to write the wrong language"
+_ALIGNMENT = "leave them out; if there are many, check how the sides were aligned"
+
+LEAKS = (
+    Issue("leaked_pair", "whose source and translation are a pair of the --against text", _LEAK),
+    Issue("leaked_source", "whose source is in the --against text", _LEAK),
+    Issue("leaked_target", "whose target is in the --against text", _LEAK),
+)
+SHIFTED = Issue(
+    "shifted", "in which one side is shifted by some lines", "restore the missing line, or delete the extra one"
+)
+ERRORS = (
+    SHIFTED,
+    Issue("copied", "whose target is a copy of the source", _LANGUAGE),
+    Issue("swapped", "whose source and target are swapped, by their language", _SWAP),
+    Issue("source_in_target_language", "whose source is in the target's language", _LANGUAGE),
+    Issue("target_in_source_language", "whose target is in the source's language", _LANGUAGE),
+    Issue("foreign_source", "whose source seems to be in neither language", _LANGUAGE),
+    Issue("foreign_target", "whose target seems to be in neither language", _LANGUAGE),
+    Issue("length", "whose lengths do not match", _ALIGNMENT),
+    Issue("unrelated", "whose words do not translate each other", _ALIGNMENT),
+)
+"""A pair is counted under the first of these that applies."""
+DUPLICATES = (
+    Issue("duplicate", "that occurred before, word for word", "leave them out, unless their frequency matters"),
+    Issue("near_duplicate", "that occurred before but for case, punctuation or numbers", "harmless if few", False),
+    Issue("other_translation", "whose source occurred before with another target", "none: this is normal", False),
+)
+ISSUES = (*LEAKS, *ERRORS, *DUPLICATES)
+"""All issues, in the order of the report."""
+
+
+class Findings:
+    """A flag for each pair and issue, and the first pairs with each issue as examples: number, source and target."""
+
+    def __init__(self, pairs: int) -> None:
+        self.pairs = pairs
+        self.flags: dict[str, Flags] = {issue.name: np.zeros(pairs, np.bool_) for issue in ISSUES}
+        self.examples: dict[str, list[tuple[int, str, str]]] = {issue.name: [] for issue in ISSUES}
+
+    def complete(self, first: int, sources: Sequence[str], targets: Sequence[str], errors: dict[str, Flags]) -> None:
+        """Add errors of consecutive pairs from number `first` on; keep the first error of each pair, and examples."""
+        part = slice(first, first + len(sources))
+        for name, flags in errors.items():
+            self.flags[name][part] = flags
+        has_error = np.zeros(len(sources), np.bool_)
+        for issue in ERRORS:
+            self.flags[issue.name][part] &= ~has_error
+            has_error |= self.flags[issue.name][part]
+        for name, examples in self.examples.items():
+            for n in np.flatnonzero(self.flags[name][part])[: EXAMPLES - len(examples)]:
+                examples.append((first + int(n), sources[n], targets[n]))
+
+    def left_out(self, first: int, pairs: int) -> Flags:
+        """Flags those of consecutive pairs that --out leaves out."""
+        part = slice(first, first + pairs)
+        return np.any([self.flags[issue.name][part] for issue in ISSUES if issue.left_out], axis=0)
+
+    def count(self, *issues: Issue) -> int:
+        """The number of pairs with these issues, of which each pair has at most one."""
+        return sum(int(self.flags[issue.name].sum()) for issue in issues)
 
 
 @dataclass(frozen=True)
@@ -72,7 +151,7 @@ class HeldOutFile:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a check."""
+    """The result of a check, as `--json` prints it."""
 
     files: list[str]
     pairs: int
@@ -89,7 +168,7 @@ class Report:
 
 
 def make_report(results: CheckResults) -> Report:
-    """Make the report of these results."""
+    """Count the findings, find the places of examples, and give a verdict."""
     scan, held_out, findings = results.scan, results.held_out, results.findings
     passing = int((~findings.left_out(0, len(scan))).sum())
     faults = _faults(findings)
@@ -109,9 +188,7 @@ def make_report(results: CheckResults) -> Report:
 
 def _faults(findings: Findings) -> list[str]:
     """The reasons why a corpus is not fit to train on."""
-    leaked = sum(findings.count(issue) for issue in LEAKS)
-    shifted = findings.count(SHIFTED)
-    errors = sum(findings.count(issue) for issue in ERRORS)
+    leaked, shifted, errors = findings.count(*LEAKS), findings.count(SHIFTED), findings.count(*ERRORS)
     return [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),
         *([f"its sides are shifted in {shifted:,} pairs"] if shifted else []),
@@ -130,24 +207,17 @@ def _verdict(faults: list[str], left_out: int) -> str:
 def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> Finding:
     pairs = findings.count(issue)
     matches = _matches(issue.name, scan, held_out)
+    examples = []
+    for number, source, target in findings.examples[issue.name]:
+        same_as = None
+        if matches:
+            keys, matching_keys, matching_scan = matches
+            file, line = matching_scan.place(int(np.argmax(matching_keys == keys[number])))
+            same_as = f"line {line}" if matching_scan is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
+        examples.append(ShownExample(*scan.place(number), source, target, same_as))
     return Finding(
-        issue=issue.name,
-        pairs=pairs,
-        share=pairs / len(scan),
-        description=issue.description,
-        remedy=issue.remedy,
-        left_out=issue.left_out,
-        examples=[_shown(example, scan, matches) for example in findings.examples[issue.name]],
-    )
-
-
-def _shown(example: Example, scan: CorpusScan, matches: tuple[Keys, Keys, CorpusScan] | None) -> ShownExample:
-    same_as = None
-    if matches:
-        own, others, of = matches
-        file, line = of.place(int(np.argmax(others == own[example.number])))
-        same_as = f"line {line}" if of is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
-    return ShownExample(*scan.place(example.number), example.source, example.target, same_as)
+        issue.name, pairs, pairs / len(scan), issue.description, issue.remedy, issue.left_out, examples
+    )  # fmt: skip
 
 
 def _matches(issue: str, scan: CorpusScan, held_out: CorpusScan | None) -> tuple[Keys, Keys, CorpusScan] | None:
@@ -171,3 +241,39 @@ def _held_out_files(scan: CorpusScan, held_out: CorpusScan) -> list[HeldOutFile]
         inside = held_out.entries == entry
         files.append(HeldOutFile(name, int(inside.sum()), int(leaked[inside].sum())))
     return files
+
+
+def format_report(report: Report) -> Iterator[str]:
+    """Yield the lines of a report: the findings with their remedies, then the verdict."""
+    yield f"{', '.join(report.files)}: {report.pairs:,} pairs"
+    for held_out in report.against:
+        yield f"{held_out.file}: {held_out.leaked:,} of {held_out.pairs:,} pairs have a side that is also in the corpus"
+    yield from report.unusable
+    for finding in report.findings:
+        yield ""
+        yield from _finding_lines(finding, report.shifts if finding.issue == "shifted" else [])
+    yield ""
+    if not report.against:
+        yield "leaks were not checked: name the validation and test text with --against"
+    yield from report.notes
+    yield report.verdict
+
+
+def _finding_lines(finding: Finding, shifts: list[ShiftedLines]) -> Iterator[str]:
+    share = f"{finding.share:.2%}" if finding.share >= 0.0001 else f"{finding.share:.4%}"
+    yield f"{count_pairs(finding.pairs)} ({share}) {finding.description}"
+    for shift in shifts:
+        yield (
+            f"  {shift.file}: from about line {shift.first_line:,} to line {shift.last_line:,}, "
+            f"source n belongs to target n {'+' if shift.offset > 0 else '-'} {abs(shift.offset)}"
+        )
+    for example in finding.examples:
+        yield f"  {example.file}, line {example.line}" + (f" (same as {example.same_as})" if example.same_as else "")
+        yield f"    {_short(example.source)}"
+        yield f"    {_short(example.target)}"
+    yield f"  → {finding.remedy}"
+
+
+def _short(text: str) -> str:
+    text = one_line(" ".join(text.split()))
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -1,20 +1,25 @@
-"""The first pass over a corpus: keys, lengths and places of all pairs, and the text of a sample of them."""
+"""The first pass over a corpus: keys, lengths and places of all pairs, and the text of a sample of them.
+
+Pairs that occur again, in the corpus or in the held-out set, are found by 64-bit keys of their texts.
+"""
 
 from array import array
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.corpora.check.duplicates import Keys
-from transduce.corpora.check.robust_statistics import Floats
+from transduce.corpora.check.lengths import Flags, Floats
 from transduce.files.pairs import Corpus, ReadReport, Reservoir, read_placed_pairs
 from transduce.files.texts import hashed, normalised
 
+Keys = NDArray[np.uint64]
 NumberedPair = tuple[int, str, str]
 """The number of a pair in the corpus, its source and its target."""
 SAMPLE = 50_000
 """Number of pairs that the models of languages and words are learned from."""
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -50,26 +55,40 @@ class CorpusScan:
 def scan_corpus(corpus: Corpus) -> CorpusScan:
     """Read all files once."""
     report, sample = ReadReport(), Reservoir[NumberedPair](SAMPLE)
-    entries, lines, exact, src, tgt = array("i"), array("i"), array("Q"), array("Q"), array("Q")
-    src_lengths, tgt_lengths = array("d"), array("d")
+    columns = [array(code) for code in "iiQQQdd"]
     for number, (source, target, entry, line) in enumerate(read_placed_pairs(corpus, report)):
-        entries.append(entry)
-        lines.append(line)
-        exact.append(hashed(f"{source}\t{target}"))
-        src.append(hashed(normalised(source)))
-        tgt.append(hashed(normalised(target)))
-        src_lengths.append(len(source))
-        tgt_lengths.append(len(target))
+        keys = hashed(f"{source}\t{target}"), hashed(normalised(source)), hashed(normalised(target))
+        for column, value in zip(columns, (entry, line, *keys, len(source), len(target)), strict=True):
+            column.append(value)
         sample.offer((number, source, target))
-    return CorpusScan(
-        corpus,
-        report,
-        entries=np.asarray(entries),
-        lines=np.asarray(lines),
-        exact=np.asarray(exact),
-        src=np.asarray(src),
-        tgt=np.asarray(tgt),
-        src_lengths=np.asarray(src_lengths),
-        tgt_lengths=np.asarray(tgt_lengths),
-        sample=sample.kept,
-    )
+    entries, lines, exact, src, tgt, src_lengths, tgt_lengths = map(np.asarray, columns)
+    return CorpusScan(corpus, report, entries, lines, exact, src, tgt, src_lengths, tgt_lengths, sample.kept)
+
+
+def pair_keys(src: Keys, tgt: Keys) -> Keys:
+    """One key for both sides of each pair."""
+    return src * _GOLDEN + tgt
+
+
+def occurred_before(keys: Keys) -> Flags:
+    """Flags every key that is not the first one of its value."""
+    repeated = np.ones(len(keys), np.bool_)
+    repeated[np.unique(keys, return_index=True)[1]] = False
+    return repeated
+
+
+class Leaks(NamedTuple):
+    """The pairs that share a text with the held-out set; each is flagged once."""
+
+    pair: Flags
+    source: Flags
+    """Only the source, or both sides but of different pairs."""
+    target: Flags
+
+
+def find_leaks(src: Keys, tgt: Keys, held_out_src: Keys, held_out_tgt: Keys) -> Leaks:
+    """Compare the keys of a corpus with those of the held-out set."""
+    pair = np.isin(pair_keys(src, tgt), pair_keys(held_out_src, held_out_tgt))
+    source = np.isin(src, held_out_src) & ~pair
+    target = np.isin(tgt, held_out_tgt) & ~pair & ~source
+    return Leaks(pair, source, target)

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from transduce.corpora.demo import grammar, lexicon
-from transduce.corpora.demo.grammar import Clause, NounPhrase, Phrase, Pronoun, Sentence
+from transduce.corpora.demo.grammar import Clause, NounPhrase, Phrase, Pronoun, SentenceStructure
 from transduce.corpora.demo.lexicon import Adjective, Adverb, Noun
 
 Pair = tuple[str, str]
@@ -45,7 +45,7 @@ class DemoCorpus:
 
 
 def demo_corpus(seed: int = 1, train: int = 50_000, valid: int = 500, test: int = 1_000) -> DemoCorpus:
-    """Returns a corpus of the given sizes, the same for the same seed everywhere."""
+    """A corpus of these sizes, the same for the same seed everywhere."""
     stream, seen = sentences(seed), set[str]()
     train_pairs = _take(train, (sentence for sentence in stream if not has_held_out(sentence)), seen, None)
     counts = Counter(form for pair in train_pairs for form in word_forms(pair))
@@ -55,7 +55,7 @@ def demo_corpus(seed: int = 1, train: int = 50_000, valid: int = 500, test: int 
 
 
 def write_demo_corpus(folder: Path, corpus: DemoCorpus) -> None:
-    """Writes each split as two line-aligned text files, such as train.en and train.de."""
+    """Write each split as two line-aligned text files, such as train.en and train.de."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in vars(corpus).items():
         for side, language in enumerate(("en", "de")):
@@ -63,8 +63,8 @@ def write_demo_corpus(folder: Path, corpus: DemoCorpus) -> None:
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
 
 
-def sentences(seed: int) -> Iterator[Sentence]:
-    """Yields the endless stream of sentences that the corpus of this seed is selected from."""
+def sentences(seed: int) -> Iterator[SentenceStructure]:
+    """The endless stream of sentences that the corpus of this seed is selected from."""
     sampler = _Sampler(Random(seed))
     while True:
         sentence = sampler.sentence()
@@ -73,22 +73,22 @@ def sentences(seed: int) -> Iterator[Sentence]:
 
 
 def word_forms(pair: Pair) -> list[str]:
-    """Returns the cased words of a pair, each marked with its language."""
+    """The cased words of a pair, each marked with its language."""
     return [f"{side}:{word}" for side, text in enumerate(pair) for word in re.findall(r"\w+", text)]
 
 
 def is_held_out(first: str, second: str) -> bool:
-    """Tells whether a combination of two English words is kept out of the training set."""
+    """Whether a combination of two English words is kept out of the training set."""
     return zlib.crc32(f"{first}:{second}".encode()) % _HELD_OUT_ONE_IN == 0
 
 
-def has_held_out(sentence: Sentence) -> bool:
-    """Tells whether a sentence contains a held-out combination."""
+def has_held_out(sentence: SentenceStructure) -> bool:
+    """Whether a sentence contains a held-out combination."""
     return any(is_held_out(*combination) for combination in combinations(sentence))
 
 
-def combinations(sentence: Sentence) -> list[Pair]:
-    """Lists the (adjective, noun) and (verb, object noun) pairs of a sentence, in English."""
+def combinations(sentence: SentenceStructure) -> list[Pair]:
+    """The (adjective, noun) and (verb, object noun) pairs of a sentence, in English."""
     result = []
     for phrase in _phrases(sentence):
         if isinstance(phrase, NounPhrase) and phrase.adjective:
@@ -102,20 +102,20 @@ def combinations(sentence: Sentence) -> list[Pair]:
     return result
 
 
-def _clauses(sentence: Sentence) -> list[Clause]:
+def _clauses(sentence: SentenceStructure) -> list[Clause]:
     return [sentence.main, sentence.second] if sentence.second else [sentence.main]
 
 
-def _phrases(sentence: Sentence) -> list[Phrase]:
-    """Lists the phrases of a sentence, leaving out the unspoken subject of an infinitive."""
+def _phrases(sentence: SentenceStructure) -> list[Phrase]:
+    """The phrases of a sentence, leaving out the unspoken subject of an infinitive."""
     clauses = _clauses(sentence)
     subjects = [clause.subject for clause in clauses[: 1 if sentence.conjunction == "to" else 2]]
     others = [phrase for clause in clauses for phrase in (clause.object, clause.recipient, clause.place)]
     return subjects + [phrase for phrase in others if isinstance(phrase, NounPhrase | Pronoun)]
 
 
-def _repeats_itself(sentence: Sentence) -> bool:
-    """Tells whether a sentence uses the same noun, name or time twice."""
+def _repeats_itself(sentence: SentenceStructure) -> bool:
+    """Whether a sentence uses the same noun, name or time twice."""
     words = [clause.time.english for clause in _clauses(sentence) if clause.time]
     for phrase in _phrases(sentence):
         if isinstance(phrase, NounPhrase):
@@ -125,8 +125,8 @@ def _repeats_itself(sentence: Sentence) -> bool:
     return len(set(words)) < len(words)
 
 
-def _take(count: int, stream: Iterator[Sentence], seen: set[str], words: set[str] | None) -> list[Pair]:
-    """Returns the next pairs whose English and German are both new and, if words are given, made of them."""
+def _take(count: int, stream: Iterator[SentenceStructure], seen: set[str], words: set[str] | None) -> list[Pair]:
+    """The next pairs whose English and German are both new and, if words are given, made of them."""
     taken: list[Pair] = []
     draws = islice(stream, _MAX_DRAWS_PER_SENTENCE * count)
     while len(taken) < count:
@@ -153,13 +153,12 @@ def _adjectives(tags: str) -> list[Adjective]:
 
 @cache
 def _determiners(tags: str, definite: bool) -> list[str]:
-    """Returns the determiners to choose from, the usual ones repeated."""
+    """The determiners to choose from, the usual ones repeated."""
     possessives = [] if "unowned" in tags else ["my", "your", "his", "her", "our"]
     return ["the"] * 6 + ["this"] + possessives + ["a"] * (0 if definite or "kin" in tags else 5)
 
 
 def _share(left: str, right: str) -> bool:
-    """Tells whether two lists of tags have a tag in common."""
     return any(tag in right.split() for tag in left.split())
 
 
@@ -172,31 +171,30 @@ class _Sampler:
     def _chance(self, percent: int) -> bool:
         return self._rng.randrange(100) < percent
 
-    def sentence(self) -> Sentence:
-        """Draws a sentence of any kind."""
+    def sentence(self) -> SentenceStructure:
         kind = self._rng.randrange(100)
         if kind < 40:
-            return Sentence(self._clause())
+            return SentenceStructure(self._clause())
         if kind < 52:
-            return Sentence(self._clause(_can_ask), question=True)
+            return SentenceStructure(self._clause(_can_ask), question=True)
         if kind < 59:
-            return Sentence(self._clause(), "but", self._clause(_starts_with_subject))
+            return SentenceStructure(self._clause(), "but", self._clause(_starts_with_subject))
         if kind < 67:
             second = self._clause(_can_be_infinitive)
             verb = self._rng.choice((lexicon.TRY, lexicon.PROMISE, lexicon.FORGET))
             main = Clause(second.subject, verb, tense=second.tense)
-            return Sentence(main, "to", replace(second, modal="", negated=False, time=None))
+            return SentenceStructure(main, "to", replace(second, modal="", negated=False, time=None))
         if kind < 82:
             verb, negated, conjunction = self._rng.choice(_THAT_OR_IF)
             main = Clause(self._phrase("person", definite=True), verb, negated=negated)
-            return Sentence(main, conjunction, self._clause(_starts_with_subject))
+            return SentenceStructure(main, conjunction, self._clause(_starts_with_subject))
         if kind < 88:
             main = self._clause(lambda clause: clause.tense == "present")
             second = self._clause(_can_follow_when)
-            return Sentence(main, "when", second, not main.time_first and self._chance(40))
+            return SentenceStructure(main, "when", second, not main.time_first and self._chance(40))
         main, second = self._clause(), self._clause(_starts_with_subject)
         conjunction = self._rng.choice(("because", "although"))
-        return Sentence(main, conjunction, second, not main.time_first and self._chance(40))
+        return SentenceStructure(main, conjunction, second, not main.time_first and self._chance(40))
 
     def _clause(self, accept: Callable[[Clause], bool] = lambda clause: True) -> Clause:
         """Draws clauses until one makes sense and is acceptable."""
@@ -219,7 +217,6 @@ class _Sampler:
         return Clause(subject, lexicon.COPULA, predicate=predicate, tense=tense, negated=negated)
 
     def _action(self) -> Clause:
-        """Draws a clause with a full verb."""
         verb = self._rng.choice(lexicon.VERBS)
         is_state = verb.adjuncts == "state"
         modal = "" if is_state or self._chance(75) else self._rng.choice(list(grammar.MODALS))

@@ -65,7 +65,6 @@ class NounPhrase:
 
     @property
     def bare(self) -> bool:
-        """Whether the phrase has no article."""
         return self.determiner == "a" and (self.plural or self.noun.english_plural == "-")
 
 
@@ -111,7 +110,7 @@ class Clause:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class SentenceStructure:
     """A clause, or two of them joined by a conjunction; only a lone clause may be a question."""
 
     main: Clause
@@ -122,19 +121,18 @@ class Sentence:
 
 
 def is_definite(phrase: Phrase) -> bool:
-    """Tells whether the phrase names someone or something known."""
+    """Whether the phrase names someone or something known."""
     return isinstance(phrase, Pronoun) or phrase.determiner != "a"
 
 
 def person(phrase: Phrase) -> int:
-    """Returns the position of the verb form that agrees with the phrase."""
+    """The position of the verb form that agrees with the phrase."""
     if isinstance(phrase, Pronoun):
         return phrase.person
     return PLURAL if phrase.plural else THIRD
 
 
-def english(sentence: Sentence) -> str:
-    """Writes a sentence in English."""
+def english(sentence: SentenceStructure) -> str:
     text = _english_clause(sentence.main, sentence.question)
     if sentence.second:
         joint = CONJUNCTIONS[sentence.conjunction][0]
@@ -144,7 +142,7 @@ def english(sentence: Sentence) -> str:
 
 
 def _english_clause(clause: Clause, question: bool = False, infinitive: bool = False) -> str:
-    """Writes a finite clause, or the infinitive with all that follows it."""
+    """A finite clause, or the infinitive with all that follows it."""
     subject = _english_phrase(clause.subject, is_subject=True)
     auxiliary, verb = _english_verbs(clause, question)
     if clause.negated:
@@ -167,7 +165,7 @@ def _english_clause(clause: Clause, question: bool = False, infinitive: bool = F
 
 
 def _english_verbs(clause: Clause, question: bool) -> tuple[str, str]:
-    """Splits the verbs into the auxiliary, which negation and questions need, and the rest."""
+    """The auxiliary, which negation and questions need, and the other verbs."""
     verb, who = clause.verb, person(clause.subject)
     if verb.base == "be":
         return _BE[clause.tense][who], ""
@@ -180,7 +178,6 @@ def _english_verbs(clause: Clause, question: bool) -> tuple[str, str]:
 
 
 def _english_finite(base: str, past: str, tense: str, who: int) -> str:
-    """Inflects a full verb for tense and person."""
     if tense == "past":
         return past
     if who != THIRD:
@@ -205,8 +202,7 @@ def _english_phrase(phrase: Phrase | None, is_subject: bool = False) -> str:
     return _join(determiner, words)
 
 
-def german(sentence: Sentence) -> str:
-    """Writes a sentence in German."""
+def german(sentence: SentenceStructure) -> str:
     text = _german_clause(sentence.main, "first" if sentence.question or sentence.second_first else "main")
     if sentence.second:
         joint = CONJUNCTIONS[sentence.conjunction][1]
@@ -217,7 +213,7 @@ def german(sentence: Sentence) -> str:
 
 
 def _german_clause(clause: Clause, order: str) -> str:
-    """Writes a clause with its finite verb "first", second ("main") or "final", or as a "zu" infinitive."""
+    """A clause with its finite verb "first", second ("main") or "final", or as a "zu" infinitive."""
     verb, middle, subject = clause.verb, _german_middle(clause), _german_phrase(clause.subject, "nom")
     finite, closing = _german_verbs(clause)
     if order == "zu":
@@ -233,7 +229,7 @@ def _german_clause(clause: Clause, order: str) -> str:
 
 
 def _german_verbs(clause: Clause) -> tuple[str, str]:
-    """Returns the finite verb and what closes the clause: a prefix, an infinitive or a participle."""
+    """The finite verb and what closes the clause: a prefix, an infinitive or a participle."""
     verb, who = clause.verb, person(clause.subject)
     if clause.modal:
         forms = _WANTED if clause.tense == "past" else MODALS[clause.modal]
@@ -246,7 +242,7 @@ def _german_verbs(clause: Clause) -> tuple[str, str]:
 
 
 def _german_middle(clause: Clause) -> str:
-    """Writes everything but the subject, the verbs and a time adverbial that opens the clause."""
+    """Everything but the subject, the verbs and a time adverbial that opens the clause."""
     preposition, _, case = clause.verb.frame.removeprefix("dat+").rpartition(" ")
     recipient = _german_phrase(clause.recipient, "dat") if clause.recipient else ""
     time = clause.time.german if clause.time and not clause.time_first else ""
@@ -274,7 +270,7 @@ def _german_prepositional(preposition: str, phrase: Phrase, case: str) -> str:
 
 
 def _german_phrase(phrase: Phrase, case: str, negated: bool = False) -> str:
-    """Declines a phrase; a negated indefinite one takes "kein"."""
+    """The declined phrase; a negated indefinite one takes "kein"."""
     if isinstance(phrase, Pronoun):
         return {"nom": phrase.nom, "acc": phrase.acc, "dat": phrase.dat}[case]
     noun, column = phrase.noun, 3 if phrase.plural else _COLUMNS[phrase.noun.gender]

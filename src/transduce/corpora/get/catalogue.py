@@ -41,12 +41,11 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """The file name, which is the last part of the URL."""
         return PurePosixPath(urlsplit(self.url).path).name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class PublicCorpus:
     """A public corpus: its languages, terms of use and archives."""
 
     languages: str = ""
@@ -65,13 +64,21 @@ class Corpus:
         for split in ("train", "valid", "test"):
             require(bool(self.members(split)), f"no archive has {split} files")
 
+    @property
+    def file_names(self) -> dict[str, str]:
+        """The file that is written for each split."""
+        return {
+            "train": f"train.{self.languages}.tsv.gz",
+            "valid": f"valid.{self.languages}.tsv",
+            "test": f"test.{self.languages}.tsv",
+        }
+
     def members(self, split: str) -> list[tuple[Archive, tuple[str, ...]]]:
         """The pairs of files of a split (train, valid or test), in order, each with its archive."""
         return [(archive, pair) for archive in self.archives for pair in getattr(archive, split)]
 
 
 def is_http_url(url: str) -> bool:
-    """Whether this is a valid HTTP or HTTPS URL."""
     try:
         parts = urlsplit(url)
         complete = bool(parts.hostname) and parts.port != 0
@@ -92,14 +99,14 @@ def how_to_get(file: Path) -> str:
     return f"; to get it: transduce data get {corpus}" if corpus in corpus_names() else ""
 
 
-def read_corpus(name: str) -> Corpus:
+def read_corpus(name: str) -> PublicCorpus:
     """Read the description of a corpus: one of the package, by its name, or a .toml file."""
     if name.endswith(".toml"):
-        return build(Corpus, read_toml(Path(name)), name)
+        return build(PublicCorpus, read_toml(Path(name)), name)
     if name not in (names := corpus_names()):
         raise ConfigError(
             f"no corpus {name}{suggestion(name, names)}; there are {', '.join(names)}, "
             "or give a .toml file that describes one"
         )
     with resources.as_file(resources.files("transduce") / "corpora" / f"{name}.toml") as path:
-        return build(Corpus, read_toml(path), name)
+        return build(PublicCorpus, read_toml(path), name)

@@ -85,7 +85,7 @@ def translate_documents(
     retranslate: bool,
 ) -> None:
     """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
-    from transduce.documents.options import ReadOptions
+    from transduce.documents.document import ReadOptions
     from transduce.documents.read import read_document
     from transduce.translation.tagged import different_texts, translate_tagged
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.corpora.check.duplicates import find_leaks, occurred_before, pair_keys
+from transduce.corpora.check.scan import find_leaks, occurred_before, pair_keys
 
 NUMBERS = st.lists(st.integers(0, 5), max_size=30)
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30)

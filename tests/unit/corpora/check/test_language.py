@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from transduce.corpora.check import language
-from transduce.corpora.check.language import Alphabet, LanguageDetector, LanguageModel, WrongLanguage
-from transduce.corpora.check.side_scripts import SideScripts
-from transduce.corpora.check.words import unshared_text, words
+from transduce.corpora.check.language import Alphabet, LanguageDetector, LanguageModel, SideScripts, WrongLanguage
+from transduce.corpora.check.lexicon import unshared_text, words
 
 
 def both_halves(first: str, second: str) -> list[str]:

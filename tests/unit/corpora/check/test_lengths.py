@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from transduce.corpora.check.lengths import IMPROBABLE, LengthModel
-from transduce.corpora.check.misalignment import BLOCK, find_shifts
+from transduce.corpora.check.lengths import BLOCK, IMPROBABLE, LengthModel, find_shifts
 
 
 def draw(pairs: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

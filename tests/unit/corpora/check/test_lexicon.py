@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from transduce.corpora.check import lexicon
-from transduce.corpora.check.lexicon import Lexicon, TwoFoldLexicon, train_model_1, word_pairs
-from transduce.corpora.check.words import Vocabulary, unshared_text, words
+from transduce.corpora.check.lexicon import (
+    Lexicon,
+    TwoFoldLexicon,
+    Vocabulary,
+    train_model_1,
+    unshared_text,
+    word_pairs,
+    words,
+)
 
 HOUSES = [("das haus", "the house"), ("das buch", "the book"), ("ein buch", "a book"), ("ein haus", "a house")] * 3
 
