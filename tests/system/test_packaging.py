@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from toy_run import TINY, as_sets
 from typer.main import get_command
 
+from transduce.cli.doctor import EXTRAS
 from transduce.cli.main import app
-from transduce.environment import EXTRAS
 from transduce.fast.native.library import load_library
 from transduce.training.recipe import load_recipe
 
