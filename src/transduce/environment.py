@@ -1,4 +1,4 @@
-"""What this machine offers, what transduce will use of it, and why it does not use the rest (`transduce doctor`)."""
+"""`transduce doctor`: what this machine offers, what transduce will use of it, and why it does not use the rest."""
 
 import json
 import logging
@@ -23,9 +23,7 @@ from transduce.cache_folder import cache_folder
 from transduce.cli.messages import wrapped
 from transduce.cli.options import JsonOption
 from transduce.errors import TransduceError
-from transduce.fast.native.library import load_library
 from transduce.files.texts import one_line
-from transduce.translation.translator import Translator
 
 _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16")
 """Features of processors that matter for matrix products, as Linux names them."""
@@ -61,7 +59,6 @@ EXTRAS = {
     "ja": Extra(("MeCab",), "BLEU of Japanese by words"),
     "ko": Extra(("mecab_ko",), "BLEU of Korean by words"),
 }
-"""The extras of the package."""
 _NATIVE_LOG = "transduce.fast.native.library"
 
 
@@ -76,8 +73,25 @@ class Finding:
     """Whether something does not work that should."""
 
 
-def examine() -> list[Finding]:
-    """Examine this machine and this installation."""
+def doctor(as_json: JsonOption = False) -> None:
+    """Print what this machine offers, what will be used, and why the rest is not.
+
+    A sentence is translated with the bundled model. The exit code is 1 if something does not work that should; what is
+    only missing, such as a GPU, is not a problem.
+    """
+    findings = _examine()
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1, ensure_ascii=False))
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            line = f"{finding.name:<{width}}  {'PROBLEM: ' * finding.problem}{finding.text}"
+            print(wrapped(line, indent=width + 2))
+    if any(finding.problem for finding in findings):
+        raise typer.Exit(1)
+
+
+def _examine() -> list[Finding]:
     findings: list[Finding] = []
     checks = [_versions, _torch, _processor, _memory, _disk, _gpu, _triton, _native, _training, _translation, _extras]
     for check in checks:
@@ -85,10 +99,9 @@ def examine() -> list[Finding]:
             continue
         try:
             findings += check()
-        except TransduceError as error:
-            findings.append(Finding(check.__name__.strip("_"), f"failed: {error}", problem=True))
         except Exception as error:  # a report must not end with the first defect
-            findings.append(Finding(check.__name__.strip("_"), f"failed: {error!r}", problem=True))
+            reason = str(error) if isinstance(error, TransduceError) else repr(error)
+            findings.append(Finding(check.__name__.strip("_"), f"failed: {reason}", problem=True))
     return findings
 
 
@@ -99,8 +112,7 @@ def _versions() -> Iterator[Finding]:
 
 def _torch() -> Iterator[Finding]:
     if not find_spec("torch"):
-        text = f"not installed (pip install 'transduce[train]'); needed for {EXTRAS['train'].purpose}"
-        yield Finding("torch", text)
+        yield Finding("torch", f"not installed (pip install 'transduce[train]'); needed for {EXTRAS['train'].purpose}")
         return
     import torch
 
@@ -175,14 +187,14 @@ def _gpu() -> Iterator[Finding]:
         yield Finding("gpu", f"none is used: {reason}", problem=driver)
         return
     for number in range(torch.cuda.device_count()):
-        one = torch.cuda.get_device_properties(number)
+        gpu = torch.cuda.get_device_properties(number)
         try:
             free = _size(torch.cuda.mem_get_info(number)[0])
         except RuntimeError as error:
-            yield Finding(f"gpu {number}", f"{one.name}: {one_line(str(error))}", problem=True)
+            yield Finding(f"gpu {number}", f"{gpu.name}: {one_line(str(error))}", problem=True)
             continue
-        memory = f"{_size(one.total_memory)}, {free} free"
-        yield Finding(f"gpu {number}", f"{one.name}, compute capability {one.major}.{one.minor}, {memory}")
+        memory = f"{_size(gpu.total_memory)}, {free} free"
+        yield Finding(f"gpu {number}", f"{gpu.name}, compute capability {gpu.major}.{gpu.minor}, {memory}")
 
 
 def _triton() -> Iterator[Finding]:
@@ -201,6 +213,7 @@ def _triton() -> Iterator[Finding]:
 
 def _native() -> Iterator[Finding]:
     """The compiler and the engine that it builds."""
+    from transduce.fast.native.library import load_library
 
     with _warnings() as warnings:
         library = load_library()
@@ -235,12 +248,13 @@ def _training() -> Iterator[Finding]:
 
 def _translation() -> Iterator[Finding]:
     """Translate a sentence with the bundled model: the engine, and that it works."""
+    from transduce.translation.translator import Translator
 
     translator = Translator.load()
     outputs = translator.translate(["Where is the station?"], to="de")
     described = translator.engine_for(translator.config).description
     worked = bool(outputs[0].strip())
-    yield Finding("translation", f"{described}" if worked else f"{described}: the output is empty", problem=not worked)
+    yield Finding("translation", described if worked else f"{described}: the output is empty", problem=not worked)
 
 
 def _extras() -> Iterator[Finding]:
@@ -272,21 +286,3 @@ def _warnings() -> Iterator[list[str]]:
 
 def _size(count: int) -> str:
     return f"{count / 1e9:,.1f} GB"
-
-
-def doctor(as_json: JsonOption = False) -> None:
-    """Print what this machine offers, what will be used, and why the rest is not.
-
-    A sentence is translated with the bundled model. The exit code is 1 if something does not work that should; what is
-    only missing, such as a GPU, is not a problem.
-    """
-    findings = examine()
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1, ensure_ascii=False))
-    else:
-        width = max(len(finding.name) for finding in findings)
-        for finding in findings:
-            line = f"{finding.name:<{width}}  {'PROBLEM: ' * finding.problem}{finding.text}"
-            print(wrapped(line, indent=width + 2))
-    if any(finding.problem for finding in findings):
-        raise typer.Exit(1)

@@ -115,9 +115,9 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
 
 
 def test_models_with_other_scores_are_trained(transduce: CommandLine, folder: Path) -> None:
-    one = "import transduce.paper.trained_scores as t; t.WIDTHS = (8,)"
+    narrow = "import transduce.paper.scores as scores; scores.TRAINED_WIDTHS = (8,)"
     words = ["paper", "scores", *TABLE3[2:], "--set", "model.num_heads=2", "--steps", "2"]
-    outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN + one)
+    outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN + narrow)
     assert outcome.code == 0, outcome.err
     rows = results(folder)["rows"]["scores"]
     assert {name: row["settings"]["model.attention"] for name, row in rows.items()} == {

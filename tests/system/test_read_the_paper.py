@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from transduce.cli.main import app
-from transduce.paper.page import ORDER
+from transduce.paper.section import ORDER
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "read-the-paper.md").read_text(encoding="utf-8")

@@ -39,9 +39,9 @@ def inspect(
     architecture = read_card(find_model(model))["architecture"]
     shown = [text]
     if architecture in ("decoder_only", "encoder_only"):
-        given = [*options, *(name for name, value in (("to", to), ("prefix", prefix), ("off", off)) if value)]
-        if given:
-            option = given[0].replace("_", "-")
+        translating = [*options, *(name for name, value in (("to", to), ("prefix", prefix), ("off", off)) if value)]
+        if translating:
+            option = translating[0].replace("_", "-")
             raise ConfigError(f"--{option} is for translation models, but the model's architecture is {architecture}")
         page = _text_page(text, model, architecture, device)
     else:
@@ -58,22 +58,27 @@ def _translation_page(
     from transduce.cli.inputs import require_utf8
     from transduce.inspect.inspection import InspectionRequest, inspect_translation
     from transduce.inspect.page import self_contained
-    from transduce.inspect.serialize import translation_text
+    from transduce.inspect.serialize import serialize, translation_text
     from transduce.translation.translator import Translator
 
     translator = Translator.load(model, device=device, engine="plain", **options)
     forced = translator.tokenizer.target.encode(require_utf8(prefix)) if prefix else []
     result = inspect_translation(translator, InspectionRequest(text=text, to=to, prefix=forced, off=off))
-    return self_contained(result, translator), translation_text(result, result.best.tokens, translator.tokenizer.target)
+    translation = translation_text(result, result.best.tokens, translator.tokenizer.target)
+    return self_contained(serialize(result, translator)), translation
 
 
 def _text_page(text: str, model: Path | None, architecture: str, device: str) -> str:
     from transduce.encoders.text_encoder import TextEncoder
-    from transduce.inspect.page import self_contained_text
+    from transduce.inspect.page import self_contained
+    from transduce.inspect.serialize import serialize_text
     from transduce.inspect.text_inspection import inspect_text
     from transduce.language_model.generator import Generator
 
     assert model is not None  # the bundled model translates
+    reader: Generator | TextEncoder
     if architecture == "decoder_only":
-        return self_contained_text(inspect_text(Generator.load(model, device=device, engine="plain"), text))
-    return self_contained_text(inspect_text(TextEncoder.load(model, device=device), text))
+        reader = Generator.load(model, device=device, engine="plain")
+    else:
+        reader = TextEncoder.load(model, device=device)
+    return self_contained(serialize_text(inspect_text(reader, text)))

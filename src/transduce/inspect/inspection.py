@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,13 +11,9 @@ from torch import Tensor
 from transduce.config import require
 from transduce.data.batch import Batch, Stream
 from transduce.errors import ConfigError, DataError, ModelError
-from transduce.files.texts import require_text
-from transduce.inspect.ablate import without_heads
-from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads
-from transduce.inspect.predictions import Predictions, logit_lens
+from transduce.inspect.heads import STACKS, Head, Stack, count_layers, module_name, parse_heads, without_heads
+from transduce.inspect.request import MAX_BEAM, MAX_TOKENS, check_tokens, inspected_model, inspected_part
 from transduce.inspect.request import InspectionRequest as InspectionRequest
-from transduce.inspect.request import can_inspect
-from transduce.inspect.tree import Node, build_tree
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.encoder_only import EncoderOnly
@@ -25,17 +22,46 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
-from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
+from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.translation.part import Part
 from transduce.translation.translator import Translator
 
-MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 256, 16
-"""Limits of one inspection: the attention weights grow with the square of the number of tokens."""
 MIN_POSITIONS = 64
 """Minimum number of positional encodings: those of a short sentence do not show the pattern."""
+TOP_TOKENS = 10
+"""Number of most probable tokens kept for each position."""
+TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0)
+
+
+NodeOutcome = Literal["kept", "pruned", "finished"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A hypothesis: its parent's tokens and one more."""
+
+    parent: int
+    """Index of the parent; the root, the empty hypothesis, is its own parent."""
+    token: int
+    log_prob: float
+    """Log-probability of all tokens up to this one."""
+    outcome: NodeOutcome
+    """Whether the search kept the hypothesis in the beam, pruned it, or finished it with the end marker."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Log-probabilities of the next token at each of T positions."""
+
+    token_TC: Tensor
+    """The C most probable tokens, best first."""
+    log_prob_TC: Tensor
+    """Their log-probabilities."""
+    written_T: Tensor
+    """Log-probability of the token that was written."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +114,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     full_model = inspected_model(translator)
     check_tokens(request.prefix, full_model)
     off = _heads(request.off, full_model)
-    model = without_heads(full_model, [(head.module, head.head) for head in off])
+    model = without_heads(full_model, off)
 
     steps: list[Extensions] = []
     search_start = time.perf_counter()
@@ -98,7 +124,10 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     target = [*best.tokens, EOS]
     attention, hiddens_LMD, positions_TD = _observe(model, source, [BOS, *best.tokens])
     predictions, log_sum_TX = logit_lens(model, hiddens_LMD, target)
-    ablation = _ablation(full_model, model, source, config, request.prefix) if off else None
+    ablation = None
+    if off:
+        full = _search(full_model, source, config, request.prefix)
+        ablation = Ablation(full, _search(model, source, replace(config, beam=1), [*full.tokens, EOS]))
     return Inspection(
         request=request,
         config=config,
@@ -115,16 +144,6 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
         search_seconds=search_seconds,
         other_seconds=time.perf_counter() - start - search_seconds,
     )
-
-
-def inspected_model(translator: Translator) -> Model:
-    """The model of a translator, if it can be inspected."""
-    model = translator.model
-    if isinstance(model, EncoderDecoder) and model.config.decoder_cell != "attention":
-        raise ModelError(f"models with model.decoder_cell = {model.config.decoder_cell} cannot be inspected")
-    if not can_inspect(translator):
-        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
-    return model
 
 
 def _heads(names: list[str], model: Model) -> list[Head]:
@@ -146,11 +165,8 @@ def _observe(model: Model, source: list[int], inputs: list[int]) -> tuple[dict[S
             stack: torch.cat([recorded[module_name(stack, n)] for n in range(count_layers(model.config, stack))])
             for stack in STACKS
         }
-        return (
-            attention,
-            [model.decoder_norm(x_MD) for x_MD in layers],
-            position_table(model, len(source), len(inputs)),
-        )
+        positions_TD = position_table(model, len(source), len(inputs))
+        return attention, [model.decoder_norm(x_MD) for x_MD in layers], positions_TD
     with observe_attention(model) as recorded:
         hidden_MD = model(batch)
     cross_LHTS, none = torch.cat(list(recorded.values())), hidden_MD.new_empty
@@ -196,11 +212,6 @@ def _search(
     return hypotheses[0]
 
 
-def _ablation(full: Model, ablated: Model, source: list[int], config: SearchConfig, prefix: Sequence[int]) -> Ablation:
-    best = _search(full, source, config, prefix)
-    return Ablation(best, _search(ablated, source, replace(config, beam=1), [*best.tokens, EOS]))
-
-
 def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
     config = replace(translator.config, sample=False, nbest=1)
     if request.beam is not None:
@@ -211,31 +222,83 @@ def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
     return config
 
 
-def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
-    """The text as one part; a DataError if it cannot be inspected."""
-    check_characters(text)
-    part = translator.whole(text, to)
-    if len(part.tokens) > MAX_TOKENS:
-        raise DataError(f"the text has {len(part.tokens):,} tokens; at most {MAX_TOKENS} can be inspected: shorten it")
-    return part
-
-
-def check_characters(text: str) -> None:
-    """Raise a DataError if a text is not valid or too long to be tokenized."""
-    require_text(text, "the text")
-    if len(text) > MAX_CHARACTERS:
-        raise DataError(
-            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
+def build_tree(steps: Sequence[Extensions]) -> list[Node]:
+    """The nodes of one sentence's search in the order of the steps, the best node of each step first."""
+    nodes = [Node(0, BOS, 0.0, "kept")]
+    node_of_row = [0] * steps[0].kept_BW.shape[1]
+    for step in steps:
+        kept = step.kept_BW[0].tolist()
+        node_of_candidate: dict[int, int] = {}
+        candidates = zip(
+            step.parent_BC[0].tolist(), step.token_BC[0].tolist(), step.log_prob_BC[0].tolist(), strict=True
         )
+        for index, (row, token, log_prob) in enumerate(candidates):
+            if log_prob == -float("inf"):
+                continue
+            node_of_candidate[index] = len(nodes)
+            outcome: NodeOutcome = "finished" if token == EOS else "kept" if index in kept else "pruned"
+            nodes.append(Node(node_of_row[row], token, log_prob, outcome))
+        # Empty rows have log-probability -inf, and so do all their extensions.
+        node_of_row = [node_of_candidate.get(index, 0) for index in kept]
+    return nodes
 
 
-def check_tokens(prefix: list[int], model: Model) -> None:
-    """Raise ConfigError if an output cannot begin with these token ids."""
-    longest = 2 * MAX_TOKENS if model.longest is None else min(model.longest, 2 * MAX_TOKENS)
-    if len(prefix) > longest:
-        raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")
-    for position, token in enumerate(prefix):
-        if not 0 <= token < model.vocab_size:
-            raise ConfigError(f"prefix: {token} is not a token id; the vocabulary has 0 to {model.vocab_size - 1}")
-        if token in NEVER_GENERATED or (token == EOS and position < len(prefix) - 1):
-            raise ConfigError(f"prefix: token {token} is a special token, which an output cannot contain there")
+def logit_lens(model: Model, hiddens_LMD: Sequence[Tensor], written: Sequence[int]) -> tuple[list[Predictions], Tensor]:
+    """The predictions of each decoder layer as if it were the last one, and log_sum_TX for other temperatures.
+
+    The hidden vectors of each layer go through the output projection; those of the last layer are the model's own
+    predictions. log_sum_TX is log Σ p^(1/τ) over the vocabulary, for each τ in TEMPERATURES and the model's own
+    probabilities p: with temperature τ, log p becomes (log p) / τ minus this.
+    """
+    layers = []
+    for hidden_MD in hiddens_LMD:
+        log_prob_TV = model.logits(hidden_MD).float().log_softmax(-1)
+        log_prob_TC, token_TC = log_prob_TV.topk(min(TOP_TOKENS, log_prob_TV.shape[1]))
+        written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
+        layers.append(Predictions(token_TC, log_prob_TC, log_prob_TV.gather(1, written_T1)[:, 0]))
+    log_sum_TX = torch.stack([(log_prob_TV / temperature).logsumexp(-1) for temperature in TEMPERATURES], dim=1)
+    return layers, log_sum_TX
+
+
+@dataclass(frozen=True)
+class ReferenceToken:
+    """A token of a given translation, or its end marker."""
+
+    token: int
+    piece: str
+    log_prob: float
+    rank: int
+    """1 if no token was more probable."""
+    best: str
+    """The most probable token there."""
+    best_log_prob: float
+
+
+@torch.inference_mode()
+def score_reference(translator: Translator, text: str, reference: str, to: str | None = None) -> list[ReferenceToken]:
+    """The probability and the rank of each token of a translation of a text, and of its end marker."""
+    part, model = inspected_part(translator, text, to), inspected_model(translator)
+    tokenizer = translator.tokenizer.target
+    tokens = tokenizer.encode(reference.strip())
+    if not tokens:
+        raise DataError("the reference is empty")
+    longest = MAX_TOKENS if model.longest is None else min(MAX_TOKENS, model.longest - 1)
+    if len(tokens) > longest:
+        raise DataError(f"the reference has {len(tokens):,} tokens; at most {longest} can be inspected: shorten it")
+    batch = Batch.of(model.device, src=[[*part.tokens, EOS]], tgt=[[BOS, *tokens]])
+    log_prob_TV = model.logits(model(batch)).float().log_softmax(-1)
+    written = [*tokens, EOS]
+    written_T1 = torch.tensor(written, device=log_prob_TV.device)[:, None]
+    written_log_prob_T1 = log_prob_TV.gather(1, written_T1)
+    rank_T = 1 + (log_prob_TV > written_log_prob_T1).sum(1)
+    best_log_prob_T, best_T = log_prob_TV.max(1)
+    columns = zip(
+        written,
+        tokenizer.pieces(written),
+        written_log_prob_T1[:, 0].tolist(),
+        rank_T.tolist(),
+        tokenizer.pieces(best_T.tolist()),
+        best_log_prob_T.tolist(),
+        strict=True,
+    )
+    return [ReferenceToken(*row) for row in columns]

@@ -1,14 +1,7 @@
-"""The inspection page: its static files, built from `web/`, and a self-contained version with its data."""
+"""The page that shows inspections: its static files, built from `web/`, and a self-contained version with its data."""
 
 import base64
 from importlib.resources import files
-from typing import TYPE_CHECKING
-
-from transduce.translation.translator import Translator
-
-if TYPE_CHECKING:
-    from transduce.inspect.inspection import Inspection
-    from transduce.inspect.text_inspection import TextInspection
 
 MEDIA_TYPES = {
     "index.html": "text/html; charset=utf-8",
@@ -24,21 +17,8 @@ def static_file(name: str) -> bytes:
     return (files("transduce.inspect") / "static" / name).read_bytes()
 
 
-def self_contained(inspection: "Inspection", translator: Translator) -> str:
-    """The page as a single HTML file with style, script and data, which opens offline."""
-    from transduce.inspect.serialize import serialize
-
-    return _with_data(serialize(inspection, translator))
-
-
-def self_contained_text(inspection: "TextInspection") -> str:
-    """The page of a text that a language model or an encoder read, as a single HTML file."""
-    from transduce.inspect.serialize_text import serialize_text
-
-    return _with_data(serialize_text(inspection))
-
-
-def _with_data(inspection: bytes) -> str:
+def self_contained(inspection: bytes) -> str:
+    """The page of a serialized inspection, as a single HTML file with style, script and data, which opens offline."""
     page, style, script = (static_file(name).decode() for name in MEDIA_TYPES)
     assert _STYLE in page
     assert _SCRIPT in page

@@ -1,9 +1,21 @@
-"""What is asked of an inspection, and whether a model can be inspected, without torch."""
+"""What can be inspected, and requests for it, with their checks; works without torch."""
 
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
+from transduce.errors import ConfigError, DataError, ModelError
+from transduce.files.texts import require_text
+from transduce.search.decoder import NEVER_GENERATED
+from transduce.tokenizers.tokenizer import EOS
+from transduce.translation.part import Part
 from transduce.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from transduce.models.model import Model
+
+MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 256, 16
+"""Limits of one inspection: the attention weights grow with the square of the number of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +55,44 @@ def can_inspect(translator: Translator) -> bool:
     if getattr(model.config, "decoder_cell", "attention") != "attention":
         return False
     return model.aligns and model.config.architecture != "ensemble"
+
+
+def inspected_model(translator: Translator) -> "Model":
+    """The model of a translator; a ModelError if it cannot be inspected."""
+    model = translator.model
+    cell = getattr(model.config, "decoder_cell", "attention")
+    if cell != "attention":
+        raise ModelError(f"models with model.decoder_cell = {cell} cannot be inspected")
+    if not can_inspect(translator):
+        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
+    return model
+
+
+def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
+    """The text as one part; a DataError if it cannot be inspected."""
+    check_characters(text)
+    part = translator.whole(text, to)
+    if len(part.tokens) > MAX_TOKENS:
+        raise DataError(f"the text has {len(part.tokens):,} tokens; at most {MAX_TOKENS} can be inspected: shorten it")
+    return part
+
+
+def check_characters(text: str) -> None:
+    """Raise a DataError if a text is not valid or too long to be tokenized."""
+    require_text(text, "the text")
+    if len(text) > MAX_CHARACTERS:
+        raise DataError(
+            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be inspected: shorten it"
+        )
+
+
+def check_tokens(prefix: list[int], model: "Model") -> None:
+    """Raise ConfigError if an output cannot begin with these token ids."""
+    longest = 2 * MAX_TOKENS if model.longest is None else min(model.longest, 2 * MAX_TOKENS)
+    if len(prefix) > longest:
+        raise ConfigError(f"the prefix has {len(prefix):,} tokens; an output may have {longest}: shorten it")
+    for position, token in enumerate(prefix):
+        if not 0 <= token < model.vocab_size:
+            raise ConfigError(f"prefix: {token} is not a token id; the vocabulary has 0 to {model.vocab_size - 1}")
+        if token in NEVER_GENERATED or (token == EOS and position < len(prefix) - 1):
+            raise ConfigError(f"prefix: token {token} is a special token, which an output cannot contain there")

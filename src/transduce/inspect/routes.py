@@ -11,18 +11,16 @@ from transduce.inspect.request import HeadRequest, InspectionRequest
 from transduce.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter, Request
+    from fastapi import APIRouter, Request, Response
 
 _MAX_WAITING = 8
 """Maximum number of requests that wait for their inspection."""
-
-
-class _TooManyWaitingError(Exception):
-    """Too many inspections are waiting."""
-
-
-class _ClientGoneError(Exception):
-    """The client has disconnected while its request waited."""
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The request is invalid."},
+    403: {"description": "The API key is missing or invalid."},
+    429: {"description": "Too many requests are waiting."},
+    503: {"description": "The request was not finished in time."},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +48,47 @@ class HeadBody(HeadRequest):
     model: str | None = None
 
 
+class _TooManyWaitingError(Exception):
+    pass
+
+
+class _ClientGoneError(Exception):
+    """The client has disconnected while its request waited."""
+
+
+class _Turns:
+    """Lets one request run at a time; few may wait, and those whose clients have disconnected are skipped."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting: set[Request] = set()
+
+    @asynccontextmanager
+    async def take(self, request: "Request") -> AsyncIterator[None]:
+        for other in list(self._waiting):
+            if await other.is_disconnected():
+                self._waiting.discard(other)
+        if len(self._waiting) >= _MAX_WAITING:
+            raise _TooManyWaitingError
+        self._waiting.add(request)
+        try:
+            async with self._lock:
+                self._waiting.discard(request)
+                if await request.is_disconnected():
+                    raise _ClientGoneError
+                yield
+        finally:
+            self._waiting.discard(request)
+
+
 def inspect_routes(
     translators: Mapping[str, Translator], seconds: float, authorize: Callable[["Request"], None] = lambda _: None
 ) -> "APIRouter":
     """Routes of inspections by models, by name: POST /inspect/look, /inspect/reference and /inspect/head.
 
-    /inspect/look takes an InspectionRequest as JSON and returns the bytes of `serialize`; the others return JSON. One
-    request is handled at a time, and few may wait; requests of clients that have disconnected are skipped. A request
-    that is not finished after `seconds` is rejected. `authorize` raises an exception for one that is not allowed.
+    /inspect/look takes an InspectionRequest as JSON and returns the bytes of `serialize`; the others return JSON. A
+    request that is not finished after `seconds` is rejected. `authorize` raises an exception for one that is not
+    allowed.
     """
     from fastapi import APIRouter, Depends, Request
     from fastapi.concurrency import run_in_threadpool
@@ -67,44 +98,17 @@ def inspect_routes(
         authorize(request)
 
     router = APIRouter(prefix="/inspect", tags=["inspect"], dependencies=[Depends(check)])
-    lock = asyncio.Lock()
-    waiting: set[Request] = set()
-    responses: dict[int | str, dict[str, Any]] = {
-        400: {"description": "The request is invalid."},
-        403: {"description": "The API key is missing or invalid."},
-        429: {"description": "Too many requests are waiting."},
-        503: {"description": "The request was not finished in time."},
-    }
+    turns = _Turns()
 
-    def translator(name: str | None) -> Translator:
-        if name is None:
-            return next(iter(translators.values()))
-        if name not in translators:
-            raise ConfigError(f"no such model; available: {', '.join(translators)}")
-        return translators[name]
-
-    @asynccontextmanager
-    async def turn(request: Request) -> AsyncIterator[None]:
-        for other in list(waiting):
-            if await other.is_disconnected():
-                waiting.discard(other)
-        if len(waiting) >= _MAX_WAITING:
-            raise _TooManyWaitingError
-        waiting.add(request)
+    async def answer(request: Request, name: str | None, work: "Callable[[Translator], Response]") -> Response:
+        """The response that `work` returns for the model with this name, or an error."""
         try:
-            async with lock:
-                waiting.discard(request)
-                if await request.is_disconnected():
-                    raise _ClientGoneError
-                yield
-        finally:
-            waiting.discard(request)
-
-    async def answer(request: Request, work: Callable[[], Response]) -> Response:
-        try:
-            async with asyncio.timeout(seconds), turn(request):
+            if name is not None and name not in translators:
+                raise ConfigError(f"no such model; available: {', '.join(translators)}")
+            translator = next(iter(translators.values())) if name is None else translators[name]
+            async with asyncio.timeout(seconds), turns.take(request):
                 with needs_torch():
-                    return await run_in_threadpool(work)
+                    return await run_in_threadpool(work, translator)
         except _TooManyWaitingError:
             message = "too many inspections are waiting; try again in a moment"
             return JSONResponse({"error": message}, status_code=429, headers={"retry-after": "1"})
@@ -116,43 +120,42 @@ def inspect_routes(
         except TransduceError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
 
-    binary = {200: {"content": {"application/octet-stream": {}}}, **responses}
+    binary = {200: {"content": {"application/octet-stream": {}}}, **_RESPONSES}
 
     @router.post("/look", response_class=Response, responses=binary)
     async def look(body: LookBody, request: Request) -> Response:
         """Translate one sentence and return attention weights, search tree and predictions."""
 
-        def work() -> Response:
+        def work(translator: Translator) -> Response:
             from transduce.inspect.inspection import inspect_translation
             from transduce.inspect.serialize import serialize
 
-            model = translator(body.model)
-            data = serialize(inspect_translation(model, body), model)
+            data = serialize(inspect_translation(translator, body), translator)
             return Response(data, media_type="application/octet-stream")
 
-        return await answer(request, work)
+        return await answer(request, body.model, work)
 
-    @router.post("/reference", responses=responses)
+    @router.post("/reference", responses=_RESPONSES)
     async def reference(body: ReferenceBody, request: Request) -> Response:
         """The probability and the rank of each token of a given translation."""
 
-        def work() -> Response:
-            from transduce.inspect.reference import score_reference
+        def work(translator: Translator) -> Response:
+            from transduce.inspect.inspection import score_reference
 
-            tokens = score_reference(translator(body.model), body.text, body.reference, body.to)
+            tokens = score_reference(translator, body.text, body.reference, body.to)
             return JSONResponse({"tokens": [asdict(token) for token in tokens]})
 
-        return await answer(request, work)
+        return await answer(request, body.model, work)
 
-    @router.post("/head", responses=responses)
+    @router.post("/head", responses=_RESPONSES)
     async def head(body: HeadBody, request: Request) -> Response:
         """Query, keys, scores, weights, values and output of one head at one position."""
 
-        def work() -> Response:
-            from transduce.inspect.head_numbers import head_numbers
+        def work(translator: Translator) -> Response:
+            from transduce.inspect.heads import head_numbers
 
-            return JSONResponse(asdict(head_numbers(translator(body.model), body)))
+            return JSONResponse(asdict(head_numbers(translator, body)))
 
-        return await answer(request, work)
+        return await answer(request, body.model, work)
 
     return router

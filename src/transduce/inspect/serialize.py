@@ -4,7 +4,11 @@ The length of the header (4 bytes, little-endian), the header (JSON), then table
 offset and shape of each table. An attention weight w is stored as round(255 w). The upper triangle of the decoder's
 self-attention is always 0 and is left out. The header lists tokens by id; `tokens` contains the piece of each token and
 the bytes of those in the source, the target and the search tree. If the source has a vocabulary of its own, its ids
-follow those of the target. `kind` is "translation"; serialize_text.py has others.
+follow those of the target.
+
+`kind` is "translation", "language_model" or "encoder". Of a text that a language model or an encoder read, the tokens
+are the source, and the attention is that of the encoder; `target` has the tokens that the predictions are about (null:
+unknown), and `places` their positions in the source. There is no search tree.
 """
 
 import json
@@ -14,16 +18,21 @@ import torch
 from torch import Tensor
 
 from transduce.config import to_table
-from transduce.inspect.inspection import Ablation, Inspection, inspected_model
-from transduce.inspect.predictions import TEMPERATURES, Predictions
-from transduce.inspect.tree import Node
+from transduce.encoders.text_encoder import MASK_TEXT
+from transduce.inspect.heads import rounded
+from transduce.inspect.inspection import TEMPERATURES, Ablation, Inspection, Predictions
+from transduce.inspect.request import inspected_model
+from transduce.inspect.text_inspection import TextInspection
+from transduce.models.decoder_only import DecoderOnly
+from transduce.models.encoder_only import EncoderOnly
+from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.repair import output_text
 from transduce.translation.translator import Translator
 
-LENS_TOKENS = 4
+_LENS_TOKENS = 4
 """Number of predictions of each layer that the page shows."""
 
 
@@ -32,40 +41,18 @@ def serialize(inspection: Inspection, translator: Translator) -> bytes:
     T = len(inspection.target)
     row, column = torch.tril_indices(T, T)
     tables = {
-        **{name: weight_bytes(inspection.attention[name]) for name in ("encoder", "cross")},
-        "decoder": weight_bytes(inspection.attention["decoder"])[:, :, row, column],
-        "positions": position_bytes(inspection.positions_TD),
+        **{name: _weight_bytes(inspection.attention[name]) for name in ("encoder", "cross")},
+        "decoder": _weight_bytes(inspection.attention["decoder"])[:, :, row, column],
+        "positions": _position_bytes(inspection.positions_TD),
     }
-    return encode(_header(inspection, translator), tables)
-
-
-def encode(header: dict[str, Any], tables: dict[str, Tensor]) -> bytes:
-    """A header and tables of uint8 in the binary format."""
-    placed, offset = {}, 0
-    for name, table in tables.items():
-        placed[name] = {"offset": offset, "shape": list(table.shape)}
-        offset += table.numel()
-    text = json.dumps({**header, "tables": placed}, ensure_ascii=False, separators=(",", ":")).encode()
-    return b"".join([len(text).to_bytes(4, "little"), text, *(table.numpy().tobytes() for table in tables.values())])
-
-
-def weight_bytes(weights: Tensor) -> Tensor:
-    """Scale weights from 0 to 1 to bytes."""
-    return (weights.float().cpu() * 255).round().to(torch.uint8)
-
-
-def position_bytes(table_TD: Tensor) -> Tensor:
-    """Scale -m to m, the largest magnitude, to 1 to 255."""
-    table_TD = table_TD.float().cpu()
-    largest = table_TD.abs().max().clamp(min=1e-9) if table_TD.numel() else 1.0
-    return (128 + 127 * table_TD / largest).round().to(torch.uint8)
+    return _encode(_header(inspection, translator), tables)
 
 
 def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
     model, tokenizer = inspected_model(translator), translator.tokenizer
     settings = to_table(model.config)
-    lens = [prediction_lists(layer, LENS_TOKENS) for layer in inspection.layers]
-    following = prediction_lists(inspection.layers[-1], None)
+    lens = [_prediction_lists(layer, _LENS_TOKENS) for layer in inspection.layers]
+    following = _prediction_lists(inspection.layers[-1], None)
     return {
         "kind": "translation",
         "text": inspection.request.text,
@@ -79,23 +66,18 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "source": [_source_id(token, tokenizer) for token in inspection.source],
         "target": inspection.target,
         "tokens": _tokens(inspection, [following, *lens], tokenizer),
-        "tree": _tree(inspection.tree),
-        "next": {
-            **following,
-            "temperatures": TEMPERATURES,
-            "log_sum": rounded(inspection.log_sum_TX),
+        "tree": {
+            "parent": [node.parent for node in inspection.tree],
+            "token": [node.token for node in inspection.tree],
+            "log_prob": [round(node.log_prob, 6) for node in inspection.tree],
+            "outcome": [node.outcome for node in inspection.tree],
         },
+        "next": {**following, "temperatures": TEMPERATURES, "log_sum": rounded(inspection.log_sum_TX)},
         "lens": lens,
         "ablation": _ablation(inspection, inspection.ablation, tokenizer.target) if inspection.ablation else None,
-        "model": {
-            "d_model": model.config.d_model,
-            "num_heads": inspection.attention["cross"].shape[1],
-            "encoder_layers": settings["encoder_layers"],
-            "decoder_layers": settings["decoder_layers"],
-            "positions": settings.get("positions"),
-            "vocab_size": model.vocab_size,
-            "parameters": model.parameters_count,
-        },
+        "model": _model_facts(
+            model, inspection.attention["cross"].shape[1], settings["encoder_layers"], settings["decoder_layers"]
+        ),
         "seconds": {"search": inspection.search_seconds, "other": inspection.other_seconds},
     }
 
@@ -131,24 +113,6 @@ def translation_text(inspection: Inspection, tokens: list[int], target: AnyToken
     return output_text(marked, inspection.part)
 
 
-def _tree(nodes: list[Node]) -> dict[str, list[Any]]:
-    return {
-        "parent": [node.parent for node in nodes],
-        "token": [node.token for node in nodes],
-        "log_prob": [round(node.log_prob, 6) for node in nodes],
-        "outcome": [node.outcome for node in nodes],
-    }
-
-
-def prediction_lists(layer: Predictions, count: int | None) -> dict[str, Any]:
-    """The first `count` predictions of a layer at each position."""
-    return {
-        "token": layer.token_TC[:, :count].tolist(),
-        "log_prob": rounded(layer.log_prob_TC[:, :count]),
-        "written": rounded(layer.written_T),
-    }
-
-
 def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenizer) -> dict[str, Any]:
     def scores(hypothesis: Hypothesis) -> dict[str, float]:
         return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
@@ -161,6 +125,100 @@ def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenize
     }
 
 
-def rounded(x: Tensor) -> list[Any]:
-    """Numbers rounded to four decimal places, which is enough for the page."""
-    return (x.double() * 1e4).round().div(1e4).tolist()
+# Texts that a language model or an encoder read
+
+
+def serialize_text(inspection: TextInspection) -> bytes:
+    """Encode the inspection of a text in the binary format."""
+    none = torch.empty(0, 1, 0, dtype=torch.uint8)
+    tables = {
+        "encoder": _weight_bytes(inspection.attention_LHTT),
+        "cross": none[..., None],
+        "decoder": none,
+        "positions": _position_bytes(inspection.positions_TD),
+    }
+    return _encode(_text_header(inspection), tables)
+
+
+def _text_header(inspection: TextInspection) -> dict[str, Any]:
+    model = inspection.model
+    lens = [_prediction_lists(layer, _LENS_TOKENS) for layer in inspection.layers]
+    following = _prediction_lists(inspection.layers[-1], None) if inspection.layers else None
+    predictions = [*lens, *([following] if following else ())]
+    for layer in predictions:
+        pairs = zip(layer["written"], inspection.expected, strict=True)
+        layer["written"] = [None if token is None else log_prob for log_prob, token in pairs]
+    return {
+        "kind": "language_model" if isinstance(model, DecoderOnly) else "encoder",
+        "text": inspection.text,
+        "prefix": [],
+        "off": [],
+        "log_prob": inspection.log_prob,
+        "source": inspection.tokens,
+        "target": inspection.expected,
+        "places": inspection.places,
+        "tokens": _text_tokens(inspection, predictions),
+        "next": following and {**following, "temperatures": TEMPERATURES, "log_sum": rounded(inspection.log_sum_PX)},
+        "lens": lens,
+        "ablation": None,
+        "model": _model_facts(model, inspection.attention_LHTT.shape[1], len(inspection.attention_LHTT), 0),
+        "seconds": {"other": inspection.seconds},
+    }
+
+
+def _text_tokens(inspection: TextInspection, predictions: list[dict[str, Any]]) -> dict[int, list[str]]:
+    """The piece of each token; with its bytes if the text has it."""
+    predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
+    entries = {token: inspection.tokenizer.pieces([token]) for token in sorted(predicted | {*inspection.tokens})}
+    for token in {*inspection.tokens}:
+        entries[token].append(inspection.tokenizer.raw_bytes(token).hex())
+    if isinstance(inspection.model, EncoderOnly):
+        for place in inspection.places:
+            entries[inspection.tokens[place]][0] = MASK_TEXT
+    return entries
+
+
+# The format
+
+
+def _prediction_lists(layer: Predictions, count: int | None) -> dict[str, Any]:
+    """The first `count` predictions of a layer at each position."""
+    return {
+        "token": layer.token_TC[:, :count].tolist(),
+        "log_prob": rounded(layer.log_prob_TC[:, :count]),
+        "written": rounded(layer.written_T),
+    }
+
+
+def _model_facts(model: Model, num_heads: int, encoder_layers: int, decoder_layers: int) -> dict[str, Any]:
+    return {
+        "d_model": model.config.d_model,
+        "num_heads": num_heads,
+        "encoder_layers": encoder_layers,
+        "decoder_layers": decoder_layers,
+        "positions": to_table(model.config).get("positions"),
+        "vocab_size": model.vocab_size,
+        "parameters": model.parameters_count,
+    }
+
+
+def _encode(header: dict[str, Any], tables: dict[str, Tensor]) -> bytes:
+    """A header and tables of uint8 in the binary format."""
+    placed, offset = {}, 0
+    for name, table in tables.items():
+        placed[name] = {"offset": offset, "shape": list(table.shape)}
+        offset += table.numel()
+    text = json.dumps({**header, "tables": placed}, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"".join([len(text).to_bytes(4, "little"), text, *(table.numpy().tobytes() for table in tables.values())])
+
+
+def _weight_bytes(weights: Tensor) -> Tensor:
+    """Scale weights from 0 to 1 to bytes."""
+    return (weights.float().cpu() * 255).round().to(torch.uint8)
+
+
+def _position_bytes(table_TD: Tensor) -> Tensor:
+    """Scale -m to m, the largest magnitude, to 1 to 255."""
+    table_TD = table_TD.float().cpu()
+    largest = table_TD.abs().max().clamp(min=1e-9) if table_TD.numel() else 1.0
+    return (128 + 127 * table_TD / largest).round().to(torch.uint8)

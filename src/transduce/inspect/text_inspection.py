@@ -9,8 +9,8 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.encoders.text_encoder import MASK_TEXT, TextEncoder
 from transduce.errors import DataError, ModelError
-from transduce.inspect.inspection import MAX_TOKENS, check_characters, position_table
-from transduce.inspect.predictions import Predictions, logit_lens
+from transduce.inspect.inspection import Predictions, logit_lens, position_table
+from transduce.inspect.request import MAX_TOKENS, check_characters
 from transduce.language_model.generator import Generator
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_only import EncoderOnly

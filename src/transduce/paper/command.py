@@ -1,6 +1,6 @@
 """`transduce paper`: the claims of "Attention Is All You Need", measured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,8 @@ from transduce.cli.options import (
 from transduce.errors import ConfigError
 
 if TYPE_CHECKING:
-    import torch
-
     from transduce.paper.section import Section
+    from transduce.paper.training import Corpus
     from transduce.training.loop import Outcome
 
 paper = typer.Typer(help="Check the claims of the paper.", no_args_is_help=True, rich_markup_mode=None)
@@ -35,17 +34,27 @@ ValidOption = Annotated[list[Path] | None, typer.Option(help="Validation pairs, 
 DEFAULT_OUT = Path("paper")
 
 
+@paper.command(cls=Command)
 def table1(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: ThreadsOption = None) -> None:
     """Complexity, sequential operations and path length of layers, and section 3.2.1 on scores of attention."""
     with ended_by_signals():
-        from transduce.paper.score_functions import measure_scores
+        import torch
+
+        from transduce.nn.device import pick_device
+        from transduce.paper.scores import measure_scores
         from transduce.paper.table1 import measure_table1
-    chosen = _device(device, threads)
-    _make_folder(out)  # before minutes of measurements
-    _keep("table1", measure_table1(chosen), out)
-    _keep("scores", measure_scores(chosen), out)
+    if threads:
+        torch.set_num_threads(threads)
+    torch_device = pick_device(device)
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # before minutes of measurements
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be made: {error.strerror or error}") from None
+    _keep("table1", measure_table1(torch_device), out)
+    _keep("scores", measure_scores(torch_device), out)
 
 
+@paper.command(cls=Command)
 def scores(
     out: OutOption = DEFAULT_OUT,
     train: TrainOption = None,
@@ -60,15 +69,15 @@ def scores(
     Models that are finished are kept; a command that was stopped continues where it stopped.
     """
     with ended_by_signals():
+        from transduce.paper.scores import train_scores, trained_scores_section
         from transduce.paper.section import Results
-        from transduce.paper.trained_scores import train_scores, trained_scores_section
-        from transduce.paper.training import Corpus
-    _refuse_without_text(train, {"--valid": valid, "--steps": steps, "--set": set_})
-    stopped = train_scores(Corpus(train, _required(valid)), steps or 3000, set_ or (), out) if train else None
+    corpus = _corpus(train, valid, {"--steps": steps, "--set": set_})
+    stopped = train_scores(corpus, steps or 3000, set_ or (), out) if corpus else None
     _keep("trained_scores", trained_scores_section(Results(out)), out)
     _exit_if_stopped(stopped)
 
 
+@paper.command(cls=Command)
 def table2(
     out: OutOption = DEFAULT_OUT,
     train: TrainOption = None,
@@ -92,21 +101,19 @@ def table2(
     """
     with ended_by_signals():
         from transduce.paper.section import Results
-        from transduce.paper.table2 import models_named, table2_section, train_table2
-        from transduce.paper.training import Corpus
-    chosen, stopped = models_named(models), None
-    given = {"--valid": valid, "--models": models, "--minutes": minutes, "--steps": steps, "--set": set_}
-    _refuse_without_text(train, given)
-    if train:
-        if minutes is None and steps is None:
-            raise ConfigError("give --minutes, --steps or both: how long every model is trained")
-        corpus = Corpus(train, _required(valid))
-        stopped = train_table2(chosen, corpus, pair, minutes=minutes, steps=steps, sets=set_ or (), out=out)
-    peak = 1e12 * peak_tflops if peak_tflops else _peak()
+        from transduce.paper.table2 import models_named, peak_flops, table2_section, train_table2
+    names, stopped = models_named(models), None
+    options = {"--models": models, "--minutes": minutes, "--steps": steps, "--set": set_}
+    if train and minutes is None and steps is None:
+        raise ConfigError("give --minutes, --steps or both: how long every model is trained")
+    if corpus := _corpus(train, valid, options):
+        stopped = train_table2(names, corpus, pair, minutes=minutes, steps=steps, sets=set_ or (), out=out)
+    peak = 1e12 * peak_tflops if peak_tflops else peak_flops()
     _keep("table2", table2_section(Results(out), peak), out)
     _exit_if_stopped(stopped)
 
 
+@paper.command(cls=Command)
 def table3(
     out: OutOption = DEFAULT_OUT,
     train: TrainOption = None,
@@ -123,15 +130,14 @@ def table3(
     with ended_by_signals():
         from transduce.paper.section import Results
         from transduce.paper.table3 import rows_named, table3_section, train_table3
-        from transduce.paper.training import Corpus
-    chosen, stopped = rows_named(rows), None
-    _refuse_without_text(train, {"--valid": valid, "--rows": rows, "--steps": steps, "--set": set_})
-    if train:
-        stopped = train_table3(chosen, Corpus(train, _required(valid)), steps or 5000, set_ or (), out)
+    variations = rows_named(rows)
+    corpus = _corpus(train, valid, {"--rows": rows, "--steps": steps, "--set": set_})
+    stopped = train_table3(variations, corpus, steps or 5000, set_ or (), out) if corpus else None
     _keep("table3", table3_section(Results(out)), out)
     _exit_if_stopped(stopped)
 
 
+@paper.command(cls=Command)
 def table4(
     out: OutOption = DEFAULT_OUT,
     model: Annotated[
@@ -162,6 +168,7 @@ def table4(
     _keep("table4", table4_section(Results(out)), out)
 
 
+@paper.command("all", cls=Command)
 def all_(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: ThreadsOption = None) -> None:
     """Everything that needs no training: all tables, with the rows that have been trained before."""
     table1(out, device, threads)
@@ -171,25 +178,9 @@ def all_(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: T
     table4(out)
 
 
-commands: dict[str, Callable[..., None]] = {
-    "table1": table1, "scores": scores, "table2": table2, "table3": table3, "table4": table4, "all": all_,
-}  # fmt: skip
-for name, command in commands.items():
-    paper.command(name, cls=Command)(command)
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be made: {error.strerror or error}") from None
-
-
 def _keep(name: str, section: "Section", out: Path) -> None:
     """Add a section to the results and the page, and print it."""
-    from transduce.paper.page import PAGE, write_page
-    from transduce.paper.section import Results
-    from transduce.paper.text import section_text
+    from transduce.paper.section import PAGE, Results, section_text, write_page
 
     results = Results(out)
     results.add_section(name, section)
@@ -198,36 +189,18 @@ def _keep(name: str, section: "Section", out: Path) -> None:
     print(f"wrote {out / PAGE}\n")
 
 
-def _device(name: str, threads: int | None) -> "torch.device":
-    import torch
+def _corpus(train: list[Path] | None, valid: list[Path] | None, options: Mapping[str, object]) -> "Corpus | None":
+    """The text to train on, if there is any; without it, options for training are an error."""
+    from transduce.paper.training import Corpus
 
-    from transduce.nn.device import pick_device
-
-    if threads:
-        torch.set_num_threads(threads)
-    return pick_device(name)
-
-
-def _peak() -> float | None:
-    """The peak speed of this machine's GPU, if it is known."""
-    import torch
-
-    from transduce.paper.table2 import PEAK_FLOPS
-
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    return next((speed for key, speed in PEAK_FLOPS.items() if key in name), None)
-
-
-def _refuse_without_text(train: list[Path] | None, options: Mapping[str, object]) -> None:
-    """Raise an error if options for training are given without training text."""
-    for name in [name for name, value in options.items() if value is not None and not train]:
-        raise ConfigError(f"{name} is for training, but there is no training text; give it with --train")
-
-
-def _required(valid: list[Path] | None) -> list[Path]:
-    if not valid:
-        raise ConfigError("models are compared on validation text: give it with --valid")
-    return valid
+    if train:
+        if not valid:
+            raise ConfigError("models are compared on validation text: give it with --valid")
+        return Corpus(train, valid)
+    for name, value in {"--valid": valid, **options}.items():
+        if value is not None:
+            raise ConfigError(f"{name} is for training, but there is no training text; give it with --train")
+    return None
 
 
 def _exit_if_stopped(outcome: "Outcome | None") -> None:

@@ -1,16 +1,22 @@
-"""What is measured for one table of the paper, as data; the command line and the page show it."""
+"""A section: what is measured for one table of the paper, as data, as text for a terminal, and as a page."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
+from transduce.training.report import STYLE
 
 Verdict = Literal["confirmed", "contradicted", "within noise", "not checked"]
-RESULTS = "results.json"
+_SIGNS: dict[Verdict, str] = {"confirmed": "+", "contradicted": "!", "within noise": "~", "not checked": "?"}
+PAGE, RESULTS = "paper.html", "results.json"
+ORDER = ("table1", "scores", "trained_scores", "table2", "table3", "table4")
+"""The sections of the page, in the order of the paper."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,11 @@ class Claim:
     paper: str
     ours: str
     verdict: Verdict
+
+    @classmethod
+    def checked(cls, claim: str, paper: str, ours: str, agrees: bool) -> "Claim":
+        """A claim that is either confirmed or contradicted."""
+        return cls(claim, paper, ours, "confirmed" if agrees else "contradicted")
 
 
 @dataclass(frozen=True)
@@ -55,20 +66,18 @@ class Section:
     notes: Sequence[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> "Section":
-        """The section that `asdict` turned into a table."""
-        return cls(
-            title=table["title"],
-            measured_on=table["measured_on"],
-            claims=[Claim(**claim) for claim in table["claims"]],
-            tables=[Table(**one) for one in table["tables"]],
-            charts=[Chart(**chart) for chart in table["charts"]],
-            notes=table["notes"],
-        )
+    def of(cls, content: Mapping[str, Any]) -> "Section":
+        """The section that `asdict` turned into a dictionary."""
+        parts = {
+            "claims": [Claim(**claim) for claim in content["claims"]],
+            "tables": [Table(**table) for table in content["tables"]],
+            "charts": [Chart(**chart) for chart in content["charts"]],
+        }
+        return cls(**{**content, **parts})
 
 
 class Results:
-    """`results.json` of a folder: the sections, and the finished training rows from which some are made."""
+    """`results.json` of a folder: the sections, and the trained models and scored parsers from which they are made."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / RESULTS
@@ -82,15 +91,13 @@ class Results:
 
     @property
     def sections(self) -> dict[str, Section]:
-        """The measured sections by name."""
-        return {name: Section.of(table) for name, table in self._content["sections"].items()}
+        return {name: Section.of(content) for name, content in self._content["sections"].items()}
 
     def rows(self, table: str) -> dict[str, Any]:
-        """The finished training rows of a table, by name."""
+        """The finished rows of a table, by name."""
         return dict(self._content["rows"].get(table, {}))
 
     def add_row(self, table: str, name: str, row: Mapping[str, Any]) -> None:
-        """Keep a finished row."""
         self._content["rows"].setdefault(table, {})[name] = dict(row)
         self._write()
 
@@ -102,3 +109,159 @@ class Results:
     def _write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, json.dumps(self._content, indent=1, ensure_ascii=False).encode())
+
+
+# Text
+
+
+def section_text(section: Section) -> str:
+    """The claims with the paper's figure and ours, then the tables and the number of claims with each verdict."""
+    return "\n".join(_lines(section)) + "\n"
+
+
+def _lines(section: Section) -> Iterator[str]:
+    yield section.title
+    yield f"({section.measured_on})"
+    for claim in section.claims:
+        yield f"{_SIGNS[claim.verdict]} {claim.claim}"
+        yield f"    paper: {claim.paper}; here: {claim.ours}: {claim.verdict}"
+    for table in section.tables:
+        if table.rows:
+            yield f"\n{table.title}"
+            widths = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)]
+            for first, *others in (table.head, *table.rows):
+                cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+                yield "  ".join(cells).rstrip()
+    yield f"\n{_verdicts(section)}"
+
+
+def _verdicts(section: Section) -> str:
+    """How many claims have each verdict."""
+    found = [claim.verdict for claim in section.claims]
+    return ", ".join(f"{found.count(verdict)} {verdict}" for verdict in _SIGNS if verdict in found)
+
+
+# The page
+
+_COLOURS = ("var(--a)", "var(--b)", "#3c9d5d", "#a855c7", "#c74a55")
+_STYLE = (
+    "".join(
+        f"polyline.line-{n} {{ stroke: {colour}; }} circle.line-{n} {{ fill: {colour}; }} "
+        f".key.line-{n}::before {{ color: {colour}; }}\n"
+        for n, colour in enumerate(_COLOURS)
+    )
+    + """
+.verdict { white-space: nowrap; font-weight: 600; } .confirmed { color: #3c9d5d; } .contradicted { color: #c74a55; }
+.within-noise, .not-checked { color: var(--soft); } .card { margin: 14px 0; } td, th { font-size: 14px; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; } th.number { text-align: right; }
+"""
+)
+_WIDTH, _HEIGHT = 460, 280
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 40
+"""Margins of a chart."""
+
+
+def write_page(path: Path, sections: Mapping[str, Section]) -> None:
+    """Write the page of all sections measured so far, as one file that needs no network."""
+    body = [
+        "<h1>Attention Is All You Need, checked</h1>",
+        '<div class="soft">Each claim of the paper that can be measured, its figure, ours, and whether they agree; '
+        "made by <code>transduce paper</code>.</div>",
+    ]
+    for name in ORDER:
+        if name in sections:
+            body.append(_section_html(name, sections[name]))
+        else:
+            body.append(f'<h2 id="{name}">{name}</h2><p class="soft">Not measured yet.</p>')
+    page = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Attention Is All You Need, checked</title><style>{STYLE}{_STYLE}</style></head>
+<body>{"".join(body)}</body>
+</html>
+"""
+    write_atomically(path, page.encode())
+
+
+def _section_html(name: str, section: Section) -> str:
+    claims = "".join(
+        f'<tr><td>{escape(claim.claim)}<td>{escape(claim.paper)}<td>{escape(claim.ours)}'
+        f'<td class="verdict {claim.verdict.replace(" ", "-")}">{claim.verdict}'
+        for claim in section.claims
+    )  # fmt: skip
+    charts = "".join(map(_chart_html, section.charts))
+    return "".join(
+        [
+            f'<h2 id="{name}">{escape(section.title)}</h2>',
+            f'<div class="soft">{escape(section.measured_on)}. {_verdicts(section)}.</div>',
+            '<div class="card wide"><table><tr><th>claim<th>paper<th>here<th>verdict' + claims + "</table></div>",
+            f'<div class="charts">{charts}</div>' if charts else "",
+            *(_table_html(table) for table in section.tables if table.rows),
+            *(f'<p class="soft">{escape(note)}</p>' for note in section.notes),
+        ]
+    )
+
+
+def _table_html(table: Table) -> str:
+    def row_html(tag: str, row: Sequence[str]) -> str:
+        cells = (f"<{tag}{' class=number' if n else ''}>{escape(cell)}" for n, cell in enumerate(row))
+        return "<tr>" + "".join(cells)
+
+    rows = row_html("th", table.head) + "".join(row_html("td", row) for row in table.rows)
+    return f'<div class="card wide"><b>{escape(table.title)}</b><table>{rows}</table></div>'
+
+
+def _chart_html(chart: Chart) -> str:
+    """Lines through positive points on two logarithmic axes, with a legend, as SVG."""
+    points = [point for line in chart.lines.values() for point in line if min(point) > 0]
+    if not points:
+        return ""
+    (x_low, x_high), (y_low, y_high) = (_log_range([point[axis] for point in points]) for axis in (0, 1))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (math.log10(x) - x_low) / (x_high - x_low)
+        up = (math.log10(y) - y_low) / (y_high - y_low)
+        return (
+            round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * across, 1),
+            round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * up, 1),
+        )
+
+    parts = []
+    for power in range(math.ceil(y_low), math.floor(y_high) + 1):
+        _, y = place(10**x_low, 10.0**power)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{_power(power)}</text>')
+    xs = sorted({point[0] for point in points})
+    for value in xs[:: -(-len(xs) // 6)]:
+        x, _ = place(value, 10**y_low)
+        parts.append(f'<text class="tick" x="{x}" y="{_HEIGHT - 22}" text-anchor="middle">{value:g}</text>')
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    parts.append(
+        f'<text class="tick" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(chart.x_label)}</text>'
+    )
+    for number, (name, line) in enumerate(chart.lines.items()):
+        style = f"line-{number}"
+        positive = [point for point in line if min(point) > 0]
+        path = " ".join("{},{}".format(*place(x, y)) for x, y in positive)
+        parts.append(f'<polyline class="{style}" points="{path}"/>')
+        for x, y in positive:
+            across, down = place(x, y)
+            tip = f"<title>{escape(name)}, {x:g}: {y:.3g} {escape(chart.y_label)}</title>"
+            parts.append(f'<circle class="{style}" cx="{across}" cy="{down}" r="2.6">{tip}</circle>')
+    legend = " ".join(f'<span class="key line-{n}">{escape(name)}</span>' for n, name in enumerate(chart.lines))
+    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(chart.title)}">{"".join(parts)}</svg>'
+    caption = f"<b>{escape(chart.title)}</b>, {escape(chart.y_label)} {legend}"
+    return f"<figure><figcaption>{caption}</figcaption>{svg}</figure>"
+
+
+def _log_range(values: list[float]) -> tuple[float, float]:
+    """The logarithms of the lowest and the highest value, with a margin."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    margin = max(0.04 * (high - low), 0.02)
+    return low - margin, high + margin
+
+
+def _power(power: int) -> str:
+    if -3 <= power <= 3:
+        return f"{10.0**power:g}"
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

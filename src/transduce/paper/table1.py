@@ -63,17 +63,10 @@ KINDS = (
     Kind("recurrent", "O(n · d²)", 1, 2, "O(n)", "O(n)", _recurrent),
     Kind("convolutional", "O(k · n · d²)", 1, 2, "O(1)", "O(log_k(n))", _convolutional, (KERNEL, 5, 9, 17), "k"),
     Kind(
-        "self-attention (restricted)",
-        "O(r · n · d)",
-        1,
-        1,
-        "O(1)",
-        "O(n/r)",
-        _restricted,
-        (NEIGHBOURHOOD, 33, 17, 9),
-        "r",
+        "self-attention (restricted)", "O(r · n · d)", 1, 1, "O(1)", "O(n/r)", _restricted,
+        (NEIGHBOURHOOD, 33, 17, 9), "r",
     ),
-)
+)  # fmt: skip
 
 
 def measure_table1(device: torch.device, lengths: tuple[int, ...] = _LENGTHS, budget: float = 0.3) -> Section:
@@ -84,23 +77,19 @@ def measure_table1(device: torch.device, lengths: tuple[int, ...] = _LENGTHS, bu
         powers = _exponents(kind)
         good = all(abs(power - paper) < _TOLERANCE for power, paper in powers.values())
         found = "counted FLOPs grow with " + " · ".join(f"{name}^{power:.3f}" for name, (power, _) in powers.items())
-        claims.append(_claim(f"{kind.name}: complexity per layer", kind.complexity, found, good))
+        claims.append(Claim.checked(f"{kind.name}: complexity per layer", kind.complexity, found, good))
         chain = {n: _chain(kind, n) for n in (16, 64)}
         rows.append([kind.name, found.removeprefix("counted FLOPs grow with "), f"{chain[16]}, {chain[64]}"])
         constant = chain[16] == chain[64]
         grows = 0.5 < (chain[64] - chain[16]) / (64 - 16) < 2
         found = f"{chain[16]} dependent products for n = 16, {chain[64]} for n = 64"
         good = constant if kind.sequential == "O(1)" else grows
-        claims.append(_claim(f"{kind.name}: sequential operations", kind.sequential, found, good))
+        claims.append(Claim.checked(f"{kind.name}: sequential operations", kind.sequential, found, good))
     paths = path_lengths()
     claims += _path_claims(paths)
-    times = {
-        kind.name: [(n, _seconds(kind, n, device, budget)) for n in lengths]
-        for kind in KINDS
-    }  # fmt: skip
+    times = {kind.name: [(n, _seconds(kind, n, device, budget)) for n in lengths] for kind in KINDS}
     claims.append(_faster_claim(times))
-    names = [*paths]
-    path_rows = [[name, *(str(paths[name][n]) for n in _REACH_LENGTHS)] for name in names]
+    path_rows = [[name, *map(str, by_length.values())] for name, by_length in paths.items()]
     time_rows = [[str(n), *(f"{1000 * times[kind.name][i][1]:.3f}" for kind in KINDS)] for i, n in enumerate(lengths)]
     return Section(
         title="Table 1: complexity, sequential operations and path length",
@@ -132,10 +121,6 @@ def measure_table1(device: torch.device, lengths: tuple[int, ...] = _LENGTHS, bu
             "says in its text; contiguous ones need O(n/k) layers.",
         ],
     )
-
-
-def _claim(claim: str, paper: str, ours: str, good: bool) -> Claim:
-    return Claim(claim, paper, ours, "confirmed" if good else "contradicted")
 
 
 def _exponents(kind: Kind) -> dict[str, tuple[float, int]]:
@@ -224,16 +209,16 @@ def _path_claims(paths: dict[str, dict[int, int]]) -> list[Claim]:
             good = all(layers == math.ceil(math.log(n, KERNEL)) for n, layers in lengths.items())
         else:
             good = abs(slope - (0 if kinds[name] == "O(1)" else 1)) < 0.1
-        claims.append(_claim(f"{name}: maximum path length", kinds[name], found, good))
+        claims.append(Claim.checked(f"{name}: maximum path length", kinds[name], found, good))
     return claims
 
 
 def _faster_claim(times: dict[str, list[tuple[int, float]]]) -> Claim:
     """Section 4: self-attention is faster than recurrence if n is smaller than d."""
     pairs = list(zip(times["self-attention"], times["recurrent"], strict=True))
-    short = [(n, other / own) for (n, own), (_, other) in pairs if n < WIDTH]
+    short = [(n, recurrent / attention) for (n, attention), (_, recurrent) in pairs if n < WIDTH]
     slowest = min(short, key=lambda pair: pair[1], default=(0, 0.0))
-    slower = [n for (n, own), (_, other) in pairs if own > other]
+    slower = [n for (n, attention), (_, recurrent) in pairs if attention > recurrent]
     where = f"; slower from n = {slower[0]:,}" if slower else f"; faster up to n = {pairs[-1][0][0]:,}"
     found = f"at least {slowest[1]:.1f} times as fast for n < {WIDTH} (at n = {slowest[0]}){where}"
-    return _claim("Self-attention is faster than recurrence if n < d", "faster", found, slowest[1] > 1)
+    return Claim.checked("Self-attention is faster than recurrence if n < d", "faster", found, slowest[1] > 1)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,11 +14,35 @@ from transduce.errors import ConfigError
 from transduce.models.registry import build_config, create_model
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.paper.counting import count_flops
-from transduce.paper.printed import BIG, TABLE2
-from transduce.paper.section import Claim, Results, Section, Table, Verdict
-from transduce.paper.training import VALIDATION_PAIRS, Corpus, Row, peak_rate, short_warmup, train_rows
+from transduce.paper.section import Claim, Results, Section, Table
+from transduce.paper.table3 import BIG
+from transduce.paper.training import EVALUATION, Corpus, Row, peak_rate, step_budget, train_rows
 from transduce.tokenizers.tokenizer import BOS
 from transduce.training.loop import Outcome
+
+
+class PrintedRow(NamedTuple):
+    """BLEU on newstest2014 and training cost in FLOPs; None if the paper prints nothing."""
+
+    model: str
+    bleu_en_de: float | None
+    bleu_en_fr: float | None
+    flops_en_de: float | None
+    flops_en_fr: float | None
+
+
+PRINTED = (
+    PrintedRow("ByteNet", 23.75, None, None, None),
+    PrintedRow("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    PrintedRow("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    PrintedRow("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    PrintedRow("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    PrintedRow("Deep-Att + PosUnk ensemble", None, 40.4, None, 8.0e20),
+    PrintedRow("GNMT + RL ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    PrintedRow("ConvS2S ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    PrintedRow("Transformer base", 27.3, 38.1, 3.3e18, 3.3e18),
+    PrintedRow("Transformer big", 28.4, 41.8, 2.3e19, 2.3e19),
+)
 
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "base": ("Transformer base", "base", {}),
@@ -40,7 +64,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
 """Name, preset and settings; all but big have about 65 million parameters."""
 _DEFAULT = ("base", "recurrent", "convolutional")
 
-PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "P100": 9.5e12, "V100": 125e12}
+_PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "P100": 9.5e12, "V100": 125e12}
 """Peak of matrix products without sparsity (bfloat16 or float16; P100: float32, as the paper's 9.5), by GPU."""
 _PAPER_VOCABULARY, _PAPER_BATCH, _PAPER_LENGTH = 37_000, 25_000, 26
 """Tokens of the vocabulary, of a batch on each side, and of a sentence with its marker (about the mean of WMT 2014)."""
@@ -48,6 +72,12 @@ _SAVE_EVERY = 1000
 _WARMUP = {"base": 1000, "big": 1000, "recurrent": 100, "convolutional": 100}
 """Of runs whose number of steps is not known before. Only the Transformer, which normalizes after each residual
 connection, needs a long warmup; of a short run of a slow model it would be the largest part."""
+
+
+def peak_flops() -> float | None:
+    """The peak speed of this machine's GPU, if it is known."""
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    return next((speed for key, speed in _PEAK_FLOPS.items() if key in name), None)
 
 
 def models_named(names: str | None) -> list[str]:
@@ -72,19 +102,16 @@ def train_table2(
     """Train models with equal minutes, with equal steps (thus tokens), or both; returns one that was stopped."""
     budgets: list[tuple[str, dict[str, Any]]] = []
     if minutes is not None:
-        limit: dict[str, Any] = {"train.minutes": minutes, "train.save_every": _SAVE_EVERY}
-        budgets.append((f"{minutes:g}-minutes", limit))
+        budgets.append((f"{minutes:g}-minutes", {"train.minutes": minutes, "train.save_every": _SAVE_EVERY}))
     if steps is not None:
-        limit = {"train.steps": steps, "train.warmup": short_warmup(steps), "train.save_every": -(-steps // 2)}
-        budgets.append((f"{steps}-steps", limit))
+        budgets.append((f"{steps}-steps", step_budget(steps)))
     rows = []
-    common = {"train.average": 1, "train.keep": 1, "train.valid_sentences": VALIDATION_PAIRS}
     for budget, limit in budgets:
         for model in models:
             _, preset, settings = MODELS[model]
             width = settings.get("model.d_model", 1024 if model == "big" else 512)
             schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
-            all_settings = {**settings, **schedule, **limit, **common}
+            all_settings = {**settings, **schedule, **limit, **EVALUATION}
             rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
     return train_rows("table2", rows, corpus, sets, out)
 
@@ -132,7 +159,7 @@ def table2_section(results: Results, peak: float | None) -> Section:
             Table(
                 "The paper's table",
                 ["model", "BLEU En-De", "BLEU En-Fr", "FLOPs En-De", "FLOPs En-Fr"],
-                [[row[0], *("" if x is None else f"{x:g}" for x in row[1:])] for row in TABLE2],
+                [[row[0], *("" if x is None else f"{x:g}" for x in row[1:])] for row in PRINTED],
             ),
         ],
         notes=[
@@ -147,24 +174,24 @@ def table2_section(results: Results, peak: float | None) -> Section:
 
 def _cost_claims(name: str, days: float, steps: int, model: dict[str, Any]) -> Iterator[Claim]:
     """Section 6.1: the cost is training time times the number of GPUs times an estimate of their sustained speed."""
-    printed = next(row.flops_en_de for row in TABLE2 if row.model == name)
+    printed = next(row.flops_en_de for row in PRINTED if row.model == name)
     assert printed is not None
-    cost = 8 * days * 86400 * PEAK_FLOPS["P100"]
-    yield Claim(
+    cost = 8 * days * 86400 * _PEAK_FLOPS["P100"]
+    yield Claim.checked(
         f"{name}: training cost",
         f"{printed:.1e} FLOPs",
         f"8 GPUs × {days:g} days × 9.5 TFLOP/s = {cost:.2e}",
-        "confirmed" if abs(cost / printed - 1) < 0.05 else "contradicted",
+        abs(cost / printed - 1) < 0.05,
     )
     pair = training_flops("encoder_decoder", model, _PAPER_VOCABULARY, _PAPER_LENGTH, _PAPER_LENGTH)
     counted = pair * steps * _PAPER_BATCH / _PAPER_LENGTH
     speed = counted / (8 * days * 86400)
-    yield Claim(
+    yield Claim.checked(
         f"{name}: the speed that a P100 sustains",
         "9.5 TFLOP/s",
         f"{speed / 1e12:.1f} TFLOP/s: the products of {steps:,} steps are {counted:.1e} FLOPs, "
         f"{counted / printed:.0%} of the printed cost; 9.5 is the peak",
-        "confirmed" if abs(speed / PEAK_FLOPS["P100"] - 1) < 0.2 else "contradicted",
+        abs(speed / _PEAK_FLOPS["P100"] - 1) < 0.2,
     )
 
 
@@ -193,7 +220,7 @@ def _trained_row(name: str, row: dict[str, Any], peak: float | None) -> list[str
 def _quality_claims(trained: dict[str, Any]) -> Iterator[Claim]:
     """Whether the Transformer is better than each predecessor, for each corpus and budget."""
     starts = [name.removesuffix("base") for name in trained if name.endswith("-base")]
-    bleu = {row.model: row.bleu_en_de for row in TABLE2}
+    bleu = {row.model: row.bleu_en_de for row in PRINTED}
     for model, other in (("recurrent", "GNMT + RL"), ("convolutional", "ConvS2S")):
         paper = f"{bleu['Transformer base']} against {bleu[other]} ({other}, En-De)"
         claim = f"Transformer base is better than {MODELS[model][0]}"
@@ -203,7 +230,7 @@ def _quality_claims(trained: dict[str, Any]) -> Iterator[Claim]:
             if ours is None or theirs is None:
                 yield Claim(f"{claim}, {start.strip('-')}", paper, "the runs have no BLEU", "not checked")
             else:
-                verdict: Verdict = "confirmed" if ours > theirs else "contradicted"
-                yield Claim(f"{claim}, {start.strip('-')}", paper, f"BLEU {ours:.2f} against {theirs:.2f}", verdict)
+                found = f"BLEU {ours:.2f} against {theirs:.2f}"
+                yield Claim.checked(f"{claim}, {start.strip('-')}", paper, found, ours > theirs)
         if not both:
             yield Claim(claim, paper, "is not trained yet", "not checked")

@@ -1,4 +1,4 @@
-"""Training rows: ordinary runs in folders, each of which can be stopped and continued."""
+"""Training the models of a table: ordinary runs in folders, each of which can be stopped and continued."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -12,9 +12,9 @@ from transduce.paper.section import Results
 from transduce.training.api import train
 from transduce.training.loop import Outcome
 
-VALIDATION_PAIRS = 3003
-"""Number of pairs that are scored: all of a newstest."""
 _PAPER_WARMUP = 4000
+EVALUATION = {"train.valid_sentences": 3003, "train.average": 1, "train.keep": 1}
+"""Settings of all rows: validation on as many pairs as a newstest has, and no averaging of checkpoints."""
 
 
 def peak_rate(d_model: int) -> float:
@@ -22,9 +22,10 @@ def peak_rate(d_model: int) -> float:
     return float(f"{(d_model * _PAPER_WARMUP) ** -0.5:.6g}")
 
 
-def short_warmup(steps: int) -> int:
-    """The paper's warmup, or a quarter of a short run."""
-    return min(_PAPER_WARMUP, max(1, steps // 4))
+def step_budget(steps: int) -> dict[str, Any]:
+    """Settings of a run of this number of steps; the warmup is the paper's, or a quarter of a short run."""
+    warmup = min(_PAPER_WARMUP, max(1, steps // 4))
+    return {"train.steps": steps, "train.warmup": warmup, "train.save_every": -(-steps // 2)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Row:
-    """One model to train."""
+    """A model to train."""
 
     name: str
     preset: str
@@ -70,12 +71,12 @@ def _train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: P
     results = Results(out)
     settings = {"preset": row.preset, **row.settings, **dict(assignment.partition("=")[::2] for assignment in sets)}
     settings = {name: str(value) for name, value in settings.items()}
-    if before := results.rows(table).get(row.name):
-        if before["settings"] != settings:
-            names = sorted({*before["settings"], *settings})
-            changed = next(name for name in names if before["settings"].get(name) != settings.get(name))
+    if finished := results.rows(table).get(row.name):
+        before = finished["settings"]
+        if before != settings:
+            changed = next(name for name in sorted({*before, *settings}) if before.get(name) != settings.get(name))
             raise ConfigError(
-                f"{out}: row {row.name} was trained with {changed}={before['settings'].get(changed)}, not "
+                f"{out}: row {row.name} was trained with {changed}={before.get(changed)}, not "
                 f"{settings.get(changed)}; give the same settings, or another --out"
             )
         return None
@@ -90,10 +91,10 @@ def _train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: P
     )
     if outcome.finished:
         card = read_card(find_model(run))
-        kept = {name: card["facts"][name] for name in ("steps", "seconds", "scores", "data")}
-        kept["target_tokens_seen"] = tokens_seen(run / "metrics.jsonl", kept["seconds"])
-        kept |= {"settings": settings, "vocab_size": card["vocab_size"], "architecture": card["architecture"]}
-        results.add_row(table, row.name, {**kept, "model": card["model"]})
+        facts = {name: card["facts"][name] for name in ("steps", "seconds", "scores", "data")}
+        facts["target_tokens_seen"] = tokens_seen(run / "metrics.jsonl", facts["seconds"])
+        facts |= {"settings": settings, "vocab_size": card["vocab_size"], "architecture": card["architecture"]}
+        results.add_row(table, row.name, {**facts, "model": card["model"]})
     return outcome
 
 

@@ -22,11 +22,11 @@ from pages import (
     wait_for_value,
 )
 
-from transduce.inspect.head_numbers import head_numbers
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.heads import head_numbers
+from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation, score_reference
 from transduce.inspect.page import self_contained
-from transduce.inspect.reference import score_reference
 from transduce.inspect.request import HeadRequest
+from transduce.inspect.serialize import serialize
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator
@@ -205,7 +205,7 @@ def test_figures_are_saved_as_svg_and_png(page: Any) -> None:
 def test_the_self_contained_page_works_offline(
     open_page: Callable[..., Any], translator: Translator, inspection: Inspection, tmp_path: Path
 ) -> None:
-    (tmp_path / "inspection.html").write_text(self_contained(inspection, translator), encoding="utf-8")
+    (tmp_path / "inspection.html").write_text(self_contained(serialize(inspection, translator)), encoding="utf-8")
     page = open_page((tmp_path / "inspection.html").as_uri(), offline=True)
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.get_by_role("button", name="Show layer 1, head 2").click()

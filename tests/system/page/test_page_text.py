@@ -10,7 +10,8 @@ from helpers import randomize
 from pages import accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
 from transduce.encoders.text_encoder import TextEncoder
-from transduce.inspect.page import self_contained_text
+from transduce.inspect.page import self_contained
+from transduce.inspect.serialize import serialize_text
 from transduce.inspect.text_inspection import TextInspection, inspect_text
 from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model
@@ -40,7 +41,7 @@ def test_the_page_shows_tokens_attention_and_predictions(
     open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path, style: str, text: str, figures: list[str]
 ) -> None:
     inspection = inspected(style, text, toy_tokenizer)
-    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    (tmp_path / "look.html").write_text(self_contained(serialize_text(inspection)), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri())
     T = len(inspection.tokens)
     expect(page.locator(".tokens button")).to_have_count(T)
@@ -74,7 +75,7 @@ def test_every_position_of_a_language_model_has_predictions(
     open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     inspection = inspected("llama", "dedu babo gigo", toy_tokenizer)
-    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    (tmp_path / "look.html").write_text(self_contained(serialize_text(inspection)), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri())
     T = len(inspection.tokens)
     expect(page.locator(".lens .column")).to_have_count(T)
@@ -92,7 +93,7 @@ def test_the_layers_of_a_long_logit_lens_stay_labelled(
     open_page: Callable[..., Any], toy_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     inspection = inspected("llama", "dedu babo gigo dedu babo gigo", toy_tokenizer)
-    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    (tmp_path / "look.html").write_text(self_contained(serialize_text(inspection)), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri(), viewport={"width": 390, "height": 844})
     lens = page.locator("[data-figure=logit-lens] .scroll")
     lens.scroll_into_view_if_needed()  # its parts have no places before
@@ -118,7 +119,7 @@ def test_the_page_of_a_text_is_accessible(
     window: dict[str, Any],
 ) -> None:
     inspection = inspected(style, text, toy_tokenizer)
-    (tmp_path / "look.html").write_text(self_contained_text(inspection), encoding="utf-8")
+    (tmp_path / "look.html").write_text(self_contained(serialize_text(inspection)), encoding="utf-8")
     page = open_page((tmp_path / "look.html").as_uri(), bypass_csp=True, **window)
     load_axe(page)
     expect(page.locator(".tokens button")).to_have_count(len(inspection.tokens))

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from mirror import PACKAGED, tgz
 
 from transduce.config import build
-from transduce.corpora.get.catalogue import PublicCorpus, corpus_names
+from transduce.corpora.get.catalogue import PublicCorpus, corpus_names, read_corpus
 from transduce.corpora.get.get import HELD_OUT, REPEATED, TOO_LONG, UNEVEN, Cleaner, normalise_space, segments, unpack
 from transduce.errors import ConfigError, DataError
-from transduce.parsing.trees import read_corpus
 
 # The catalogue
 

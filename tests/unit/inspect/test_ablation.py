@@ -8,10 +8,8 @@ import torch
 from inspections import NORMS, TEXT, MakeTranslator, hidden, inspect, log_probs, total_log_prob
 from torch import Tensor
 
-from transduce.inspect.ablate import sharing_copy
-from transduce.inspect.heads import Head, parse_heads
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
-from transduce.inspect.predictions import TOP_TOKENS
+from transduce.inspect.heads import Head, parse_heads, sharing_copy
+from transduce.inspect.inspection import TOP_TOKENS, InspectionRequest, inspect_translation
 from transduce.nn.observe import observe_attention
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.translator import Translator

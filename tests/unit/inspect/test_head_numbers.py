@@ -8,7 +8,7 @@ import torch
 from helpers import small_model
 
 from transduce.errors import ConfigError, ModelError
-from transduce.inspect.head_numbers import head_numbers
+from transduce.inspect.heads import head_numbers
 from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
 from transduce.inspect.request import HeadRequest
 from transduce.tokenizers.tokenizer import Tokenizer

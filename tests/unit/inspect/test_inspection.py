@@ -9,10 +9,9 @@ from inspections import NORMS, TEXT, MakeTranslator, hidden, inspect, log_probs
 from torch import Tensor
 
 from transduce.errors import ConfigError, DataError
-from transduce.inspect.ablate import sharing_copy
-from transduce.inspect.heads import STACKS
-from transduce.inspect.inspection import Inspection, InspectionRequest, check_tokens, inspect_translation
-from transduce.inspect.predictions import TEMPERATURES, TOP_TOKENS
+from transduce.inspect.heads import STACKS, sharing_copy
+from transduce.inspect.inspection import TEMPERATURES, TOP_TOKENS, Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.request import check_tokens
 from transduce.inspect.serialize import serialize
 from transduce.nn import attention
 from transduce.tokenizers.tokenizer import BOS, EOS

@@ -4,8 +4,7 @@ import pytest
 from helpers import small_model
 
 from transduce.errors import DataError
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
-from transduce.inspect.reference import score_reference
+from transduce.inspect.inspection import InspectionRequest, inspect_translation, score_reference
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.translation.translator import Translator
 

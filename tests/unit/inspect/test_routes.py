@@ -12,6 +12,7 @@ from helpers import small_model
 from transduce.inspect.inspection import InspectionRequest, inspect_translation
 from transduce.inspect.page import self_contained, static_file
 from transduce.inspect.routes import inspect_routes
+from transduce.inspect.serialize import serialize
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator
 
@@ -56,7 +57,8 @@ def test_a_body_that_does_not_match_the_schema_is_rejected(client: TestClient, b
 
 
 def test_the_self_contained_page_refers_to_no_other_file(translator: Translator) -> None:
-    page = self_contained(inspect_translation(translator, InspectionRequest(text="bada </script> gobi")), translator)
+    inspection = inspect_translation(translator, InspectionRequest(text="bada </script> gobi"))
+    page = self_contained(serialize(inspection, translator))
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
     assert not re.search(r'(?:src|href)="(?!data:)', markup)
     assert page.count("<script") == page.count("</script>") == 2

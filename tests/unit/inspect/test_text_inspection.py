@@ -12,7 +12,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.encoders.text_encoder import TextEncoder, mask_id
 from transduce.errors import DataError
-from transduce.inspect.serialize_text import serialize_text
+from transduce.inspect.serialize import serialize_text
 from transduce.inspect.text_inspection import TextInspection, inspect_text
 from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model

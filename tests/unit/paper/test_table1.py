@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.paper.score_functions import measure_scores
+from transduce.paper.scores import measure_scores
 from transduce.paper.table1 import KINDS, dependence, layers_to_reach, measure_table1, path_lengths
 
 CPU = torch.device("cpu")
