@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from setting import SEED, make_parser, print_setting
+from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.check.check import examine
 from transduce.corpora.check.issues import ERRORS, ISSUES
@@ -53,7 +53,9 @@ def main() -> None:
         parser.error("give a corpus and --foreign, or --smoke")
     chance = random.Random(SEED)
     pairs = chance.sample(pairs, min(options.pairs, len(pairs)))
-    print_setting(corpus=options.corpus or "demo", pairs=len(pairs), planted=f"{RATE:.1%} of each kind", seed=SEED)
+    corpus, planting = options.corpus or "demo", f"{RATE:.1%} of each kind"
+    setting = print_setting(corpus=corpus, pairs=len(pairs), planted=planting, seed=SEED)
+    results: dict[str, dict[str, float]] = {}
 
     clean = _flags(pairs)
     sources, targets = zip(*pairs, strict=True)
@@ -71,15 +73,22 @@ def main() -> None:
     left_out = np.any([flags[issue.name] for issue in ISSUES if issue.left_out], axis=0)
     print("planted                       pairs   found   named")
     for name in PLANT:
-        harmed = np.array([one == name for one in planted])
+        harmed = np.array([error == name for error in planted])
         print(f"  {name:<28}{harmed.sum():6,}  {left_out[harmed].mean():6.1%}  {flags[name][harmed].mean():6.1%}")
+        results[name] = {
+            "pairs": int(harmed.sum()),
+            "% found": 100 * float(left_out[harmed].mean()),
+            "% named": 100 * float(flags[name][harmed].mean()),
+        }
     wrong = np.any([flags[issue.name] for issue in ERRORS], axis=0)
-    untouched = np.array([not one for one in planted])
+    untouched = np.array([not error for error in planted])
     print(f"  flagged without a planted error{wrong[untouched].sum():6,}  {wrong[untouched].mean():.4%}")
+    results["no error"] = {"pairs": int(untouched.sum()), "% named": 100 * float(wrong[untouched].mean())}
     for removed in (len(pairs) // 3, len(pairs) * 97 // 100):
         misaligned = [*targets[:removed], *targets[removed + 1 :], targets[removed]]
         shifts = _examined(list(zip(sources, misaligned, strict=True))).shifts
         print(f"  target {removed:,} removed: {', '.join(f'{s.first:,} to {s.end:,} by {s.offset}' for s in shifts)}")
+    write_results(options, setting, results)
 
 
 def _flags(pairs: list[Pair]) -> dict[str, np.ndarray]:

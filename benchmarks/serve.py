@@ -1,6 +1,6 @@
 """A server compared with the Translator itself: requests/s, latency and output tokens/s with 1, 8 and 64 clients.
 
-    python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out results.json]
+    python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out figures.json]
     python benchmarks/serve.py --model runs/demo --sentences 2000
     python benchmarks/serve.py --fairness
 
@@ -53,12 +53,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fairness", action="store_true", help="latency of a sentence beside other clients")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.fairness:
         model = find_model(options.model)
         setting = print_setting(model=str(model), rounds=options.rounds, seed=SEED)
-        write_results(options.out, setting, measure_fairness(model, options.rounds))
+        write_results(options, setting, measure_fairness(model, options.rounds))
         return
     config, vocabulary, clients = EncoderDecoderConfig(), 8000, (1, 8, 64)
     if options.smoke:
@@ -75,7 +74,7 @@ def main() -> None:
             model = save_random_model(Path(folder), config, vocabulary, (text for pair in pairs for text in pair))
             texts = long_texts(model, [text for text, _ in pairs])
         results = measure(model, texts[: options.sentences], clients, options.rounds)
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def long_texts(model: Path, sentences: list[str]) -> list[str]:
@@ -102,12 +101,13 @@ def measure(model: Path, texts: list[str], client_counts: Sequence[int], rounds:
                     facts["share of the Translator's"] = facts["tokens/s"] / figures["Translator"]["tokens/s"]
                     measured.setdefault(name, []).append(facts)
     medians = {
-        name: {key: statistics.median(one[key] for one in some) for key in some[0]} for name, some in measured.items()
+        name: {key: statistics.median(figures[key] for figures in turns) for key in turns[0]}
+        for name, turns in measured.items()
     }
     for name, facts in medians.items():
         print(f"\n{name}")
         for key, value in facts.items():
-            values = [one[key] for one in measured[name]]
+            values = [figures[key] for figures in measured[name]]
             print(f"  {key:26} {value:10,.3f}   ({min(values):,.3f} to {max(values):,.3f})")
     return medians
 
@@ -204,8 +204,8 @@ async def beside(port: int, requests: Sequence[dict[str, object]]) -> list[float
     clients = [asyncio.create_task(client(body)) for body in requests]
     await asyncio.sleep(2)
     found = await probe(port, PROBES)
-    for one in clients:
-        one.cancel()
+    for task in clients:
+        task.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
     await asyncio.sleep(1)  # the server drops what they have sent
     return found
