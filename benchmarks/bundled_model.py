@@ -70,7 +70,8 @@ def main() -> None:
         "one by one, sentences/s": statistics.median(one_by_one),
         f"{len(texts)} at once, sentences/s": statistics.median(at_once),
     }
-    write_results(options, setting, {f"beam {options.beam}": figures})
+    search = "greedy" if options.beam == 1 else f"beam {options.beam}"
+    write_results(options, setting, {f"{search}, sentences of {WORDS} words": figures})
 
 
 def _range(values: list[float]) -> str:

@@ -74,7 +74,7 @@ def measure(model: Path, pairs: Sequence[Sequence[str]], to: str, folder: Path, 
     ours = {beam: translate_ours(saved, sources, language, beam) for beam in BEAMS}
     for beam, outputs in ours.items():
         print(f"plain, beam {beam}: BLEU {bleu(outputs, references):.2f}")
-    results = {}
+    results: dict[str, dict[str, float]] = {}
     for name, (format_name, quantization, beams, start) in SYSTEMS.items():
         export = export_model(
             model, format_name, folder / name, quantization=quantization, sentences=sources[:SENTENCES]
@@ -84,7 +84,8 @@ def measure(model: Path, pairs: Sequence[Sequence[str]], to: str, folder: Path, 
         for beam in beams:
             outputs = translate(typed, beam)
             identical, score = sum(map(str.__eq__, outputs, ours[beam])), bleu(outputs, references)
-            results[f"{name}, beam {beam}"] = {"identical": identical, "BLEU": score}
+            search = "greedy" if beam == 1 else f"beam {beam}"
+            results.setdefault(name, {}).update({f"identical, {search}": identical, f"BLEU, {search}": score})
             print(f"{name}, beam {beam}: {identical} of {len(outputs)} identical, BLEU {score:.2f}")
     return results
 

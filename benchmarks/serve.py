@@ -92,13 +92,15 @@ def measure(model: Path, texts: list[str], client_counts: Sequence[int], rounds:
     measured: dict[str, list[dict[str, float]]] = {}
     with server(model) as port:
         for turn in range(-1, rounds):
-            figures = {"Translator": without_server(translator, texts)}
+            figures = {TRANSLATOR: without_server(translator, texts)}
             for clients in client_counts:
-                some = texts if clients > 1 else texts[: len(texts) // 4]
-                figures[f"{clients} clients"] = asyncio.run(with_clients(port, some, clients))
+                sentences = texts if clients > 1 else texts[: len(texts) // 4]
+                figures[f"{clients} client{'s' * (clients > 1)}"] = asyncio.run(with_clients(port, sentences, clients))
             if turn >= 0:
                 for name, facts in figures.items():
-                    facts["share of the Translator's"] = facts["tokens/s"] / figures["Translator"]["tokens/s"]
+                    share = facts["output tokens/s"] / figures[TRANSLATOR]["output tokens/s"]
+                    if name != TRANSLATOR:
+                        facts["% of the Translator's"] = 100 * share
                     measured.setdefault(name, []).append(facts)
     medians = {
         name: {key: statistics.median(figures[key] for figures in turns) for key in turns[0]}
@@ -117,7 +119,8 @@ def without_server(translator: Translator, texts: list[str]) -> dict[str, float]
     start = time.perf_counter()
     outputs = translator.hypotheses(texts)
     seconds = time.perf_counter() - start
-    return {"sentences/s": len(texts) / seconds, "tokens/s": sum(len(best[0].tokens) for best in outputs) / seconds}
+    tokens = sum(len(best[0].tokens) for best in outputs)
+    return {"requests/s": len(texts) / seconds, "output tokens/s": tokens / seconds}
 
 
 async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, float]:
@@ -145,7 +148,7 @@ async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, f
     cuts = statistics.quantiles(latencies, n=100)
     return {
         "requests/s": len(texts) / seconds,
-        "tokens/s": (output_tokens(port) - before) / seconds,
+        "output tokens/s": (output_tokens(port) - before) / seconds,
         "latency, median, s": cuts[49],
         "latency, p99, s": cuts[98],
     }
@@ -172,6 +175,7 @@ OTHERS["all of these"] = [
     *OTHERS["30 clients, 19,000 characters"][:16],
 ]
 PROBES = 20
+TRANSLATOR = "Translator by itself"
 
 
 def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
@@ -185,12 +189,17 @@ def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
                 latencies.setdefault(name, []).extend(asyncio.run(beside(port, requests)))
     single = statistics.median(latencies["no other clients"])
     results = {}
-    for name, some in latencies.items():
-        median, most = statistics.median(some), max(some)
+    for name, times in latencies.items():
+        median, most = statistics.median(times), max(times)
         print(
             f"{name:46} median {median:8.1f} ms ({median / single:5.1f} x)  max {most:8.1f} ms ({most / single:5.1f} x)"
         )
-        results[name] = {"median, ms": median, "max, ms": most, "median, times a single sentence": median / single}
+        results[name] = {
+            "median, ms": median,
+            "slowest, ms": most,
+            "median, times": median / single,
+            "slowest, times": most / single,
+        }
     return results
 
 

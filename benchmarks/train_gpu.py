@@ -40,6 +40,8 @@ TINIEST = tuple(  # few CPUs are fast in bfloat16
 )
 MAX_ERROR = 0.02
 """Relative error of the gradients in bfloat16 above which something must be wrong: 0.004 is usual."""
+PAPER_STEPS, PAPER_TOKENS = {"base": 100_000, "big": 300_000}, 25_000
+"""The paper's training: steps, and target tokens of each."""
 TOLERANCE, MAX_WARM_UP = 0.03, 30
 """The peer is warm if two rounds differ by at most this share; the number of rounds after which it is given up."""
 
@@ -95,8 +97,9 @@ def main() -> None:
             options.presets, options.rounds, options.steps = ["tiny"], 1, 1
         sizes = {"vocabulary": workload.vocabulary, "batch tokens": workload.batch_tokens, "pairs": workload.pairs}
         length = {"rounds": options.rounds, "steps a round": options.steps}
-        ceiling = {"8192-cubed bf16 product, TFLOP/s": matrix_product_speed()} if DEVICE.type == "cuda" else {}
-        setting = print_setting(**sizes, **length, seed=SEED, **ceiling)
+        ceiling = matrix_product_speed() if DEVICE.type == "cuda" else None
+        limit = {"8192-cubed bf16 product, TFLOP/s": ceiling} if ceiling else {}
+        setting = print_setting(**sizes, **length, seed=SEED, **limit)
         write_news_like_text(workload.text, news_lengths(workload.pairs, workload.words))
         for preset in options.presets:
             print(f"\n{preset}: {workload.recipe(preset).model}")
@@ -106,6 +109,8 @@ def main() -> None:
             else:
                 records = our_rounds(workload, preset, options.rounds, options.steps)
                 results[preset] |= our_facts(workload, preset, records)
+            if ceiling:
+                results[preset]["% of a large product"] = 100 * results[preset]["TFLOP/s of the model"] / ceiling
             write_results(options, setting, results)
 
 
@@ -174,6 +179,9 @@ def our_facts(workload: Workload, preset: str, records: Sequence[dict[str, Any]]
     flops = flops_per_token(workload.recipe(preset))
     facts["GFLOP per target token and its source token"] = flops / 1e9
     facts["TFLOP/s of the model"] = flops * facts[OURS] / 1e12
+    if preset in PAPER_STEPS:
+        seconds = PAPER_STEPS[preset] * PAPER_TOKENS / facts[OURS]
+        facts["the paper's steps, extrapolated, minutes"] = seconds / 60
     print_facts(facts)
     return facts
 
