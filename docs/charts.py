@@ -152,7 +152,7 @@ CHARTS = {
         ),
     ),
     "check-errors": Chart(
-        "Errors that `data check --out` removes", "% of the pairs with the error", ("Multi30k", "Tatoeba", "Europarl"),
+        "Errors that data check removes", "% of the pairs with the error", ("Multi30k", "Tatoeba", "Europarl"),
         table("check-errors", ERRORS, ("Multi30k", "Tatoeba", "Europarl")),
     ),
     "table3": Chart(

@@ -95,7 +95,7 @@ def _shown(value: Any, decimals: int) -> str:
             return f"{value:,.{decimals}f}"
         digits = 4 if abs(value) >= 1000 else 3
         rounded = float(f"{value:.{digits}g}")
-        return f"{rounded:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+        return f"{rounded:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -122,7 +122,10 @@ def _filled(match: re.Match[str], entries: dict[str, Entry]) -> str:
 
 
 def look_up(entries: dict[str, Entry], path: str) -> Any:
-    """The figure at ENTRY > ROW > COLUMN."""
+    """The figure at ENTRY > ROW > COLUMN, or the difference of two: PATH minus PATH."""
+    first, separator, second = path.partition(" minus ")
+    if separator:
+        return look_up(entries, first) - look_up(entries, second)
     name, *keys = path.split(" > ")
     value: Any = entries.get(name, {}).get("results")
     for key in keys:
