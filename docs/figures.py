@@ -101,7 +101,7 @@ def _shown(value: Any, decimals: int) -> str:
 
 def _is_short(value: float) -> bool:
     """Whether the number was recorded as it is to be shown, rather than measured with all its digits."""
-    return len(str(value).replace(".", "").lstrip("0")) <= 6 and "e" not in str(value)
+    return len(str(value).replace(".", "").lstrip("0")) <= 5 and "e" not in str(value)
 
 
 def _filled(match: re.Match[str], entries: dict[str, Entry]) -> str:
