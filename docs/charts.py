@@ -8,7 +8,7 @@ from typing import Any
 WIDTH, BAR, GAP, TOP = 720, 15, 10, 56
 CHARACTER = 6.6
 """Width of a character of a label."""
-TEXT = "#777777"
+TEXT = "#7d7d7d"
 COLOURS = ("#2f81c7", "#c98a1b", "#8a8f98", "#3d9970", "#b65fa6")
 
 
