@@ -2,7 +2,7 @@
 
     python benchmarks/data_check.py train.en-de.tsv.xz --foreign train.en-fr.tsv.xz [--pairs 100000]
 
-Each kind of error is planted into three pairs in a thousand. "found" is the share of these pairs that --output leaves
+Each kind of error is planted into three pairs in a thousand. "found" is the share of these pairs that --out leaves
 out, "named" the share that is reported under its own name. A finding in a pair without a planted error is not always a
 false alarm: see the examples that the command itself prints. Finally, one target is removed, early and near the end,
 which misaligns every line after it.
