@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults format bench gpu settings wheel wheels web clean
+.PHONY: demo test check docs faults figures format bench gpu settings wheel wheels web clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -17,6 +17,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/figures.py --check
 	$(BIN)/python .ci/audit.py
 
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
@@ -26,6 +27,9 @@ faults: $(READY)        ## every fault as often as the docs promise: several hou
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/serve/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/system/test_ray.py tests/system/test_slurm.py
+
+figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json
+	$(BIN)/python docs/figures.py
 
 format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .

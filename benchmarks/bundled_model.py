@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from setting import SEED, make_parser, print_setting
+from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.translation.translator import Translator
@@ -40,13 +40,13 @@ def main() -> None:
     options = parser.parse_args()
     to = options.to or (None if options.model else "de")
     rounds, sentences, corpus_size = (1, 4, 1000) if options.smoke else (5, 256, 50_000)
-    print_setting(
+    setting = print_setting(
         model=options.model or "bundled", rounds=rounds, sentences=sentences, threads=options.threads, seed=SEED
     )
 
     command = [sys.executable, "-c", LOAD, *([str(options.model)] if options.model else [])]
     times = [subprocess.run(command, capture_output=True, check=True, text=True).stdout.split() for _ in range(rounds)]
-    imports, loads = ([float(one) for one in column] for column in zip(*times, strict=True))
+    imports, loads = ([float(seconds) for seconds in column] for column in zip(*times, strict=True))
     print(f"import {statistics.median(imports):.2f} s, load {statistics.median(loads):.2f} s ({_range(loads)})")
 
     translator = Translator.load(options.model, threads=options.threads, beam=options.beam)
@@ -64,6 +64,14 @@ def main() -> None:
     print(f"{translator.engine.description}, beam {options.beam}")
     for name, speeds in (("one by one", one_by_one), (f"{len(texts)} at once", at_once)):
         print(f"{name}: {statistics.median(speeds):.0f} sentences/s ({_range(speeds)})")
+    figures = {
+        "import, s": statistics.median(imports),
+        "load, s": statistics.median(loads),
+        "one by one, sentences/s": statistics.median(one_by_one),
+        f"{len(texts)} at once, sentences/s": statistics.median(at_once),
+    }
+    search = "greedy" if options.beam == 1 else f"beam {options.beam}"
+    write_results(options, setting, {f"{search}, sentences of {WORDS} words": figures})
 
 
 def _range(values: list[float]) -> str:

@@ -2,7 +2,7 @@
 
     python benchmarks/data_check.py train.en-de.tsv.xz --foreign train.en-fr.tsv.xz [--pairs 100000]
 
-Each kind of error is planted into three pairs in a thousand. "found" is the share of these pairs that --output leaves
+Each kind of error is planted into three pairs in a thousand. "found" is the share of these pairs that --out leaves
 out, "named" the share that is reported under its own name. A finding in a pair without a planted error is not always a
 false alarm: see the examples that the command itself prints. Finally, one target is removed, early and near the end,
 which misaligns every line after it.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from setting import SEED, make_parser, print_setting
+from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.check.check import examine
 from transduce.corpora.check.report import ERRORS, ISSUES, CheckResults
@@ -52,7 +52,9 @@ def main() -> None:
         parser.error("give a corpus and --foreign, or --smoke")
     chance = random.Random(SEED)
     pairs = chance.sample(pairs, min(options.pairs, len(pairs)))
-    print_setting(corpus=options.corpus or "demo", pairs=len(pairs), planted=f"{RATE:.1%} of each kind", seed=SEED)
+    corpus, planting = options.corpus or "demo", f"{RATE:.1%} of each kind"
+    setting = print_setting(corpus=corpus, pairs=len(pairs), planted=planting, seed=SEED)
+    results: dict[str, dict[str, float]] = {}
 
     clean = _flags(pairs)
     sources, targets = zip(*pairs, strict=True)
@@ -70,15 +72,22 @@ def main() -> None:
     left_out = np.any([flags[issue.name] for issue in ISSUES if issue.left_out], axis=0)
     print("planted                       pairs   found   named")
     for name in PLANT:
-        harmed = np.array([one == name for one in planted])
+        harmed = np.array([error == name for error in planted])
         print(f"  {name:<28}{harmed.sum():6,}  {left_out[harmed].mean():6.1%}  {flags[name][harmed].mean():6.1%}")
+        results[name] = {
+            "pairs": int(harmed.sum()),
+            "% found": 100 * float(left_out[harmed].mean()),
+            "% named": 100 * float(flags[name][harmed].mean()),
+        }
     wrong = np.any([flags[issue.name] for issue in ERRORS], axis=0)
-    untouched = np.array([not one for one in planted])
+    untouched = np.array([not error for error in planted])
     print(f"  flagged without a planted error{wrong[untouched].sum():6,}  {wrong[untouched].mean():.4%}")
+    results["no error"] = {"pairs": int(untouched.sum()), "% named": 100 * float(wrong[untouched].mean())}
     for removed in (len(pairs) // 3, len(pairs) * 97 // 100):
         misaligned = [*targets[:removed], *targets[removed + 1 :], targets[removed]]
         shifts = _examined(list(zip(sources, misaligned, strict=True))).shifts
         print(f"  target {removed:,} removed: {', '.join(f'{s.first:,} to {s.end:,} by {s.offset}' for s in shifts)}")
+    write_results(options, setting, results)
 
 
 def _flags(pairs: list[Pair]) -> dict[str, np.ndarray]:

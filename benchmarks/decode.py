@@ -1,7 +1,7 @@
 """Decoding throughput: our engines, CTranslate2 and Hugging Face generate, the same weights, in turns in one process.
 
-    python benchmarks/decode.py gpu [--rounds 5] [--out results.json]
-    python benchmarks/decode.py cpu [--rounds 5] [--threads 2] [--vocab 58101] [--shortlist 1500] [--out results.json]
+    python benchmarks/decode.py gpu [--rounds 5] [--out figures.json]
+    python benchmarks/decode.py cpu [--rounds 5] [--threads 2] [--vocab 58101] [--shortlist 1500] [--out figures.json]
 
 Base size, random weights, sources of 30 tokens with their end marker, outputs of exactly 30 tokens, new sentences in
 every round. The time is that from token ids to the best hypothesis with its score: encoder, search, bookkeeping.
@@ -64,7 +64,6 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="leave out the peers")
     parser.add_argument("--model", type=Path, help="a trained model for real sentences")
     parser.add_argument("--text", type=Path, help="the sentences, one per line")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.model and not options.text:
         parser.error("--model needs --text")
@@ -100,7 +99,7 @@ def main() -> None:
                 facts = measure(systems, sentences, beam, length, vocabulary, options.rounds, warm_up=not options.smoke)
                 if limits:
                     print(" ", describe(facts["transduce native"], sentences, beam, config, vocabulary, limits))
-                results[f"{sentences} sentences, beam {beam}"] = facts
+                results[case_name(sentences, beam)] = facts
         if options.smoke:
             texts = [text for pair in demo_corpus(SEED, train=100, valid=0, test=0).train for text in pair]
             saved = save_random_model(Path(folder) / "model", config, vocabulary, texts)
@@ -108,7 +107,13 @@ def main() -> None:
         elif options.model:
             lines = options.text.read_text(encoding="utf-8").splitlines()
             results["real sentences"] = real_sentences(options.model, lines, device, names, options.threads)
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
+
+
+def case_name(sentences: int, beam: int) -> str:
+    """What is measured, in words."""
+    search = "greedy" if beam == 1 else f"beam {beam}"
+    return f"one by one, {search}" if sentences == 1 else f"{sentences:,} sentences, {search}"
 
 
 def make_engine(name: str, model: EncoderDecoder, threads: int) -> Engine:
@@ -173,12 +178,13 @@ def measure(
             if turn >= 0:
                 speeds[name].append(sentences * length / seconds)
     facts = {name: statistics.median(values) for name, values in speeds.items()}
-    print(f"\n{sentences} sentences at once, beam {beam}: output tokens/s, median (lowest to highest)")
+    print(f"\n{case_name(sentences, beam)}: output tokens/s, median (lowest to highest)")
     for name, values in speeds.items():
         first = next(iter(speeds.values()))
         ratio = statistics.median(a / b for a, b in zip(first, values, strict=True))
         print(f"  {name:28} {facts[name]:>9,.0f} ({min(values):,.0f} to {max(values):,.0f})  ours / it {ratio:.2f}")
-        facts[f"first of ours / {name}"] = ratio
+        if values is not first:
+            facts[f"ours / {name}"] = ratio
     return facts
 
 

@@ -1,6 +1,6 @@
 """Exported models in other toolkits: outputs identical to ours, and BLEU, on the same lines.
 
-    python benchmarks/exported.py --test test.tsv [--lines 1000] [--model FOLDER] [--to de] [--out results.json]
+    python benchmarks/exported.py --test test.tsv [--lines 1000] [--model FOLDER] [--to de] [--out figures.json]
 
 The model is exported with `transduce export` for CTranslate2 (float32 and int8), transformers and onnxruntime, and each
 translates the sources, greedily and with beam 4 (onnxruntime, which has no search, only greedily). Our engine is
@@ -46,7 +46,6 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--to", default="de", help="the target language, if the model has several")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.test and not options.smoke:
         parser.error("--test is required")
@@ -62,7 +61,7 @@ def main() -> None:
             model = find_model(options.model)
         setting = print_setting(model=model.name, lines=len(pairs), beams=BEAMS, threads=options.threads, seed=SEED)
         results = measure(model, pairs, options.to, folder, options.threads)
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def measure(model: Path, pairs: Sequence[Sequence[str]], to: str, folder: Path, threads: int) -> dict[str, Any]:
@@ -74,7 +73,7 @@ def measure(model: Path, pairs: Sequence[Sequence[str]], to: str, folder: Path, 
     ours = {beam: translate_ours(saved, sources, language, beam) for beam in BEAMS}
     for beam, outputs in ours.items():
         print(f"plain, beam {beam}: BLEU {bleu(outputs, references):.2f}")
-    results = {}
+    results: dict[str, dict[str, float]] = {}
     for name, (format_name, quantization, beams, start) in SYSTEMS.items():
         export = export_model(
             model, format_name, folder / name, quantization=quantization, sentences=sources[:SENTENCES]
@@ -84,7 +83,8 @@ def measure(model: Path, pairs: Sequence[Sequence[str]], to: str, folder: Path, 
         for beam in beams:
             outputs = translate(typed, beam)
             identical, score = sum(map(str.__eq__, outputs, ours[beam])), bleu(outputs, references)
-            results[f"{name}, beam {beam}"] = {"identical": identical, "BLEU": score}
+            search = "greedy" if beam == 1 else f"beam {beam}"
+            results.setdefault(name, {}).update({f"identical, {search}": identical, f"BLEU, {search}": score})
             print(f"{name}, beam {beam}: {identical} of {len(outputs)} identical, BLEU {score:.2f}")
     return results
 

@@ -1,6 +1,6 @@
 """Greedy generation on a GPU: GPT-2 with 124 million parameters, ours and transformers' `generate`, interleaved.
 
-    python benchmarks/generate.py [--rounds 3] [--out results.json]
+    python benchmarks/generate.py [--rounds 3] [--out figures.json]
 
 Both have the same random weights and prompts of 32 random tokens, and generate exactly 128 tokens for each, in float16.
 Ours is the gpu engine, which `Generator.generate(temperature=0)` uses; prompts take part in its time. Only new tokens
@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +33,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompts", type=int, nargs="*", default=[64, 256])
     parser.add_argument("--no-peers", action="store_true", help="leave out the peer")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if DEVICE.type == "cpu" and not options.smoke:
         parser.error("there is no CUDA GPU; --smoke runs the same steps on the CPU")
@@ -54,9 +52,10 @@ def main() -> None:
         if peer is not None:
             systems["transformers"] = peer_generation(peer, prompts, new)
         speeds = measure(systems, count * new, options.rounds)
-        results[f"{count} prompts"] = speeds
+        ratio = {"ours / transformers": speeds["transduce"] / speeds["transformers"]} if peer is not None else {}
+        results[f"{count} prompts"] = {**speeds, **ratio}
         print(f"{count} prompts: " + ", ".join(f"{name} {speed:,.0f} new tokens/s" for name, speed in speeds.items()))
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def measure(systems: dict[str, Callable[[], None]], tokens: int, rounds: int) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Greedy generation on a CPU: one prompt, ours with 8-bit integers beside llama.cpp with Q8_0 weights, interleaved.
 
-    python benchmarks/generate_cpu.py --model smollm2 --gguf smollm2-q8_0.gguf [--threads 2] [--out results.json]
+    python benchmarks/generate_cpu.py --model smollm2 --gguf smollm2-q8_0.gguf [--threads 2] [--out figures.json]
 
 `--model` is a language model folder (`transduce import`), `--gguf` the same model for llama.cpp, which takes part if
 the package llama-cpp-python is installed. Without them, ours has random weights in the sizes of SmolLM2-135M.
@@ -53,7 +53,6 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=1, help="prompts at once; llama.cpp takes part only with one")
     parser.add_argument("--cpu-time", action="store_true", help="measure CPU time: for one thread of a busy machine")
     parser.add_argument("--plain", action="store_true", help="measure the engine plain as well")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.cpu_time and options.threads > 1:
         parser.error("--cpu-time needs --threads 1")
@@ -76,17 +75,22 @@ def main() -> None:
         generate, size = llama_cpp(options.gguf, options)
         systems["llama.cpp Q8_0"] = generate, size
     speeds = measure({name: generate for name, (generate, _) in systems.items()}, options.rounds, clock)
-    results: dict[str, Any] = {"bandwidth, GB/s": bandwidth / 1e9}
+    results: dict[str, Any] = {}
     print("\nnew tokens/s, median (lowest to highest)")
     for name, values in speeds.items():
         ratio = statistics.median(a / b for a, b in zip(speeds["native"], values, strict=True))
-        share = statistics.median(values) / options.prompts * systems[name][1] / bandwidth
-        results[name] = {"tokens/s": statistics.median(values), "ours / it": ratio, "share of bandwidth": share}
+        speed = statistics.median(values)
+        share = speed / options.prompts * systems[name][1] / bandwidth
+        results[name] = {
+            "new tokens/s": statistics.median(values),
+            "% of the bandwidth": 100 * share,
+            "ours / it": ratio,
+        }
         print(
-            f"  {name:16} {statistics.median(values):>8,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+            f"  {name:16} {speed:>8,.1f} ({min(values):,.1f} to {max(values):,.1f})"
             f"  ours / it {ratio:.2f}  weights: {systems[name][1] / 1e6:,.0f} MB, {share:.0%} of the bandwidth"
         )
-    write_results(options.out, {name: str(value) for name, value in setting.items()}, results)
+    write_results(options, setting, results)
 
 
 def make_model(folder: Path | None, *, smoke: bool) -> DecoderOnly:

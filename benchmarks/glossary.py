@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from setting import SEED, make_parser, print_setting
+from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
@@ -52,7 +52,8 @@ def main() -> None:
     translator = Translator.load(options.model, threads=options.threads, beam=options.beam)
     terms = find_terms(train, test, options.terms)
     facts = {"engine": translator.engine.description, "lines": len(test), "terms": len(terms), "rounds": rounds}
-    print_setting(model=options.model or "bundled", beam=options.beam, seed=SEED, **facts)
+    setting = print_setting(model=options.model or "bundled", beam=options.beam, seed=SEED, **facts)
+    results: dict[str, dict[str, float]] = {}
 
     sources, references = map(list, zip(*test, strict=True))
     outputs: dict[str, list[str]] = {}
@@ -64,14 +65,19 @@ def main() -> None:
             seconds[name].append(time.process_time() - start)
     matches = [[translation for _, translation in Glossary(terms).matches(source)] for source in sources]
     print(f"lines with a term: {sum(map(bool, matches))}")
+    total = sum(map(len, matches))
     for name, texts in outputs.items():
+        row = results[f"{name} the glossary"] = {}
         for kind, ending in (("used", ""), ("used as a whole word", r"(?!\w)")):
-            found = sum(count_used(own, text, ending) for own, text in zip(matches, texts, strict=True))
-            print(f"{name}: {kind} {found} of {sum(map(len, matches))} ({found / sum(map(len, matches)):.1%})")
+            found = sum(count_used(words, text, ending) for words, text in zip(matches, texts, strict=True))
+            print(f"{name}: {kind} {found} of {total} ({found / total:.1%})")
+            row[f"% of terms {kind}"] = 100 * found / total
+        row |= {"BLEU": bleu(texts, references), "CPU time, s": statistics.median(seconds[name])}
         time_used = f"{statistics.median(seconds[name]):.2f} s of CPU time ({range_of(seconds[name])})"
-        print(f"{name}: BLEU {bleu(texts, references):.2f}, {time_used}")
+        print(f"{name}: BLEU {row['BLEU']:.2f}, {time_used}")
     ratios = [b / a for a, b in zip(seconds["without"], seconds["with"], strict=True)]
     print(f"time with / without: {statistics.median(ratios):.2f} ({range_of(ratios)})")
+    write_results(options, setting, results)
 
 
 def read(path: Path) -> Pairs:

@@ -1,6 +1,6 @@
 """Decoding throughput of an imported OPUS-MT model: our engines, Hugging Face generate and CTranslate2, in turns.
 
-    python benchmarks/imported.py [--device cuda] [--rounds 5] [--threads 2] [--out results.json]
+    python benchmarks/imported.py [--device cuda] [--rounds 5] [--threads 2] [--out figures.json]
 
 A MarianMTModel with the sizes of OPUS-MT (6 + 6 layers, width 512, vocabulary 58,101) and random weights is written by
 transformers, imported by `transduce import`, and exported for CTranslate2 from there. Sources have 30 tokens with their
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from decode import make_engine, measure, ours
+from decode import case_name, make_engine, measure, ours
 from decode_peers import Decode
 from setting import SEED, SMOKE_VOCABULARY, make_parser, print_setting, write_results
 
@@ -44,7 +44,6 @@ def main() -> None:
     parser.add_argument("--device", choices=ENGINES, default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="on a CPU")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     sizes, length, cases = (SMOKE, 4, SMOKE_CASES) if options.smoke else (OPUS, 30, CASES)
@@ -56,8 +55,8 @@ def main() -> None:
         original = write_original(folder / "original", sizes)
         import_model(folder / "original", folder / "imported")
         saved = load_model(folder / "imported")
-        results["largest difference of logits"] = difference(original, saved, length)
-        print(f"largest difference of logits: {results['largest difference of logits']:.1e}")
+        setting["largest difference of logits"] = difference(original, saved, length)
+        print(f"largest difference of logits: {setting['largest difference of logits']:.1e}")
         model = saved.model.to(options.device)
         assert isinstance(model, EncoderDecoder)
         systems = {
@@ -69,10 +68,10 @@ def main() -> None:
                 systems[f"CTranslate2 {precision}"] = ctranslate2(saved, folder / precision, precision, options)
         print("systems:", ", ".join(systems))
         for sentences, beam in cases:
-            results[f"{sentences} sentences, beam {beam}"] = measure(
+            results[case_name(sentences, beam)] = measure(
                 systems, sentences, beam, length, sizes["vocabulary"], rounds, warm_up=not options.smoke
             )
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def write_original(folder: Path, sizes: dict[str, int]) -> Any:

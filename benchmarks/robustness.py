@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from setting import SEED, make_parser, print_setting
+from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
@@ -41,7 +41,7 @@ def main() -> None:
     else:
         parser.error("--test is required")
     translator = Translator.load(options.model, threads=options.threads, beam=options.beam)
-    print_setting(
+    setting = print_setting(
         model=options.model or "bundled",
         engine=translator.engine.description,
         lines=len(pairs),
@@ -56,16 +56,23 @@ def main() -> None:
         return bleu(*sides)
 
     generator = random.Random(SEED)
-    print(f"untouched: BLEU {measure(str):.1f}, case-insensitive {measure(str, folded=True):.1f}")
-    print(f"capitals: BLEU {measure(str.upper, folded=True):.1f}, case-insensitive")
-    print(f"title case: BLEU {measure(title, folded=True):.1f}, case-insensitive")
+    results = {
+        "unchanged": measure(str),
+        "unchanged, case-insensitive": measure(str, folded=True),
+        "in capitals, case-insensitive": measure(str.upper, folded=True),
+        "in title case, case-insensitive": measure(title, folded=True),
+    }
     emoji = [generator.choice(EMOJI) for _ in sources]
     outputs = translator.translate([" ".join(pair) for pair in zip(sources, emoji, strict=True)], to=options.to)
-    kept = sum(text.count(one) == 1 for text, one in zip(outputs, emoji, strict=True))
+    kept = sum(text.count(character) == 1 for text, character in zip(outputs, emoji, strict=True))
     with_emoji = [" ".join(pair) for pair in zip(references, emoji, strict=True)]
-    print(f"emoji: kept in {kept} of {len(outputs)}, BLEU {bleu(outputs, with_emoji):.1f}")
-    for name, change in (("one word", in_one_word), ("every word of five letters", in_all_words)):
-        print(f"letters exchanged in {name}: BLEU {measure(partial(change, generator=generator)):.1f}")
+    print(f"emoji: kept in {kept} of {len(outputs)}")
+    results["with an emoji"] = bleu(outputs, with_emoji)
+    for name, change in (("one word", in_one_word), ("every word of five letters or more", in_all_words)):
+        results[f"two letters exchanged in {name}"] = measure(partial(change, generator=generator))
+    for name, score in results.items():
+        print(f"{name}: BLEU {score:.1f}")
+    write_results(options, setting, {name: {"BLEU": score} for name, score in results.items()})
 
 
 def title(text: str) -> str:

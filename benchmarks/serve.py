@@ -1,6 +1,6 @@
 """A server compared with the Translator itself: requests/s, latency and output tokens/s with 1, 8 and 64 clients.
 
-    python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out results.json]
+    python benchmarks/serve.py [--sentences 256] [--rounds 3] [--out figures.json]
     python benchmarks/serve.py --model runs/demo --sentences 2000
     python benchmarks/serve.py --fairness
 
@@ -53,12 +53,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fairness", action="store_true", help="latency of a sentence beside other clients")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.fairness:
         model = find_model(options.model)
         setting = print_setting(model=str(model), rounds=options.rounds, seed=SEED)
-        write_results(options.out, setting, measure_fairness(model, options.rounds))
+        write_results(options, setting, measure_fairness(model, options.rounds))
         return
     config, vocabulary, clients = EncoderDecoderConfig(), 8000, (1, 8, 64)
     if options.smoke:
@@ -75,7 +74,7 @@ def main() -> None:
             model = save_random_model(Path(folder), config, vocabulary, (text for pair in pairs for text in pair))
             texts = long_texts(model, [text for text, _ in pairs])
         results = measure(model, texts[: options.sentences], clients, options.rounds)
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def long_texts(model: Path, sentences: list[str]) -> list[str]:
@@ -93,21 +92,24 @@ def measure(model: Path, texts: list[str], client_counts: Sequence[int], rounds:
     measured: dict[str, list[dict[str, float]]] = {}
     with server(model) as port:
         for turn in range(-1, rounds):
-            figures = {"Translator": without_server(translator, texts)}
+            figures = {TRANSLATOR: without_server(translator, texts)}
             for clients in client_counts:
-                some = texts if clients > 1 else texts[: len(texts) // 4]
-                figures[f"{clients} clients"] = asyncio.run(with_clients(port, some, clients))
+                sentences = texts if clients > 1 else texts[: len(texts) // 4]
+                figures[f"{clients} client{'s' * (clients > 1)}"] = asyncio.run(with_clients(port, sentences, clients))
             if turn >= 0:
                 for name, facts in figures.items():
-                    facts["share of the Translator's"] = facts["tokens/s"] / figures["Translator"]["tokens/s"]
+                    share = facts["output tokens/s"] / figures[TRANSLATOR]["output tokens/s"]
+                    if name != TRANSLATOR:
+                        facts["% of the Translator's"] = 100 * share
                     measured.setdefault(name, []).append(facts)
     medians = {
-        name: {key: statistics.median(one[key] for one in some) for key in some[0]} for name, some in measured.items()
+        name: {key: statistics.median(figures[key] for figures in turns) for key in turns[0]}
+        for name, turns in measured.items()
     }
     for name, facts in medians.items():
         print(f"\n{name}")
         for key, value in facts.items():
-            values = [one[key] for one in measured[name]]
+            values = [figures[key] for figures in measured[name]]
             print(f"  {key:26} {value:10,.3f}   ({min(values):,.3f} to {max(values):,.3f})")
     return medians
 
@@ -117,7 +119,8 @@ def without_server(translator: Translator, texts: list[str]) -> dict[str, float]
     start = time.perf_counter()
     outputs = translator.hypotheses(texts)
     seconds = time.perf_counter() - start
-    return {"sentences/s": len(texts) / seconds, "tokens/s": sum(len(best[0].tokens) for best in outputs) / seconds}
+    tokens = sum(len(best[0].tokens) for best in outputs)
+    return {"requests/s": len(texts) / seconds, "output tokens/s": tokens / seconds}
 
 
 async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, float]:
@@ -145,7 +148,7 @@ async def with_clients(port: int, texts: list[str], clients: int) -> dict[str, f
     cuts = statistics.quantiles(latencies, n=100)
     return {
         "requests/s": len(texts) / seconds,
-        "tokens/s": (output_tokens(port) - before) / seconds,
+        "output tokens/s": (output_tokens(port) - before) / seconds,
         "latency, median, s": cuts[49],
         "latency, p99, s": cuts[98],
     }
@@ -172,6 +175,7 @@ OTHERS["all of these"] = [
     *OTHERS["30 clients, 19,000 characters"][:16],
 ]
 PROBES = 20
+TRANSLATOR = "Translator by itself"
 
 
 def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
@@ -185,12 +189,17 @@ def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
                 latencies.setdefault(name, []).extend(asyncio.run(beside(port, requests)))
     single = statistics.median(latencies["no other clients"])
     results = {}
-    for name, some in latencies.items():
-        median, most = statistics.median(some), max(some)
+    for name, times in latencies.items():
+        median, most = statistics.median(times), max(times)
         print(
             f"{name:46} median {median:8.1f} ms ({median / single:5.1f} x)  max {most:8.1f} ms ({most / single:5.1f} x)"
         )
-        results[name] = {"median, ms": median, "max, ms": most, "median, times a single sentence": median / single}
+        results[name] = {
+            "median, ms": median,
+            "slowest, ms": most,
+            "median, times": median / single,
+            "slowest, times": most / single,
+        }
     return results
 
 
@@ -204,8 +213,8 @@ async def beside(port: int, requests: Sequence[dict[str, object]]) -> list[float
     clients = [asyncio.create_task(client(body)) for body in requests]
     await asyncio.sleep(2)
     found = await probe(port, PROBES)
-    for one in clients:
-        one.cancel()
+    for task in clients:
+        task.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
     await asyncio.sleep(1)  # the server drops what they have sent
     return found

@@ -4,8 +4,13 @@ import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import string
+import subprocess
+import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,24 +24,29 @@ from transduce.models.folder import save_model
 from transduce.tokenizers.tokenizer import EOS, Tokenizer, TokenizerConfig
 
 SEED = 1
+ARM_CPUS = {"0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1", "0xd49": "Neoverse-N2", "0xd4f": "Neoverse-V2"}
+"""Names of CPUs by their part number in /proc/cpuinfo."""
 SMOKE_MODEL = EncoderDecoderConfig(encoder_layers=1, decoder_layers=1, d_model=16, d_ff=32, num_heads=1)
 SMOKE_VOCABULARY = 450
 Ints = npt.NDArray[np.int64]
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the option that every benchmark has."""
+    """A parser with the options that every benchmark has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="only check that it works: tiny sizes, one round, any CPU")
+    parser.add_argument("--out", type=Path, help="write the figures to this file, e.g. benchmarks/figures.json")
+    parser.add_argument("--name", default=Path(sys.argv[0]).stem, help="the name of the figures in that file")
     return parser
 
 
 def print_setting(**facts: Any) -> dict[str, Any]:
-    """Print the machine, the versions and a benchmark's own facts, and return them."""
-    machine = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
+    """Print the processor, the versions and a benchmark's settings, and return them."""
+    processor = torch.cuda.get_device_name() if torch.cuda.is_available() else _cpu_name()
     versions = {name: _version(name) for name in ("torch", "transformers", "ctranslate2", "triton", "numpy")}
     setting = {
-        "machine": f"{machine}, {os.cpu_count()} cores",
+        "processor": processor,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         **versions,
         **facts,
@@ -46,10 +56,47 @@ def print_setting(**facts: Any) -> dict[str, Any]:
     return setting
 
 
-def write_results(path: Path | None, setting: dict[str, Any], results: dict[str, Any]) -> None:
-    """Write the setting and the results as JSON, if a file is named."""
-    if path:
-        path.write_text(json.dumps({"setting": setting, "results": results}, indent=1) + "\n")
+def write_results(options: argparse.Namespace, setting: dict[str, Any], results: dict[str, Any]) -> None:
+    """Write an entry with the results into the file of figures, if a file is named; its other entries stay.
+
+    `results` has a dictionary of figures for each row of the table that the documentation shows.
+    """
+    if not options.out:
+        return
+    entries = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    described = {key: value for key, value in entries.get(options.name, {}).items() if key in ("what", "unit", "rows")}
+    entries[options.name] = {
+        **described,
+        "processor": setting["processor"],
+        "command": _command(),
+        "recorded": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(),
+        "setting": {key: value for key, value in setting.items() if key != "processor"},
+        "results": results,
+    }
+    text = json.dumps(entries, indent=1, ensure_ascii=False, default=str)
+    options.out.write_text(text + "\n", encoding="utf-8")
+
+
+def _command() -> str:
+    """The command line of this benchmark, without the file that it writes."""
+    words = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
+    arguments = iter(sys.argv[1:])
+    for word in arguments:
+        if word in ("--out", "--name"):
+            next(arguments)
+        elif not word.startswith(("--out=", "--name=")):
+            words.append(word)
+    return shlex.join(words)
+
+
+def _commit() -> str:
+    """The commit of the working tree, or an empty string outside a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def news_lengths(pairs: int, max_length: int) -> Ints:
@@ -92,10 +139,11 @@ def save_random_model(folder: Path, config: EncoderDecoderConfig, vocabulary: in
 
 
 def _cpu_name() -> str:
+    """The name of the CPU; of Arm's, Linux tells only a number."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return names[0] if names else f"{platform.system()} {platform.machine()}"
+    facts = dict(re.findall(r"^(.+?)\s*: *(.+)$", info.read_text() if info.exists() else "", re.MULTILINE))
+    name = facts.get("model name") or ARM_CPUS.get(facts.get("CPU part", "")) or platform.machine()
+    return re.sub(r"\((?:R|TM)\)", "", name)
 
 
 def _version(name: str) -> str:

@@ -1,6 +1,6 @@
 """Characters of Shakespeare on a CPU: ours beside a GPT in plain torch, with the settings of nanoGPT's CPU example.
 
-    python benchmarks/shakespeare.py tinyshakespeare.txt [--style llama] [--steps 2000] [--out results.json]
+    python benchmarks/shakespeare.py tinyshakespeare.txt [--style llama] [--steps 2000] [--out figures.json]
 
 4 layers and heads, width 128, context 64, 12 windows per batch, AdamW, a cosine from 1e-3 to 1e-4. Ours has the style
 of GPT-2, or of Llama, whose gated feed-forward networks then have as many parameters. The plain GPT is a module of this
@@ -55,7 +55,6 @@ def main() -> None:
     parser.add_argument("text", type=Path, nargs="?", help="the plays, e.g. tinyshakespeare.txt or .txt.xz")
     parser.add_argument("--style", choices=STYLES, default="gpt2", help="of ours")
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.smoke and options.text is None:
         parser.error("name the file of the text")
@@ -74,7 +73,7 @@ def main() -> None:
     print(f"\n{'':<24}{'seconds':>10}{'tokens/s':>12}{'validation loss':>18}")
     for name, row in results.items():
         print(f"{name:<24}{row['seconds']:>10.1f}{row['tokens_per_second']:>12,.0f}{row['valid_loss']:>18.4f}")
-    write_results(options.out, setting, results)
+    write_results(options, setting, results)
 
 
 def make_recipe(path: Path, steps: int, style: str) -> Recipe:

@@ -1,6 +1,6 @@
 """Training throughput of a language model on a GPU: ours and Hugging Face GPT-2, same sizes, interleaved.
 
-    python benchmarks/train_language_model.py [--rounds 5] [--steps 20] [--out results.json]
+    python benchmarks/train_language_model.py [--rounds 5] [--steps 20] [--out figures.json]
 
 GPT-2 with 124 million parameters, windows of 1,024 random tokens that are already on the GPU, bfloat16, no dropout.
 Ours is the learner of `transduce train`: gradients by a CUDA graph, then an update with the norm of the gradients. The
@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,6 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=32, help="windows in a batch")
     parser.add_argument("--no-peers", action="store_true", help="leave out the peer")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if DEVICE.type == "cpu" and not options.smoke:
         parser.error("there is no CUDA GPU; --smoke runs the same steps on the CPU")
@@ -48,27 +46,26 @@ def main() -> None:
         sizes, length, vocabulary = {"layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}, 8, 100
         options.rounds, options.steps, options.windows = 1, 1, 2
     setting = print_setting(**sizes, vocabulary=vocabulary, length=length, windows=options.windows, seed=SEED)
-    systems = {"transduce, tokens/s": our_step(sizes, vocabulary, length, options.windows)}
+    systems = {"transduce": our_step(sizes, vocabulary, length, options.windows)}
     if find_spec("transformers") and not options.no_peers:
-        systems["Hugging Face GPT-2, tokens/s"] = peer_step(
-            sizes, vocabulary, length, options.windows, fast=not options.smoke
-        )
+        systems["transformers"] = peer_step(sizes, vocabulary, length, options.windows, fast=not options.smoke)
     for step in systems.values():
         for _ in range(1 if options.smoke else 6):
             step()
     if options.profile:
-        profile(systems["transduce, tokens/s"])
+        profile(systems["transduce"])
     speeds: dict[str, list[float]] = {name: [] for name in systems}
     for _ in range(options.rounds):
         for name, step in systems.items():
             speeds[name].append(options.windows * length / seconds_per_step(step, options.steps))
-    results = {name: {"median": statistics.median(all_), "all": all_} for name, all_ in speeds.items()}
-    for name, figures in results.items():
-        print(f"{name}: {figures['median']:,.0f} ({min(figures['all']):,.0f} to {max(figures['all']):,.0f})")
-    if len(results) == 2:
-        ours, peer = (figures["median"] for figures in results.values())
-        print(f"ours is faster by: {ours / peer:.2f}")
-    write_results(options.out, setting, results)
+    figures: dict[str, Any] = {name: statistics.median(values) for name, values in speeds.items()}
+    for name, values in speeds.items():
+        print(f"{name}: {figures[name]:,.0f} tokens/s ({min(values):,.0f} to {max(values):,.0f})")
+    if "transformers" in figures:
+        figures["ours / transformers"] = figures["transduce"] / figures["transformers"]
+        print(f"ours / transformers: {figures['ours / transformers']:.2f}")
+    figures |= {f"{name}, all rounds": values for name, values in speeds.items()}
+    write_results(options, setting, {f"{options.windows} windows of {length:,} tokens": figures})
 
 
 def seconds_per_step(step: Callable[[], None], steps: int) -> float:

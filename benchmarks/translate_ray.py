@@ -37,7 +37,6 @@ def main() -> None:
     parser.add_argument("--to", help="target language; the bundled model translates to German if it is not given")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--text", type=Path, help="a file of source text")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     count, workers, rounds = (8, 1, 1) if options.smoke else (options.lines, options.workers, options.rounds)
     setting = print_setting(
@@ -73,7 +72,8 @@ def main() -> None:
         ratios["without the start"] = plain / ray
     for name, ratio in ratios.items():
         print(f"{name}: {ratio:.2f}")
-    write_results(options.out, setting, {"times": times, **ratios})
+    seconds = {f"{name}, s": value for name, value in wall.items()}
+    write_results(options, setting, {f"{count:,} lines, beam {options.beam}": {**seconds, **ratios}})
 
 
 def _texts(path: Path | None, count: int) -> list[str]:

@@ -1,5 +1,7 @@
 """Every benchmark still works: each runs with --smoke, as a user would run it."""
 
+import importlib
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,13 +48,50 @@ def test_a_benchmark_runs_and_prints_its_setting(name: str, transduce: Any, tmp_
         pytest.skip(f"{NEEDS[name]} is not installed")
     script, *where = name.split()
     recorded = {path: path.read_bytes() for path in (ROOT / "benchmarks").glob("*.json")}
-    program = ROOT / "benchmarks" / f"{script}.py"
-    result = transduce(*where, "--smoke", program=program, cwd=tmp_path, preload=PEERS)
+    program, out = ROOT / "benchmarks" / f"{script}.py", tmp_path / "figures.json"
+    result = transduce(*where, "--smoke", "--out", out, program=program, cwd=tmp_path, preload=PEERS)
     assert result.code == 0, result.out + result.err
     lines = result.out.splitlines()
     for fact in ("machine", "python", "torch", "numpy", "seed", *SETTING[name]):
         assert any(line.startswith(f"{fact}: ") for line in lines), f"no {fact} in\n{result.out}"
     assert recorded == {path: path.read_bytes() for path in (ROOT / "benchmarks").glob("*.json")}
+    if name != "gpu_suite":  # its file is a summary
+        (entry,) = json.loads(out.read_text(encoding="utf-8")).values()
+        assert entry["command"] == " ".join(["python", f"benchmarks/{script}.py", *where, "--smoke"])
+        assert entry["processor"]
+        assert entry["results"]
+        for row in entry["results"].values():
+            assert all(isinstance(figure, int | float | list) for figure in row.values())
+
+
+def test_a_benchmark_replaces_only_its_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    setting = importlib.import_module("setting")
+    out = tmp_path / "figures.json"
+    out.write_text(json.dumps({"other": {"results": {}}, "decode": {"what": "Speed", "results": {"old": {}}}}))
+    monkeypatch.setattr(
+        "sys.argv", ["benchmarks/decode.py", "cpu", "--out", str(out), "--rounds", "3", "--name=decode"]
+    )
+    options = setting.make_parser(None).parse_known_args()[0]
+    setting.write_results(options, {"processor": "a CPU", "torch": "2"}, {"greedy": {"tokens/s": 3.5}})
+    entries = json.loads(out.read_text(encoding="utf-8"))
+    assert entries["other"] == {"results": {}}
+    assert entries["decode"]["what"] == "Speed"
+    assert entries["decode"]["command"] == "python benchmarks/decode.py cpu --rounds 3"
+    assert entries["decode"]["results"] == {"greedy": {"tokens/s": 3.5}}
+    assert (entries["decode"]["processor"], entries["decode"]["setting"]) == ("a CPU", {"torch": "2"})
+
+
+@pytest.mark.parametrize(
+    ("speeds", "outcome"),
+    [([10, 50, 100, 102, 90], (4, True)), ([100, 100], (2, True)), ([1, 2, 4, 8, 16], (5, False))],
+)
+def test_the_peer_is_warm_if_two_rounds_agree(
+    speeds: list[float], outcome: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    rounds = iter(speeds)
+    assert importlib.import_module("train_gpu").warm_up(lambda: next(rounds), 5) == outcome
 
 
 def test_every_benchmark_is_tested() -> None:

@@ -59,13 +59,16 @@ def test_outputs_have_one_name_on_the_command_line(transduce: Any, tmp_path: Pat
     assert "--save" not in text
 
 
-def test_earlier_names_of_out_still_work(transduce: Any, trained: Any, tmp_path: Path) -> None:
+def test_out_has_a_long_and_a_short_name(transduce: Any, trained: Any, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ba be\n")
-    for words in (["--output", "a.txt"], ["--output=b.txt"], ["--out", "c.txt"], ["-o", "d.txt"]):
+    for words in (["--out", "a.txt"], ["--out=b.txt"], ["-o", "c.txt"]):
         assert transduce("translate", "-m", trained.run, "in.txt", *words, cwd=tmp_path).code == 0
-    pair = ("--src", "in.txt", "--ref", "in.txt", "--save", "e.txt")
+    pair = ("--src", "in.txt", "--ref", "in.txt", "--out", "d.txt")
     assert transduce("evaluate", "-m", trained.run, *pair, cwd=tmp_path).code == 0
-    assert len({(tmp_path / f"{name}.txt").read_text() for name in "abcde"}) == 1
+    assert len({(tmp_path / f"{name}.txt").read_text() for name in "abcd"}) == 1
+    refused = transduce("translate", "-m", trained.run, "in.txt", "--output", "e.txt", cwd=tmp_path)
+    assert refused.code == 2
+    assert "--output" in refused.err
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["info", "-m", "run"], DATA_CHECK])

@@ -1,12 +1,14 @@
 """The documentation: the site builds without warnings, is complete, and refers only to what exists."""
 
 import inspect
+import json
 import re
 import runpy
 import shlex
 from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.main import get_command
@@ -121,3 +123,86 @@ def test_python_examples_import_what_exists(page: Path) -> None:
     for line in code_of(page):
         if re.match(r"(from|import) transduce", line):
             exec(line, {})
+
+
+@pytest.fixture(scope="module")
+def figures() -> Any:
+    """The names of docs/figures.py."""
+    return runpy.run_path(str(ROOT / "docs" / "figures.py"))
+
+
+ENTRIES: dict[str, Any] = {
+    "decode": {
+        "what": "Speed",
+        "unit": "tokens/s",
+        "processor": "a CPU",
+        "command": "python decode.py",
+        "recorded": "2026-11-17",
+        "results": {
+            "greedy": {"ours": 342631.9, "ours / it": 4.528},
+            "beam 4": {"ours": 98765.4, "seeds": [1.5, 2.25]},
+        },
+    }
+}
+
+
+def test_every_figure_of_the_pages_is_that_of_the_file(figures: Any) -> None:
+    entries = json.loads((ROOT / "benchmarks" / "figures.json").read_text(encoding="utf-8"))
+    assert list(figures["wrong"](ROOT, entries, write=False)) == []
+    for entry in entries.values():
+        assert {"processor", "command", "results"} <= entry.keys()
+
+
+def test_figures_of_a_text_are_written_as_they_are_rounded(figures: Any) -> None:
+    sources = "343,000 = decode > greedy > ours\n4.5 = decode > greedy > ours / it\n"
+    page = f"With 4.5 GB: 343,000 tokens/s, 4.5 times.\n\n<!-- figures\n{sources}-->\n"
+    assert figures["fill"](page, ENTRIES) == page
+    assert figures["without_source"](page) == ["4.5 GB"]
+    assert figures["fill"](page.replace("343,000", "351,000"), ENTRIES) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("343,000", 342_631.9, "343,000"),
+        ("1,048", 1_050, "1,050"),
+        ("1,000", 342_631.9, "342,600"),
+        ("4.50", 4.528, "4.53"),
+        ("1.5, 2.0", [1.5, 2.28], "1.5, 2.3"),
+        ("90", 97, "97"),
+        ("5", 12, "12"),
+        ("14 of 14", "13 of 14", "13 of 14"),
+    ],
+)
+def test_a_figure_is_rounded_like_the_text(text: str, value: object, shown: str, figures: Any) -> None:
+    assert figures["like"](text, value) == shown
+
+
+def test_a_table_is_written_from_an_entry(figures: Any) -> None:
+    page = "<!-- table decode: ours; seeds -->\nold\n<!-- end -->"
+    assert figures["fill"](page, ENTRIES).splitlines() == [
+        "<!-- table decode: ours; seeds -->", "Speed:", "", "|  | ours | seeds |", "| --- | --- | --- |",
+        "| greedy | 342,600 |  |", "| beam 4 | 98,770 | 1.50, 2.25 |", "",
+        "<sub>tokens/s; a CPU; `python decode.py`; 2026-11-17</sub>", "<!-- end -->",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "5 s.\n\n<!-- figures\n5 = decode > greedy > theirs\n-->",
+        "5 s.\n\n<!-- figures\n6 = decode > greedy > ours\n-->",
+        "5 s.\n\n<!-- figures\n5\n-->",
+        "<!-- table other -->\n<!-- end -->",
+        "<!-- table decode: theirs -->\n<!-- end -->",
+    ],
+)
+def test_a_wrong_source_is_refused(page: str, figures: Any) -> None:
+    with pytest.raises(figures["FigureError"]):
+        figures["fill"](page, ENTRIES)
+
+
+@pytest.mark.parametrize("chart", sorted((ROOT / "docs" / "charts").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_chart_is_shown_and_described(chart: Path) -> None:
+    assert ElementTree.parse(chart).getroot().get("aria-label")
+    assert f"(charts/{chart.name})" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ def test_translate_uses_it_for_text_and_files(command: Any, bundled: Path, tmp_p
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome == command("translate", "-m", bundled, stdin="babo dedu gigo\n")
     (tmp_path / "in.txt").write_text("gigo\nbabo dedu\n")
-    mixed = command("translate", "dedu", "in.txt", "babo dedu gigo", "--output", "out.txt")
+    mixed = command("translate", "dedu", "in.txt", "babo dedu gigo", "--out", "out.txt")
     assert (mixed.code, mixed.out, mixed.err) == (0, "", "")
     piped = command("translate", stdin="dedu\ngigo\nbabo dedu\nbabo dedu gigo\n")
     assert (tmp_path / "out.txt").read_text() == piped.out

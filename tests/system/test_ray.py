@@ -76,7 +76,7 @@ def test_files_are_translated_as_by_one_process_while_workers_are_killed(
     kills, killed, done = repetitions(1, 10), list[int](), threading.Event()
     killer = threading.Thread(target=kill_workers, args=(token, kills, done, killed))
     killer.start()
-    words = ["translate", "-m", trained.run, "--ray", "--workers", "2", *sorted(inputs.iterdir()), "--output", "out"]
+    words = ["translate", "-m", trained.run, "--ray", "--workers", "2", *sorted(inputs.iterdir()), "--out", "out"]
     outcome = transduce(*words, cwd=tmp_path, before=SLOW.format(token=token))
     done.set()
     killer.join()

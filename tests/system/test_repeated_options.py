@@ -14,7 +14,7 @@ from commands import complaint
         (["info", "-m", "a", "--model", "b"], "--model"),
         (["inspect", "text", "-m", "a", "-m", "b"], "--model"),
         (["shrink", "--out", "x", "-m", "a", "-m", "b"], "--model"),
-        (["shrink", "-o", "x", "--save", "y"], "--out"),
+        (["shrink", "-o", "x", "--out", "y"], "--out"),
         (["translate", "--beam", "2", "--beam", "3", "text"], "--beam"),
         (["translate", "--beam=2", "text", "--beam=2"], "--beam"),
         (["translate", "--sample", "--no-sample", "text"], "--sample"),

@@ -22,9 +22,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_OLD_OPTIONS = {"output": "out", "save": "out"}
-"""Earlier names of options, which still work."""
-
 COMMANDS: Registry[Any] = Registry("commands")
 _ORDER = (
     *("init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect"),
@@ -40,12 +37,7 @@ def all_commands() -> list[str]:
 
 def make_app(*commands: str) -> typer.Typer:
     """The program with these commands, only whose modules are imported."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
-    )
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(about)
     for name in commands:
         command = COMMANDS[name]
