@@ -6,9 +6,10 @@ from pathlib import Path
 
 from transduce.data.data_config import DirectionConfig
 from transduce.models.model import ModelConfig
-from transduce.models.registry import MODELS
+from transduce.models.registry import MODEL_SETTINGS
 from transduce.training.recipe import Recipe, read_preset
 from transduce.training.recipe_template import help_texts
+from transduce.training.task_registry import TASK_SETTINGS
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")
@@ -26,12 +27,12 @@ def page() -> str:
     """The content of settings.md."""
     presets = {name: read_preset(name) for name in PRESETS}
     lines = [HEAD, *_table("", Recipe, {})]
-    for section in dataclasses.fields(Recipe):
-        kind = section.default_factory
-        if isinstance(kind, type):
-            given = {name: tables.get(section.name, {}) for name, tables in presets.items()}
-            lines += [f"## {section.name}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section.name}.", kind, given)]
-    for name, (kind, _) in MODELS.items():
+    sections = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
+    for section, kind in (sections | dict(TASK_SETTINGS)).items():
+        if dataclasses.is_dataclass(kind):
+            given = {name: tables.get(section, {}) for name, tables in presets.items()}
+            lines += [f"## {section}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section}.", kind, given)]
+    for name, kind in MODEL_SETTINGS.items():
         if name != ModelConfig.architecture:
             lines += [
                 f"## model, if architecture is {name}",
@@ -49,7 +50,7 @@ def _table(prefix: str, kind: type, presets: dict[str, dict[str, object]]) -> li
     """The settings of a dataclass that are not sections, with the values that the presets give them."""
     texts, lines = help_texts(kind), ["| setting | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(field.default_factory):
+        if dataclasses.is_dataclass(field.default_factory) or "sections" in field.metadata:
             continue
         given = {name: values.get(field.name) for name, values in presets.items()}
         others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from transduce import __version__
-from transduce.inspect.routes import inspect_routes
+from transduce.features import Registry
 from transduce.serve.alternatives import alternatives_routes
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.detection import Detector
@@ -33,6 +33,8 @@ from transduce.serve.v1 import v1_routes
 if TYPE_CHECKING:
     from transduce.language_model.generator import Generator
 
+PAGES: Registry[Any] = Registry("pages")
+"""Functions of features that make routes, given the translators, the seconds of a request and a check of its key."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -87,9 +89,10 @@ def make_app(
         app.include_router(alternatives_routes(service, models, keys))
         app.include_router(page_routes(models, limits, keys))
         translators = {model.name: model.translator for model in models.models}
-        app.include_router(
-            inspect_routes(translators, limits.seconds, lambda request: keys.check(bearer_token(request)))
-        )
+        for make_routes in PAGES.values():
+            app.include_router(
+                make_routes(translators, limits.seconds, lambda request: keys.check(bearer_token(request)))
+            )
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 

@@ -35,7 +35,7 @@ def train(
 ) -> Outcome:
     """Train a model in the folder `out`, or resume the run in it.
 
-    `task` is what the model learns, by default translate (see `training/task_registry.py`). The training text is `src`
+    `task` is what the model learns, by default translate (see `features.py`). The training text is `src`
     with `tgt` (plain files with one sentence per line), `train` (.tsv or .jsonl with both sides; for parse, trees in
     brackets; for classify, texts with labels, or images), or the text of the recipe; the same holds for validation
     text. `text` is running text for a language model: .txt files, each one document, or .jsonl with a field "text"; its

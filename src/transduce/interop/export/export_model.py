@@ -8,13 +8,9 @@ from typing import Any
 from transduce.config import build
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
+from transduce.features import Registry
 from transduce.files.languages import Direction, choose_target
-from transduce.interop.export.argos import ARGOS
-from transduce.interop.export.ctranslate2 import CTRANSLATE2
 from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
-from transduce.interop.export.hf import HF
-from transduce.interop.export.marian import MARIAN
-from transduce.interop.export.onnx import ONNX
 from transduce.interop.export.readme import common_limits, readme
 from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
 from transduce.interop.export.vocabulary import export_vocabulary
@@ -22,7 +18,7 @@ from transduce.interop.export.weights import marker_rows
 from transduce.models.folder import NOTES, card_text, load_model, read_card, read_notes
 from transduce.search.options import SearchConfig
 
-EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos": ARGOS, "onnx": ONNX, "marian": MARIAN}
+EXPORTERS: Registry[Exporter] = Registry("exporters")
 """The formats, by the name that `transduce export --to` takes."""
 
 
