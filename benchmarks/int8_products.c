@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../src/transduce/engines/native/int8.h"
-#include "../src/transduce/engines/native/thread_pool.h"
+#include "../src/transduce/fast/native/int8.h"
+#include "../src/transduce/fast/native/thread_pool.h"
 
 enum { MEMORY = 64 << 20, ROUNDS = 5 };
 

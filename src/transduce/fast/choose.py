@@ -4,7 +4,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from transduce.config import MAX_THREADS, require
 from transduce.errors import ConfigError, needs_torch
@@ -100,10 +100,12 @@ def _torch_engine(name: str, model: "Model", options: dict[str, Any]) -> Engine:
     possible = model.device.type == "cuda" and kernels.HAS_TRITON
     if name == "gpu" or (name == "auto" and possible):
         from transduce.fast.gpu.engine import GpuEngine
+        from transduce.fast.gpu.slot_batch import SlotModel
 
         reason = GpuEngine.supports(model, SearchConfig())
         if possible and reason is None:
-            return GpuEngine(cast(Any, model), **options)
+            assert isinstance(model, SlotModel)
+            return GpuEngine(model, **options)
         if name == "gpu":
             raise _refusal(name, reason)
     return PlainEngine(model, **options)

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
-from transduce.disk import atomic_file
 from transduce.errors import ConfigError, DataError
-from transduce.files.files import COMPRESSIONS, create_binary, raw_lines
+from transduce.files.files import COMPRESSIONS, raw_lines, text_writer
 from transduce.files.pair_formats import Pair as Pair
 from transduce.files.pair_formats import UnusableError, decode, format_of, format_suffix, require_one_side, writer_of
 
@@ -112,11 +111,8 @@ def pair_writer(path: Path) -> Iterator[Callable[[str, str], None]]:
             yield add
         return
     row = writer_of(path)
-    try:
-        with atomic_file(path) as work, create_binary(work, path.suffix) as file:
-            yield lambda source, target: cast(None, file.write(row(source, target).encode()))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with text_writer(path) as write:
+        yield lambda source, target: write(row(source, target))
 
 
 def entry_suffixes(files: tuple[str, ...]) -> list[str]:

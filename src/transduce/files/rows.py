@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.disk import atomic_file
 from transduce.errors import DataError
-from transduce.files.files import create_binary, raw_lines, read_lines
+from transduce.files.files import raw_lines, read_lines, text_writer
 from transduce.files.pair_formats import JSONL, format_suffix, has_rows
 from transduce.files.parquet import Row, count_rows, is_table, read_table, table_writer
 from transduce.files.texts import require_text
@@ -55,11 +54,8 @@ def row_writer(path: Path, schema: object = None) -> Iterator[Callable[[Row], No
             yield add
         return
     line = json_line if format_suffix(path) in JSONL.suffixes else _plain_line
-    try:
-        with atomic_file(path) as work, create_binary(work, path.suffix) as file:
-            yield lambda row: (file.write(line(row).encode()), None)[1]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with text_writer(path) as write:
+        yield lambda row: write(line(row))
 
 
 def json_line(row: Row) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from transduce.models.saved import load_model
 
 from transduce.config import require
 from transduce.data.batch import Batch, to_device
@@ -13,7 +14,6 @@ from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import PAIRS
 from transduce.models.model import Model
-from transduce.models.saved import load_model
 from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS

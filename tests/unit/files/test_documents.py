@@ -13,7 +13,8 @@ from transduce.errors import ConfigError, DataError
 from transduce.files import documents
 from transduce.files.documents import read_documents, read_pieces
 from transduce.files.pairs import ReadReport
-from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig, encoding_units
+from transduce.tokenizers import tokenizer as tokenizer_module
+from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig, encoding_units
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n  Speak, speak.\n" * 20
 
@@ -92,7 +93,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, mes
 @given(st.text(st.sampled_from("ab \n漢\r\t▁"), max_size=300), st.integers(1, 9))
 def test_units_join_to_the_text_and_are_short(text: str, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_UNIT", most)
+        patch.setattr(tokenizer_module, "_UNIT", most)
         units = list(encoding_units(text))
     assert "".join(units) == text
     assert all(0 < len(unit) <= most for unit in units)
@@ -109,7 +110,7 @@ def test_decoding_restores_documents_exactly(tokenizers: dict[str, Tokenizer], k
 def test_tokens_of_a_document_are_those_of_its_whole_text(
     tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "_UNIT", 30)
+    monkeypatch.setattr(tokenizer_module, "_UNIT", 30)
     for kind in ("bpe", "sentences"):
         assert tokenizers[kind].encode_document(TEXT) == tokenizers[kind].encode(TEXT)
     newline = tokenizers["bpe"].pieces(tokenizers["bpe"].encode("\n"))

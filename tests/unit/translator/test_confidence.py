@@ -123,7 +123,7 @@ def test_confidence_is_that_of_the_forced_output(make: Callable[..., Translator]
     translator = make()
     parts = translator.parts("ba be gugu")
     results = search_all(translator.engine, parts, translator.config)
-    ((evidence,),) = observe(translator.model, translator.tokenizer, parts, results)
+    ((evidence,),) = observe(translator.reader, translator.tokenizer, parts, results)
     ((best,),) = results
     assert evidence.features[FEATURES.index("log_prob")] == pytest.approx(best.log_prob / (len(best.tokens) + 1))
     (translations,) = translator.hypotheses(["ba be gugu"], confidence=True)

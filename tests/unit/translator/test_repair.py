@@ -85,7 +85,7 @@ class Case:
     ) -> list[str]:
         self.engine = ScriptedEngine(answer, self.tokenizer, log_prob)
         self.engine.wanted = self.wanted
-        repairer = Repairer(self.model, self.tokenizer)
+        repairer = Repairer(ModuleReader(self.model), self.tokenizer)
         results = [hypothesis(self.tokenizer, output) for output in outputs]
         (best,) = repairer.repair([part], [results], SearchConfig(nbest=1), self.engine)  # type: ignore[arg-type]
         texts = self.tokenizer.decode_all([one.tokens for one in best], marked=True)
@@ -209,7 +209,7 @@ def test_a_changed_output_has_the_score_of_the_search(case: Case) -> None:
     engine = pick_engine("plain", case.model)
     config = SearchConfig(beam=3, no_repeat=1, min_length=9)
     results = [[hypothesis(case.tokenizer, "dedu babo")]]
-    ((one,),) = Repairer(case.model, case.tokenizer).repair([part], results, config, engine)
+    ((one,),) = Repairer(ModuleReader(case.model), case.tokenizer).repair([part], results, config, engine)
     log_prob = sum(ModuleReader(case.model).token_log_probs([(part.tokens, one.tokens)])[0])
     assert one.log_prob == pytest.approx(log_prob)
     assert one.score == pytest.approx(log_prob / length_penalty(len(one.tokens) + 1.0, config.length_penalty))
