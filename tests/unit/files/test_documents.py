@@ -14,7 +14,7 @@ from transduce.files import documents
 from transduce.files.documents import read_documents, read_pieces
 from transduce.files.pairs import ReadReport
 from transduce.tokenizers import tokenizer as tokenizer_module
-from transduce.tokenizers.tokenizer import ConfigError, Tokenizer, TokenizerConfig, encoding_units
+from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig, encoding_units
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n  Speak, speak.\n" * 20
 
