@@ -48,8 +48,10 @@ class Feature:
     """Instances of `Exporter`, by the format that `transduce export --to` names."""
     pages: Names = field(default_factory=dict)
     """Functions that make a router for `transduce serve`, by the first part of its paths."""
+    front_ends: Names = field(default_factory=dict)
+    """Modules that read a source other than text, by `model.source`: made from the settings of a model."""
     hooks: Names = field(default_factory=dict)
-    """Functions that the core or another feature calls by name if the feature is there."""
+    """Functions and classes that the core or another feature uses by name if the feature is there."""
 
 
 FEATURES = {
@@ -128,6 +130,7 @@ FEATURES = {
             "images": "transduce.classification.images:IMAGES",
         },
         commands={"classify": "transduce.classification.command:classify"},
+        front_ends={"image": "transduce.classification.patches:Patches"},
     ),
     "speech": Feature(
         tasks={"transcribe": "transduce.speech.task:Transcribe"},
@@ -135,6 +138,7 @@ FEATURES = {
         uses={"transcribe": "use it with: transduce transcribe"},
         readers={"speech": "transduce.speech.recordings:SPEECH"},
         commands={"transcribe": "transduce.speech.command:transcribe"},
+        front_ends={"audio": "transduce.speech.frames:Frames"},
     ),
     "predecessors": Feature(
         models={
@@ -144,6 +148,13 @@ FEATURES = {
         model_settings={
             "recurrent": "transduce.predecessors.recurrent:RecurrentConfig",
             "convolutional": "transduce.predecessors.convolutional:ConvolutionalConfig",
+        },
+        hooks={"variant_layers": "transduce.predecessors.variant_layers:VariantLayerConfig"},
+    ),
+    "fast": Feature(
+        hooks={
+            "fuse": "transduce.fast.kernels.fuse:fuse",
+            "fused_adam": "transduce.fast.kernels.adam:FusedAdam",
         },
     ),
     "inspect": Feature(

@@ -1,11 +1,11 @@
 """What all Transformers have in common: the parts that are built from their settings."""
 
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from transduce.features import HOOKS, Registry
 from transduce.models.config import EncoderDecoderConfig
 from transduce.models.config import TransformerConfig as TransformerConfig
 from transduce.models.model import Model
@@ -16,14 +16,7 @@ from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.norm import make_norm
 from transduce.nn.positions import Positions, Rotary
 
-_FRONT_ENDS = {
-    "audio": ("transduce.speech.frames", "Frames"),
-    "image": ("transduce.classification.patches", "Patches"),
-}
-
-
-def _feature_class(module: str, name: str) -> Any:
-    return getattr(import_module(module), name)
+FRONT_ENDS: Registry[type[nn.Module]] = Registry("front_ends")
 
 
 def make_rotary(config: TransformerConfig) -> Rotary | None:
@@ -50,15 +43,13 @@ def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfi
     cell = config.decoder_cell if isinstance(config, EncoderDecoderConfig) else "attention"
     if config.attention_variant is None and cell == "attention":
         return LayerConfig(**settings)
-    variant_config = _feature_class("transduce.predecessors.variant_layers", "VariantLayerConfig")
-    layer: LayerConfig = variant_config(**settings, variant=config.attention_variant, cell=cell)
+    layer: LayerConfig = HOOKS["variant_layers"](**settings, variant=config.attention_variant, cell=cell)
     return layer
 
 
 def make_front_end(source: str, config: TransformerConfig) -> nn.Module:
     """The module that reads a source other than text: packed numbers and their segments to (N, D) and segments."""
-    front_end: nn.Module = _feature_class(*_FRONT_ENDS[source])(config)
-    return front_end
+    return FRONT_ENDS[source](config)
 
 
 def make_embedding(config: TransformerConfig, vocab_size: int | None) -> Embedding:

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.prepare import Prepared
+from transduce.features import HOOKS
 from transduce.models.folder import SavedModel, load_model
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.weight_tensors import save_tensors
-from transduce.training.learner import fused_on_gpu, use_bfloat16
+from transduce.training.learner import use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
@@ -47,7 +48,7 @@ def new_model(
     if recipe.train.shard:
         half = use_bfloat16(recipe.train.precision, device)
         if half and device.type == "cuda":
-            fused_on_gpu("fuse")(model)
+            HOOKS["fuse"](model)
         shard(model, processes.count, half=half)
     return model
 

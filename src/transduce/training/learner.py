@@ -6,7 +6,6 @@ The weights that are trained are always float32. The optimizer is Adam (section 
 
 import copy
 from collections.abc import Iterable
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
+from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.nn.loss import with_bias
 from transduce.training.checkpoint import begin_moments
@@ -155,12 +155,6 @@ def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
     )
 
 
-def fused_on_gpu(name: str) -> Any:
-    """`fuse` or `FusedAdam` of `fast.kernels`, which the core does not import."""
-    modules = {"fuse": "transduce.fast.kernels.fuse", "FusedAdam": "transduce.fast.kernels.adam"}
-    return getattr(import_module(modules[name]), name)
-
-
 class Learner:
     """Trains a model: `compute` the gradients of one or more batches, then `update` the weights."""
 
@@ -182,7 +176,7 @@ class Learner:
         self.sharing = Sharded(processes) if sharded else Replicated(processes)
         self.precision = Bfloat16Copy(model) if half else Float32(model)
         if half and model.device.type == "cuda":
-            fused_on_gpu("fuse")(self.precision.worker)
+            HOOKS["fuse"](self.precision.worker)
         self.precision.worker.train()
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
@@ -227,7 +221,7 @@ class Learner:
 
     def _fused_update(self, number: int, rate: float, count: int) -> Tensor:
         if self._fused_adam is None:
-            self._fused_adam = fused_on_gpu("FusedAdam")(
+            self._fused_adam = HOOKS["fused_adam"](
                 self.optimizer, list(self.precision.worker.parameters()), self._weights
             )
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)
