@@ -106,10 +106,12 @@ def train_both(recipe: Recipe, valid: str) -> dict[str, dict[str, float]]:
     (document,) = prepared.train.pairs(np.array([0]))[0]
     peer_step = peer_training_step(peer, np.asarray(document, dtype=np.int64), recipe)
     with Steps(recipe, task, plan, Variation(tokenizer), ours, optimizer, print) as own_steps:
-        systems: dict[str, Callable[[int], object]] = {
-            PEER: peer_step,
-            OURS: lambda step: own_steps.take(step, scheduled_rate(step + 1, config, WIDTH)),
-        }
+
+        def our_step(step: int) -> None:
+            _, labels = own_steps.gradients(step)
+            own_steps.learner.update(step + 1, scheduled_rate(step + 1, config, WIDTH), labels)
+
+        systems: dict[str, Callable[[int], object]] = {PEER: peer_step, OURS: our_step}
         seconds = dict.fromkeys(systems, 0.0)
         for turn in (range(first, min(first + TURN, config.steps)) for first in range(0, config.steps, TURN)):
             for name, step in systems.items():

@@ -23,8 +23,8 @@ from fault_injection import (
 INTERRUPTED, COMPLETED = True, False
 """Whether a signal ends the work of a phase at once, or after it is completed."""
 PHASES = {
-    "start-up": ("transduce.training.loop", "prepare", INTERRUPTED),
-    "loading": ("transduce.training.loop", "resume", INTERRUPTED),
+    "start-up": ("transduce.training.resolve", "prepare", INTERRUPTED),
+    "loading": ("transduce.training.run_folder:RunFolder", "resume", INTERRUPTED),
     "training": ("transduce.training.learner:Compute", "__call__", COMPLETED),
     "validation": ("transduce.translation.task:Validation", "_sums", INTERRUPTED),
     "translating": ("transduce.translation.translator:Translator", "translate", INTERRUPTED),

@@ -53,7 +53,7 @@ def init(
     from transduce.training.api import given_settings
     from transduce.training.mistakes import refuse_mistakes
     from transduce.training.recipe_template import recipe_text
-    from transduce.training.start import foreign_vocabulary, require_examples, require_text
+    from transduce.training.resolve import foreign_vocabulary, require_examples, require_text
 
     if recipe.exists() and not force:
         raise ConfigError(f"{recipe} exists; name another file, or give --force to overwrite it")

@@ -182,18 +182,25 @@ class Learner:
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
         self._fuses = self.captures and not processes.communicates and find_spec("triton") is not None
         self._fused_adam: Any = None
+        self._collected = False
+        """Whether the weights have the gradients of the batches since the last update."""
+
+    def collect(self) -> None:
+        """Add the gradients of a batch to those of the weights; needed after each batch if an update has several."""
+        self.precision.collect()
+        self._collected = True
 
     @torch.no_grad()
-    def update(self, number: int, rate: float, count: int, *, collected: bool = False) -> Tensor:
+    def update(self, number: int, rate: float, count: int) -> Tensor:
         """Make update `number`, counted from 1, with the mean gradient over `count` labels; returns its norm.
 
-        If the norm is not finite, the weights stay as they are. `collected` means that the gradients of several batches
-        have already been summed (`precision.collect`).
+        If the norm is not finite, the weights stay as they are.
         """
-        if not collected:
+        if not self._collected:
             if self._fuses:
                 return self._fused_update(number, rate, count)
             self.precision.collect()
+        self._collected = False
         gradients = gradients_of(self._weights)
         self.sharing.reduce(gradients)
         torch._foreach_mul_(gradients, 1 / count)
@@ -217,7 +224,7 @@ class Learner:
         self.optimizer.zero_grad()
         self.precision.worker.zero_grad()
         self.compute.reset()
-        self._fused_adam = None
+        self._fused_adam, self._collected = None, False
 
     def _fused_update(self, number: int, rate: float, count: int) -> Tensor:
         if self._fused_adam is None:

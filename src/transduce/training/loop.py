@@ -6,20 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import torch
-
-from transduce.data.prepare import prepare
-from transduce.data.variation import Variation
 from transduce.disk import write_atomically
 from transduce.errors import RunError
-from transduce.files.readers import READERS
-from transduce.nn.device import pick_device
 from transduce.training.checkpoint import adam_moments, newest_step
 from transduce.training.display import Display, FirstSteps
-from transduce.training.exchanged_sides import warn_of_exchanged_sides
-from transduce.training.initial_weights import new_model
 from transduce.training.learner import make_optimizer
-from transduce.training.metrics import require_packages, tracking
+from transduce.training.metrics import describe_session, require_packages, tracking
 from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.processes import (
@@ -32,24 +24,10 @@ from transduce.training.processes import (
 )
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
+from transduce.training.resolve import facts_of, resolve, scoring_of
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
-from transduce.training.session import describe_session
 from transduce.training.sharded import gathered
-from transduce.training.start import (
-    check_scoring,
-    facts_of,
-    infer_languages,
-    inherit_languages,
-    require_text,
-    resolve_batch_tokens,
-    resolve_precision,
-    resume,
-    scoring_of,
-    vocabulary_of,
-    warn_of_file_names,
-    with_measured_settings,
-)
 from transduce.training.steps import Steps, is_out_of_memory
 from transduce.training.validation import Validation
 
@@ -110,42 +88,13 @@ def _train(
     profile: bool,
 ) -> Outcome:
     with stop.interrupting():
-        device = processes.device(pick_device(recipe.train.device))
-        if recipe.train.threads:
-            torch.set_num_threads(recipe.train.threads)
-        require_text(recipe)
-        recipe = infer_languages(recipe, display.log)
-        if not run.config.exists():
-            recipe = inherit_languages(recipe, display.log)
-        warn_of_file_names(recipe.data, display.log)
-        task = recipe.make_task()
-        with processes.main_process_first():
-            prepared = prepare(
-                recipe.data,
-                vocabulary_of(recipe, run, display.log),
-                display.log,
-                task.reader,
-                task.symbols,
-                check_valid=lambda examples: check_scoring(recipe, task, examples, display.log),
-                begun_with=run.corpus,
-            )
-        if READERS[task.reader].has_translations:
-            warn_of_exchanged_sides(recipe.data, prepared, display.log)
-        task.set_tokenizer(prepared.tokenizer)
-        recipe = with_measured_settings(recipe, task, prepared)
-        model = new_model(recipe, task, run, prepared, device, processes, display.log)
-        if recipe.train.batch_tokens == "auto":
-            recipe = resolve_batch_tokens(recipe, task, model, prepared, display, processes)
-        config, tokenizer = recipe.train, prepared.tokenizer
-        assert config.batch_tokens != "auto"
-        variation = Variation(tokenizer, config.bpe_dropout, recipe.augment, task.reader)
-        growth, max_length = variation.growth(prepared.train), recipe.data.max_length
-        plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
+        resolved = resolve(recipe, run, display, processes)
+        recipe, task, prepared, model = resolved.recipe, resolved.task, resolved.prepared, resolved.model
+        config, plan, device = recipe.train, resolved.plan, model.device
         validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
-        recipe = resolve_precision(recipe, run, task, plan, variation, model, display.log, processes)
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
-            progress = resume(run, model, optimizer, prepared, display)
+            progress = run.resume(model, optimizer, prepared)
     ending = Ending(recipe, progress, display.log)
     if ending.reached() and (scores := run.finished_scores(progress.step)) is not None:
         display.log(
@@ -156,7 +105,7 @@ def _train(
         return Outcome(run.path, progress.step, True, None, scores)
 
     if processes.is_main:
-        run.begin(recipe, tokenizer)
+        run.begin(recipe, resolved.tokenizer)
         run.metrics.start_at(progress.step)
         run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
@@ -176,12 +125,14 @@ def _train(
     first_steps = FirstSteps(display, config.log_every)
     with (
         display.begin(progress.step, ending.last_step, ending.seconds_left(progress.seconds)),
-        Steps(recipe, task, plan, variation, model, optimizer, display.log, processes) as steps,
+        Steps(recipe, task, plan, resolved.variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
         while not ending.reached() and not stopping:
             rate = ending.rate(progress.step + 1)
-            norm = steps.take(progress.step, rate)
+            sums, labels = steps.gradients(progress.step)
+            norm = steps.learner.update(progress.step + 1, rate, labels)
+            steps.meter.add(sums, labels, norm)
             progress.step += 1
             if config.minutes is not None:
                 ending.after_step(processes.of_main(progress.seconds + steps.meter.seconds))

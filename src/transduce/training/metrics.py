@@ -1,12 +1,19 @@
 """`metrics.jsonl`: one line for each measurement of a run; also sent to TensorBoard or Weights & Biases."""
 
 import json
+import platform
 import secrets
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
+
+import torch
 
 from transduce.config import to_table, to_toml
 from transduce.disk import write_atomically
@@ -205,3 +212,30 @@ class _WeightsAndBiases:
 
     def close(self) -> None:
         self._run.finish()
+
+
+def describe_session(device: torch.device, processes: int, parameters: int, data: dict[str, Any]) -> dict[str, Any]:
+    """The values of a measurement of the kind "start", which begins each session of a run."""
+    threads = torch.get_num_threads()
+    cpu = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    return {
+        "time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": _command(),
+        "device": f"{processes} x {name}" if processes > 1 else name,
+        "parameters": parameters,
+        "data": {name: count for name, count in data.items() if isinstance(count, int)},
+        "versions": {
+            "transduce": version("transduce"),
+            "torch": torch.__version__,
+            "Python": platform.python_version(),
+        },
+    }
+
+
+def _command() -> str:
+    """The command line, if `transduce` was started from one."""
+    program = Path(sys.argv[0])
+    if program.name == "transduce" or program.parts[-2:] == ("transduce", "__main__.py"):
+        return shlex.join(["transduce", *sys.argv[1:]])
+    return ""

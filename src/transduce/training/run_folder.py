@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transduce.config import build, read_toml, to_toml
+from transduce.data.prepare import Prepared
 from transduce.disk import flush_folder, write_atomically
 from transduce.errors import RunError
 from transduce.models.folder import CARD, read_card, save_model
 from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.training.checkpoint import list_checkpoints, read_progress
+from transduce.training.checkpoint import Progress, list_checkpoints, load_checkpoint, newest_intact, read_progress
 from transduce.training.differences import differences
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
@@ -28,7 +31,7 @@ class RunFolder:
     """The folder of a run and the paths in it."""
 
     def __init__(self, path: Path, log: Callable[[str], None]) -> None:
-        self.path = path
+        self.path, self._log = path, log
         self.config, self.checkpoints, self.model = path / "config.toml", path / "checkpoints", path / "model"
         self.start = path / "start.safetensors"
         """The weights that training started from, if they are to have a share in the finished model."""
@@ -56,6 +59,24 @@ class RunFolder:
         elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
             raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
+
+    def resume(self, model: Model, optimizer: torch.optim.Adam, prepared: Prepared) -> Progress:
+        """Load the newest intact checkpoint, if there is one."""
+        corpus, sources = prepared.train.folder.name, prepared.sources
+        checkpoint = newest_intact(self.checkpoints, self._log)
+        if checkpoint is None:
+            return Progress(corpus=corpus, sources=sources)
+        before = read_progress(checkpoint)
+        if before.corpus != corpus:
+            reason = f"the training text has changed since {self.path} was started"
+            if changed := [name for name, digest in sources.items() if digest not in set(before.sources.values())]:
+                reason += f" ({', '.join(changed)})"
+            elif sorted(sources.values()) == sorted(before.sources.values()):
+                reason = f"{self.path} was started with this text in another order, or by another version of transduce"
+            raise RunError(f"{reason}; restore it to resume, or choose another --out to start a new run")
+        progress = load_checkpoint(checkpoint, model, optimizer)
+        self._log(f"resuming from {checkpoint}")
+        return progress
 
     def changes(self, recipe: Recipe) -> list[str]:
         """All settings in which a recipe differs from that of the folder."""

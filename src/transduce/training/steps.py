@@ -115,21 +115,24 @@ class Steps(AbstractContextManager["Steps"]):
         self._loader = Loader(task, plan, variation, model.device, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 
-    def take(self, step: int, rate: float) -> Tensor:
-        """Run step number `step`, counted from 0, with a learning rate; returns the norm of the gradients."""
-        learner, failed = self.learner, True
+    def gradients(self, step: int) -> tuple[Tensor, int]:
+        """Compute the gradients of step number `step`, counted from 0.
+
+        Returns the sums of loss and negative log-likelihood, and the number of labels, of all processes.
+        """
+        failed = True
         while failed:
             sums, count = torch.zeros(2, device=self.meter.device), 0
             try:
                 parts = self._parts(step)
                 for part in parts:
-                    sums += learner.compute(part)
+                    sums += self.learner.compute(part)
                     count += part.count
                     if len(parts) > 1:
-                        learner.precision.collect()
+                        self.learner.collect()
                 failed = False
             except torch.OutOfMemoryError:
-                if not learner.sharing.splits_batches:
+                if not self.learner.sharing.splits_batches:
                     raise RunError(
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
                         "train.accumulate by the same factor"
@@ -137,11 +140,8 @@ class Steps(AbstractContextManager["Steps"]):
             total, failures = self._processes.total(count, failed)
             if failed := failures > 0:
                 self._split_further()
-        count = int(total)
         self._processes.all_reduce([sums])
-        norm = learner.update(step + 1, rate, count, collected=len(parts) > 1)
-        self.meter.add(sums, count, norm)
-        return norm
+        return sums, int(total)
 
     def examples(self, step: int) -> list[int]:
         """The numbers of the examples in step number `step`."""

@@ -26,7 +26,7 @@ from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
 from transduce.speech.frames import WINDOW
 from transduce.training import measured as measuring
-from transduce.training import start as starting
+from transduce.training import resolve as starting
 from transduce.training.api import train
 from transduce.training.learner import Bfloat16Copy, Compute
 from transduce.training.measured import Times, faster_precision

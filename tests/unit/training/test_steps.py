@@ -178,8 +178,8 @@ def test_gradients_of_a_bfloat16_copy_update_float32_weights(
             for batch in batches:
                 learner.compute(batch)
                 if parts > 1:
-                    learner.precision.collect()
-            norm = learner.update(number, 1e-3, tokens, collected=parts > 1)
+                    learner.collect()
+            norm = learner.update(number, 1e-3, tokens)
             if half:  # as after fused updates, which do not change PyTorch's count
                 for state in optimizer.state.values():
                     assert state["step"].item() == number

@@ -1,28 +1,28 @@
-"""The start of a run: its vocabulary, settings that are measured, and the checkpoint it resumes from."""
+"""From a recipe to a run that can begin: nothing is left to infer, prepare or measure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from transduce.config import require, to_table
-from transduce.data.data_config import DataConfig
 from transduce.data.plan import Plan
-from transduce.data.prepare import Prepared
+from transduce.data.prepare import Prepared, prepare
 from transduce.data.variation import Variation
-from transduce.errors import DataError, RunError
+from transduce.errors import DataError
 from transduce.features import HOOKS
-from transduce.files.languages import base_language, direction_of_entry, parse_direction
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
 from transduce.models.model import Model
+from transduce.nn.device import pick_device
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
-from transduce.training.checkpoint import Progress, load_checkpoint, newest_intact, read_progress
 from transduce.training.display import Display
+from transduce.training.initial_weights import new_model
+from transduce.training.languages import infer_languages, inherit_languages, warn_of_exchanged_sides, warn_of_file_names
 from transduce.training.learner import use_bfloat16
 from transduce.training.loader import Loader
 from transduce.training.measured import (
@@ -41,74 +41,60 @@ from transduce.training.task import Scoring, Task
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
 
-def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
-    """The recipe with the languages that the names of the training files tell, if it does not name them."""
-    data = recipe.data
-    found = {pair for files in data.train if (pair := direction_of_entry(files))}
-    if len(found) > 1:
-        names = ", ".join(sorted("-".join(pair) for pair in found))
-        log(f"warning: the names of the training files tell several directions ({names}); check their columns")
-    if data.directions or len(found) != 1:
-        return recipe
-    source, target = found.pop() if not data.reverse else found.pop()[::-1]
-    given = (data.src_lang or source, data.tgt_lang or target)
-    if given != (source, target):
-        log(
-            f"warning: the model is to translate {given[0]} to {given[1]}, but the names of the training files and "
-            f"data.reverse={str(data.reverse).lower()} tell {source} to {target}"
-        )
-    if data.src_lang and data.tgt_lang:
-        return recipe
-    log(f"data: {given[0]} to {given[1]}, by the names of the files (data.src_lang and data.tgt_lang set it)")
-    return replace(recipe, data=replace(data, src_lang=given[0], tgt_lang=given[1]))
+@dataclass(frozen=True)
+class ResolvedRecipe:
+    """A recipe whose settings are all known, with the text, the model and the batch plan that they were known from."""
+
+    recipe: Recipe
+    task: Task
+    prepared: Prepared
+    model: Model
+    variation: Variation
+    plan: Plan
+
+    @property
+    def tokenizer(self) -> AnyTokenizer:
+        return self.prepared.tokenizer
 
 
-def inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
-    """The recipe with the languages of the model that it starts from, if that has one direction and nothing tells them.
+def resolve(recipe: Recipe, run: RunFolder, display: Display, processes: Processes) -> ResolvedRecipe:
+    """Infer languages, prepare the text, make the model, and measure the batch size and the precision if they are auto.
 
-    Warns of other languages: they may be meant, but the files may also be exchanged.
+    All processes call it together.
     """
-    start, data = recipe.train.start_from, recipe.data
-    if not start or data.directions or not recipe.make_task().translates:
-        return recipe
-    directions = read_card(find_start(start))["facts"].get("directions", [])
-    if len(directions) != 1:
-        return recipe
-    source, target = directions[0]
-    own = (data.src_lang or source, data.tgt_lang or target)
-    if list(map(base_language, own)) != [base_language(source), base_language(target)]:
-        log(
-            f"warning: this run translates {own[0]} to {own[1]}, but {start}, which it starts from, {source} to "
-            f"{target}"
+    log, device = display.log, processes.device(pick_device(recipe.train.device))
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    require_text(recipe)
+    recipe = infer_languages(recipe, log)
+    if not run.config.exists():
+        recipe = inherit_languages(recipe, log)
+    warn_of_file_names(recipe.data, log)
+    task = recipe.make_task()
+    with processes.main_process_first():
+        prepared = prepare(
+            recipe.data,
+            vocabulary_of(recipe, run, log),
+            log,
+            task.reader,
+            task.symbols,
+            check_valid=lambda examples: _check_scoring(recipe, task, examples, log),
+            begun_with=run.corpus,
         )
-    if own == (data.src_lang, data.tgt_lang):
-        return recipe
-    log(f"data: {own[0]} to {own[1]}, as {start} (data.src_lang and data.tgt_lang set it)")
-    return replace(recipe, data=replace(data, src_lang=own[0], tgt_lang=own[1]))
-
-
-def warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
-    """Warn of files whose names tell another direction than that of their text, or that are both source and target.
-
-    `infer_languages` does so for the training text of a model with one direction.
-    """
-    for part in data.parts:
-        direction = parse_direction(part.name) if part.name else (data.src_lang, data.tgt_lang)
-        checked = [*part.valid, *(part.train if part.name or part.is_replay else ())]
-        read = [(files, part.reverse) for files in checked] + [(files, False) for files in part.back_translated]
-        for files, reverse in read:
-            told = direction_of_entry(files)
-            if not told or None in direction:
-                continue
-            told = told[::-1] if reverse else told
-            if list(map(base_language, told)) != list(map(base_language, direction)):
-                log(
-                    f"warning: {' + '.join(files)} is read as {direction[0]} to {direction[1]}, but its name tells "
-                    f"{told[0]} to {told[1]}; check its sides"
-                )
-    for files in dict.fromkeys([*data.all_train, *data.all_valid]):
-        if len(files) == 2 and files[0] == files[1]:
-            log(f"warning: {files[0]} is both the source and the target")
+    if READERS[task.reader].has_translations:
+        warn_of_exchanged_sides(recipe.data, prepared, log)
+    task.set_tokenizer(prepared.tokenizer)
+    recipe = _with_measured_sizes(recipe, task, prepared)
+    model = new_model(recipe, task, run, prepared, device, processes, log)
+    if recipe.train.batch_tokens == "auto":
+        recipe = _with_batch_tokens(recipe, task, model, prepared, display, processes)
+    config = recipe.train
+    assert config.batch_tokens != "auto"
+    variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader)
+    growth, max_length = variation.growth(prepared.train), recipe.data.max_length
+    plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
+    recipe = _with_precision(recipe, run, task, plan, variation, model, log, processes)
+    return ResolvedRecipe(recipe, task, prepared, model, variation, plan)
 
 
 def require_text(recipe: Recipe) -> None:
@@ -149,16 +135,16 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
 
 def foreign_vocabulary(path: Path, target_path: str | None) -> AnyTokenizer:
     """The vocabulary of `tokenizer.path` and, if the target has its own, of `tokenizer.target_path`."""
-    own = Tokenizer.load_foreign(path)
-    return TokenizerPair(own, Tokenizer.load_foreign(Path(target_path))) if target_path else own
+    source = Tokenizer.load_foreign(path)
+    return TokenizerPair(source, Tokenizer.load_foreign(Path(target_path))) if target_path else source
 
 
-def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
+def _with_measured_sizes(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:
     """The recipe with the settings of the model that follow from the training data."""
     index = prepared.train.index
-    given = getattr(recipe.model, "source_vocab_size", None)
+    chosen = getattr(recipe.model, "source_vocab_size", None)
     require(
-        given is None or "source_vocab_size" in index,
+        chosen is None or "source_vocab_size" in index,
         "model.source_vocab_size follows from the vocabularies: leave it out, and set tokenizer.separate=true",
     )
     settings = task.model_settings(index)
@@ -168,7 +154,7 @@ def with_measured_settings(recipe: Recipe, task: Task, prepared: Prepared) -> Re
     return recipe
 
 
-def resolve_batch_tokens(
+def _with_batch_tokens(
     recipe: Recipe, task: Task, model: Model, prepared: Prepared, display: Display, processes: Processes
 ) -> Recipe:
     """The recipe with `train.batch_tokens` set to the largest batch that fits in memory."""
@@ -182,7 +168,7 @@ def resolve_batch_tokens(
     return replace(recipe, train=replace(recipe.train, batch_tokens=tokens))
 
 
-def resolve_precision(
+def _with_precision(
     recipe: Recipe,
     run: RunFolder,
     task: Task,
@@ -215,25 +201,6 @@ def resolve_precision(
     return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))
 
 
-def resume(run: RunFolder, model: Model, optimizer: torch.optim.Adam, prepared: Prepared, display: Display) -> Progress:
-    """Load the newest intact checkpoint, if there is one."""
-    corpus, sources = prepared.train.folder.name, prepared.sources
-    checkpoint = newest_intact(run.checkpoints, display.log)
-    if checkpoint is None:
-        return Progress(corpus=corpus, sources=sources)
-    before = read_progress(checkpoint)
-    if before.corpus != corpus:
-        reason = f"the training text has changed since {run.path} was started"
-        if changed := [name for name, digest in sources.items() if digest not in set(before.sources.values())]:
-            reason += f" ({', '.join(changed)})"
-        elif sorted(sources.values()) == sorted(before.sources.values()):
-            reason = f"{run.path} was started with this text in another order, or by another version of transduce"
-        raise RunError(f"{reason}; restore it to resume, or choose another --out to start a new run")
-    progress = load_checkpoint(checkpoint, model, optimizer)
-    display.log(f"resuming from {checkpoint}")
-    return progress
-
-
 def scoring_of(recipe: Recipe) -> Scoring:
     """How the model is scored on the validation data."""
     config = recipe.train
@@ -247,7 +214,7 @@ def scoring_of(recipe: Recipe) -> Scoring:
     )
 
 
-def check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
+def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
     """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
     scoring, parts = scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
     for language in dict.fromkeys(part.target or scoring.language for part in parts):
