@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from toy_run import as_sets, write_lines
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 
-from transduce import ConfigError, ModelError, Translator, features, train
+from transduce.errors import ConfigError, ModelError
+from transduce.translation.translator import Translator
+from transduce import features, train
 from transduce.fast.choose import pick_engine
 from transduce.features import FEATURES, GROUP, Feature, Registry, feature_with
 from transduce.search.options import SearchConfig

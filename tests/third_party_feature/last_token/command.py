@@ -15,8 +15,8 @@ def complete(
 ) -> None:
     """Print each text with the token that most likely follows."""
     import torch
-    from transduce.models.card import find_model
-    from transduce.models.saved import load_model
+    from transduce.models.folder import find_model
+    from transduce.models.folder import load_model
 
     from transduce.data.batch import Batch
     from transduce.nn.device import pick_device

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transduce.models.saved import load_model
+from transduce.models.folder import load_model
 
 from transduce.config import require
 from transduce.data.batch import Batch, to_device
