@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from transduce.version import __version__ as __version__
+
 __all__ = [
     "AnyTokenizer",
     "Calibration",

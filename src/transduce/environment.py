@@ -24,6 +24,7 @@ from transduce.cli.messages import wrapped
 from transduce.cli.options import JsonOption
 from transduce.errors import TransduceError
 from transduce.files.texts import one_line
+from transduce.version import __version__
 
 _FEATURES = ("asimddp", "i8mm", "sve", "bf16", "avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16")
 """Features of processors that matter for matrix products, as Linux names them."""
@@ -106,7 +107,7 @@ def _examine() -> list[Finding]:
 
 
 def _versions() -> Iterator[Finding]:
-    yield Finding("transduce", f"{version('transduce')}, in {Path(__file__).parent}")
+    yield Finding("transduce", f"{__version__}, in {Path(__file__).parent}")
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
 
 

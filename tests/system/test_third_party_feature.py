@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from toy_run import as_sets, write_lines
-from transduce.models.folder import load_model
 
-from transduce.errors import ConfigError, ModelError
-from transduce.translation.translator import Translator
 from transduce import features, train
+from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_engine
 from transduce.features import FEATURES, GROUP, Feature, Registry, feature_with
+from transduce.models.folder import load_model
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
+from transduce.translation.translator import Translator
 
 PACKAGE = Path(__file__).parents[1] / "third_party_feature"
 SETTINGS: dict[str, Any] = {

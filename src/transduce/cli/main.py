@@ -12,13 +12,12 @@ from transduce.cli.messages import log
 from transduce.cli.options import Command
 from transduce.errors import TransduceError, needs_torch
 from transduce.features import Registry
+from transduce.version import __version__
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"transduce {version('transduce')}")
+        print(f"transduce {__version__}")
         raise typer.Exit
 
 

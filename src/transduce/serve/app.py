@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
-from transduce import __version__
 from transduce.features import Registry
 from transduce.serve.alternatives import alternatives_routes
 from transduce.serve.api_keys import ApiKeys
@@ -29,6 +28,7 @@ from transduce.serve.scheduler import Scheduler
 from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
 from transduce.serve.v1 import v1_routes
+from transduce.version import __version__
 
 if TYPE_CHECKING:
     from transduce.language_model.generator import Generator

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from transduce.config import to_table, to_toml
 from transduce.disk import write_atomically
 from transduce.errors import ConfigError, RunError
 from transduce.training.recipe import Recipe
+from transduce.version import __version__
 
 Record = dict[str, Any]
 
@@ -226,7 +226,7 @@ def describe_session(device: torch.device, processes: int, parameters: int, data
         "parameters": parameters,
         "data": {name: count for name, count in data.items() if isinstance(count, int)},
         "versions": {
-            "transduce": version("transduce"),
+            "transduce": __version__,
             "torch": torch.__version__,
             "Python": platform.python_version(),
         },

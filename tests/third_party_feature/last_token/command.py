@@ -15,10 +15,9 @@ def complete(
 ) -> None:
     """Print each text with the token that most likely follows."""
     import torch
-    from transduce.models.folder import find_model
-    from transduce.models.folder import load_model
 
     from transduce.data.batch import Batch
+    from transduce.models.folder import find_model, load_model
     from transduce.nn.device import pick_device
     from transduce.tokenizers.tokenizer import BOS
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transduce.models.folder import load_model
 
 from transduce.config import require
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import PAIRS
+from transduce.models.folder import load_model
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig
