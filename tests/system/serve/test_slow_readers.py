@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from transduce import Generator
 from transduce.models.saved import save_model
-from transduce.serve.http_protocol import _HttpProtocol
+from transduce.serve.server import _HttpProtocol
 from transduce.translation.translator import Translator
 
 
