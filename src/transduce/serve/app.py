@@ -77,7 +77,7 @@ def make_app(
         translators = {model.name: model.translator for model in models.models}
         app.include_router(inspect_routes(translators, limits.seconds, keys.check))
     if generators:
-        from transduce.serve.completions import completion_routes  # imports numpy
+        from transduce.serve.completions import completion_routes  # imports torch
 
         app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)

@@ -150,7 +150,6 @@ class ModelList(BaseModel):
 def completion_routes(
     generators: Mapping[str, Generator], queue: GenerationQueue, limits: Limits, keys: ApiKeys
 ) -> APIRouter:
-    """Routes of language models, below /v1."""
     router = APIRouter(prefix="/v1", tags=["language models"])
     started = int(time.time())
     stream = {"text/event-stream": {"schema": {"type": "string"}}}
@@ -242,18 +241,14 @@ class _Answer:
         sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p", "seed"}, exclude_none=True)
         options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **sampling})
         self._generator.with_options(options)  # an error if one is out of range
-        limits: dict[str, Any] = {
-            "num": request.outputs,
-            "max_tokens": request.limit,
-            "stop": stop_texts(request.stops),
-        }
+        stop = stop_texts(request.stops)
+        limits: dict[str, Any] = {"num": request.outputs, "max_tokens": request.limit, "stop": stop}
         scores = self._scores() if request.echo else iter(())
         events = self._generator.events(request.prompts, **limits, **options) if request.limit else iter(())
         return chain(scores, events)
 
     def _scores(self) -> Iterator[list[TextScore]]:
-        prompts = self._request.prompts
-        yield self._generator.score(prompts) if self._request.logprobs is not None else []
+        yield self._generator.score(self._request.prompts) if self._request.logprobs is not None else []
 
     def count_prompt(self) -> None:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
@@ -306,20 +301,18 @@ class _Answer:
         """A part of the response, for a stream."""
         return Completion(**self._head, choices=[choice])
 
+    def last_part(self) -> Completion | None:
+        """The part with the usage, for a stream, if the client wants it."""
+        options = self._request.stream_options
+        return Completion(**self._head, choices=[], usage=self._usage()) if options and options.include_usage else None
+
     def completion(self) -> Completion:
         """The complete response."""
-        return Completion(**self._head, choices=self._choices, usage=self.usage)
+        return Completion(**self._head, choices=self._choices, usage=self._usage())
 
-    @property
-    def usage(self) -> Usage:
-        """The tokens of the request and of the response."""
+    def _usage(self) -> Usage:
         total = self._prompt_tokens + self._new_tokens
         return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._new_tokens, total_tokens=total)
-
-    def last_part(self) -> Completion | None:
-        """The part with the usage, if the client wants it."""
-        options = self._request.stream_options
-        return Completion(**self._head, choices=[], usage=self.usage) if options and options.include_usage else None
 
 
 def _extend(choice: Choice, part: Choice) -> None:
@@ -408,7 +401,6 @@ class _UnsentParts:
             raise self._error
 
     def close(self) -> None:
-        """Stop collecting."""
         self._collector.cancel()
 
     async def _collect(self, parts: AsyncIterator[Choice]) -> None:

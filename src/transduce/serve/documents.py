@@ -218,25 +218,17 @@ async def _never() -> Message:
 # Routes
 
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such file, or it was deleted."}}
-_FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file", "target"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary"},
-                        "source": {"type": "string", "default": "auto"},
-                        "target": {"type": "string"},
-                        "api_key": {"type": "string"},
-                    },
-                }
-            }
-        },
-    }
+_FIELDS = {
+    "type": "object",
+    "required": ["file", "target"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "source": {"type": "string", "default": "auto"},
+        "target": {"type": "string"},
+        "api_key": {"type": "string"},
+    },
 }
+_FORM = {"requestBody": {"required": True, "content": {MULTIPART: {"schema": _FIELDS}}}}
 
 
 class TranslatedFile(BaseModel):

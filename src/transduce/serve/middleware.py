@@ -43,8 +43,6 @@ class ServerState:
 
 
 class AdmissionMiddleware:
-    """Wraps an ASGI application."""
-
     def __init__(
         self,
         app: ASGIApp,
@@ -58,7 +56,6 @@ class AdmissionMiddleware:
         self.limits, self.state = limits, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

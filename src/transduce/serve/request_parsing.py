@@ -70,9 +70,13 @@ async def read_json_or_form(schema: type[Body], request: Request) -> Body:
         return await read_json(schema, request)
     in_url = _parse_fields(request.url.query)
     if kind == _URLENCODED:
-        pairs = await _urlencoded(request)
+        try:  # `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1
+            pairs = _parse_fields((await request.body()).decode())
+        except UnicodeDecodeError:
+            raise HttpError(400, "the form is not UTF-8") from None
     elif kind == MULTIPART:
-        pairs = await _multipart(request)
+        async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
+            pairs = form.multi_items()
     elif in_url and not await request.body():
         pairs = []
     else:
@@ -87,24 +91,11 @@ async def read_json_or_form(schema: type[Body], request: Request) -> Body:
         raise HttpError(400, validation_message(error)) from None
 
 
-async def _urlencoded(request: Request) -> list[tuple[str, Any]]:
-    """The fields of a URL-encoded form. `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1."""
-    try:
-        return _parse_fields((await request.body()).decode())
-    except UnicodeDecodeError:
-        raise HttpError(400, "the form is not UTF-8") from None
-
-
 def _parse_fields(text: str) -> list[tuple[str, Any]]:
     try:
         return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS))
     except ValueError:
         raise HttpError(400, f"the form is not UTF-8, or has more than {_MAX_FIELDS:,} fields") from None
-
-
-async def _multipart(request: Request) -> list[tuple[str, Any]]:
-    async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
-        return form.multi_items()
 
 
 def request_body(schema: type[BaseModel], *content_types: str) -> dict[str, Any]:
