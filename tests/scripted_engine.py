@@ -8,8 +8,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve.metrics import Metrics
-from transduce.serve.scheduled_request import ScheduledRequest
-from transduce.serve.scheduler import Scheduler
+from transduce.serve.scheduler import ScheduledRequest, Scheduler
 from transduce.translation.translation import Translation
 
 TIMEOUT = 30

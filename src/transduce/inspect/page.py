@@ -1,13 +1,24 @@
-"""The page that shows inspections: its static files, built from `web/`, and a self-contained version with its data."""
+"""The page, built from `web/`: its static files, their routes, and a self-contained version with an inspection."""
 
 import base64
+import gzip
+import hashlib
+from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter, Request, Response
 
 MEDIA_TYPES = {
     "index.html": "text/html; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
 }
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'; base-uri 'none'"
+)
+"""The page loads nothing from other servers, whatever text it shows."""
 _STYLE = '<link rel="stylesheet" href="static/page.css">'
 _SCRIPT = '<script type="module" src="static/page.js"></script>'
 
@@ -25,3 +36,44 @@ def self_contained(inspection: bytes) -> str:
     data = base64.b64encode(inspection).decode()
     scripts = f'<script type="text/plain" id="inspection">{data}</script>\n<script type="module">{script}</script>'
     return page.replace(_STYLE, f"<style>{style}</style>").replace(_SCRIPT, scripts)
+
+
+def page_routes() -> "APIRouter":
+    """The routes / and /static; needs the extra `transduce[serve]`."""
+    from fastapi import APIRouter, HTTPException, Request, Response
+
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/")
+    def page(request: Request) -> Response:
+        return _file_response(request, "index.html", {"content-security-policy": _CONTENT_SECURITY_POLICY})
+
+    @router.get("/static/{name}")
+    def static(request: Request, name: str) -> Response:
+        if name not in MEDIA_TYPES:
+            raise HTTPException(404)
+        return _file_response(request, name, {})
+
+    return router
+
+
+@cache
+def _compressed(name: str) -> tuple[bytes, str]:
+    """A static file compressed with gzip, and its ETag."""
+    content = static_file(name)
+    return gzip.compress(content, 9, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def _file_response(request: "Request", name: str, headers: dict[str, str]) -> "Response":
+    """A static file, or status 304 if the browser has it already; it asks each time, so it never has an old one."""
+    from fastapi import Response
+
+    compressed, etag = _compressed(name)
+    headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept-encoding", **headers}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    accepted = request.headers.get("accept-encoding", "")
+    if "gzip" in accepted.lower():
+        headers["content-encoding"] = "gzip"
+        return Response(compressed, media_type=MEDIA_TYPES[name], headers=headers)
+    return Response(static_file(name), media_type=MEDIA_TYPES[name], headers=headers)

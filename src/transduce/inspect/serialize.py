@@ -103,8 +103,8 @@ def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer
 
 def _source_id(token: int, tokenizer: AnyTokenizer) -> int:
     """The id of a source token in the header."""
-    has_own = isinstance(tokenizer, TokenizerPair) and token > EOS
-    return token + tokenizer.target.vocab_size if has_own else token
+    separate = isinstance(tokenizer, TokenizerPair) and token > EOS
+    return token + tokenizer.target.vocab_size if separate else token
 
 
 def translation_text(inspection: Inspection, tokens: list[int], target: AnyTokenizer) -> str:

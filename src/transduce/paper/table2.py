@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,11 +83,11 @@ def peak_flops() -> float | None:
 
 def models_named(names: str | None) -> list[str]:
     """The models of a list such as "base,recurrent"."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()] if names else list(_DEFAULT)
-    for name in wanted:
+    chosen = [name.strip() for name in names.split(",") if name.strip()] if names else list(_DEFAULT)
+    for name in chosen:
         if name not in MODELS:
             raise ConfigError(f"--models: no model {name!r}{suggestion(name, list(MODELS))}; use {', '.join(MODELS)}")
-    return wanted
+    return chosen
 
 
 def train_table2(
@@ -106,13 +107,12 @@ def train_table2(
     if steps is not None:
         budgets.append((f"{steps}-steps", step_budget(steps)))
     rows = []
-    for budget, limit in budgets:
-        for model in models:
-            _, preset, settings = MODELS[model]
-            width = settings.get("model.d_model", 1024 if model == "big" else 512)
-            schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
-            all_settings = {**settings, **schedule, **limit, **EVALUATION}
-            rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
+    for (budget, limit), model in product(budgets, models):
+        _, preset, settings = MODELS[model]
+        width = settings.get("model.d_model", 1024 if model == "big" else 512)
+        schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
+        all_settings = {**settings, **schedule, **limit, **EVALUATION}
+        rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
     return train_rows("table2", rows, corpus, sets, out)
 
 

@@ -85,11 +85,11 @@ def rows_named(names: str | None) -> list[Variation]:
     by_name = {row.name.lower(): row for row in VARIATIONS}
     if not names:
         return list(VARIATIONS)
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
         if name.lower() not in by_name:
             raise ConfigError(f"--rows: Table 3 has no row {name!r}; rows: {', '.join(row.name for row in VARIATIONS)}")
-    return [by_name[name.lower()] for name in wanted]
+    return [by_name[name.lower()] for name in chosen]
 
 
 def train_table3(

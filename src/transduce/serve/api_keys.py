@@ -4,9 +4,11 @@ import hmac
 import os
 from pathlib import Path
 
+from starlette.requests import Request
+
 from transduce.disk import require_file
 from transduce.errors import ConfigError
-from transduce.serve.errors import HttpError
+from transduce.serve.limits import HttpError
 
 ENVIRONMENT_VARIABLE = "TRANSDUCE_API_KEYS"
 _MAX_BYTES = 1 << 20
@@ -39,9 +41,12 @@ class ApiKeys:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def check(self, *candidates: str | None) -> None:
-        """Raise HttpError 403 unless one of the candidates is an accepted key; comparisons take constant time."""
-        given = [candidate.encode("utf-8", "replace") for candidate in candidates if candidate]
-        matches = [hmac.compare_digest(key, candidate) for key in self._keys for candidate in given]
+    def check(self, request: Request, key: str | None = None) -> None:
+        """Raise HttpError 403 unless the request's bearer token, or the key in its body, is an accepted key."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else None
+        candidates = [candidate.encode("utf-8", "replace") for candidate in (key, bearer) if candidate]
+        # Every comparison is made, and takes constant time.
+        matches = [hmac.compare_digest(known, candidate) for known in self._keys for candidate in candidates]
         if self._keys and not any(matches):
-            raise HttpError(403, "an API key is required" if not given else "invalid API key")
+            raise HttpError(403, "invalid API key" if candidates else "an API key is required")

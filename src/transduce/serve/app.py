@@ -11,22 +11,18 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from transduce.features import Registry
-from transduce.serve.alternatives import alternatives_routes
+from transduce.inspect.page import page_routes
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.detection import Detector
-from transduce.serve.document_jobs import DocumentJobs
-from transduce.serve.document_routes import document_routes
-from transduce.serve.errors import HttpError
+from transduce.serve.documents import DocumentJobs, document_routes
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
-from transduce.serve.limits import Limits
+from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits
 from transduce.serve.metrics import Metrics
 from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
-from transduce.serve.page_routes import page_routes
-from transduce.serve.request_parsing import ErrorResponse, bearer_token, validation_message
+from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
-from transduce.serve.served_models import ServedModels
-from transduce.serve.translation_service import ClientDisconnectedError, TranslationService
+from transduce.serve.served_models import Detector, ServedModels
+from transduce.serve.translation_service import TranslationService
 from transduce.serve.v1 import v1_routes
 from transduce.version import __version__
 
@@ -79,20 +75,16 @@ def make_app(
         app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
         app.include_router(document_routes(jobs, keys))
         app.include_router(v1_routes(service, models, keys))
+        app.include_router(page_routes())
+        translators = {model.name: model.translator for model in models.models}
+        for make_routes in PAGES.values():
+            app.include_router(make_routes(translators, limits.seconds, keys.check))
     if generators:
-        from transduce.serve.completions import completion_routes
+        from transduce.serve.completions import completion_routes  # imports torch
 
         app.include_router(completion_routes(generators, generation, limits, keys))
     _add_monitoring_routes(app, scheduler, state, metrics)
     _add_error_handlers(app)
-    if models.models:
-        app.include_router(alternatives_routes(service, models, keys))
-        app.include_router(page_routes(models, limits, keys))
-        translators = {model.name: model.translator for model in models.models}
-        for make_routes in PAGES.values():
-            app.include_router(
-                make_routes(translators, limits.seconds, lambda request: keys.check(bearer_token(request)))
-            )
     return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
 
 

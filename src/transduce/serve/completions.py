@@ -1,14 +1,17 @@
 """OpenAI's completions interface for language models: POST /v1/completions and GET /v1/models."""
 
+import asyncio
 import json
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import accumulate, chain
 from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import ConfigError
@@ -16,32 +19,137 @@ from transduce.language_model.generation import GenerationEvent, TextScore, stop
 from transduce.language_model.generator import Generator
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.completion_schemas import (
-    Choice,
-    Completion,
-    CompletionRequest,
-    LogProbs,
-    ModelEntry,
-    ModelList,
-    Usage,
-)
-from transduce.serve.completion_stream import UnsentParts, extend_choice
-from transduce.serve.errors import HttpError
-from transduce.serve.generation_queue import GenerationQueue
-from transduce.serve.generation_service import PendingGeneration
-from transduce.serve.limits import Limits
-from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, content_type, read_json, request_body
-from transduce.serve.translation_service import ClientDisconnectedError
+from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result
+from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits
+from transduce.serve.pending import Pending
+from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, read_json, request_body
 from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK
 
 _MAX_STOPS = 16
-_UNSUPPORTED = {"suffix", "logit_bias", "presence_penalty", "frequency_penalty"}
+_UNSUPPORTED = ("frequency_penalty", "logit_bias", "presence_penalty", "suffix")
+_MOST_UNSENT = 256
+"""Parts of a stream that wait for the client before others are merged into them."""
+_EXAMPLE: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0.8}
+
+
+# Requests and responses
+
+
+class StreamOptions(BaseModel):
+    """Options of a stream."""
+
+    model_config = ConfigDict(extra="ignore")
+    include_usage: bool = Field(False, description="Send the number of tokens before the end of the stream.")
+
+
+class CompletionRequest(BaseModel):
+    """A prompt, or several, to continue."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
+    model: str | None = Field(None, description="Name of a model; by default the server's first language model.")
+    prompt: str | list[str] = Field("", description="Text to continue, or several texts.")
+    max_tokens: int | None = Field(None, ge=0, description="Maximum number of new tokens of an output; default 16.")
+    temperature: float | None = Field(None, description="Temperature; 0 takes the most likely token.")
+    top_p: float | None = Field(None, description="See the search options of /v1/translate.")
+    top_k: int | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
+    min_p: float | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
+    n: int | None = Field(None, ge=1, description="Number of outputs for each prompt; default 1.")
+    stop: str | list[str] | None = Field(None, description="Text, or up to 16 texts, before which an output ends.")
+    seed: int | None = Field(None, description="Random seed; without it, outputs differ between requests.")
+    stream: bool | None = Field(None, description="Send text as it is generated, as server-sent events.")
+    stream_options: StreamOptions | None = None
+    echo: bool | None = Field(None, description="Begin every output with its prompt.")
+    logprobs: int | None = Field(None, ge=0, le=1, description="Return the log-probability of every token.")
+    best_of: int | None = Field(None, description="Only the value of n is supported.")
+    suffix: str | None = Field(None, description="Not supported.")
+    presence_penalty: float | None = Field(None, description="Only 0 is supported.")
+    frequency_penalty: float | None = Field(None, description="Only 0 is supported.")
+    logit_bias: dict[str, float] | None = Field(None, description="Not supported.")
+    user: str | None = Field(None, description="Ignored.")
+
+    @property
+    def prompts(self) -> list[str]:
+        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs for each prompt."""
+        return self.n or 1
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of new tokens of an output."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Maximum number of new tokens of all outputs."""
+        return len(self.prompts) * self.outputs * self.limit
+
+
+class LogProbs(BaseModel):
+    """The tokens of an output and their log-probabilities."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class Choice(BaseModel):
+    """One output, or a part of it."""
+
+    text: str
+    index: int
+    logprobs: LogProbs | None = None
+    finish_reason: str | None = None
+
+
+class Usage(BaseModel):
+    """Numbers of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(BaseModel):
+    """The outputs of all prompts, or with `stream` a part of one of them."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+class ModelEntry(BaseModel):
+    """A language model of the server."""
+
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "transduce"
+
+
+class ModelList(BaseModel):
+    """The language models of the server."""
+
+    object: str = "list"
+    data: list[ModelEntry]
+
+
+# Routes
 
 
 def completion_routes(
     generators: Mapping[str, Generator], queue: GenerationQueue, limits: Limits, keys: ApiKeys
 ) -> APIRouter:
-    """Routes of language models, below /v1."""
     router = APIRouter(prefix="/v1", tags=["language models"])
     started = int(time.time())
     stream = {"text/event-stream": {"schema": {"type": "string"}}}
@@ -49,7 +157,7 @@ def completion_routes(
     @router.get("/models", responses={403: ERROR_RESPONSES[403]})
     async def models(request: Request) -> ModelList:
         """The language models that the server offers."""
-        keys.check(bearer_token(request))
+        keys.check(request)
         return ModelList(data=[ModelEntry(id=name, created=started) for name in generators])
 
     @router.post(
@@ -63,90 +171,89 @@ def completion_routes(
 
         With `stream`, the response is a stream of events with parts of the outputs; the last one is `[DONE]`.
         """
-        keys.check(bearer_token(request))
-        if content_type(request) != JSON:
-            raise HttpError(415, f"send {JSON}")
-        wanted = await read_json(CompletionRequest, request)
-        name = next(iter(generators)) if wanted.model is None else wanted.model
+        keys.check(request)
+        body = await read_json(CompletionRequest, request)
+        name = next(iter(generators)) if body.model is None else body.model
         if name not in generators:
             raise HttpError(400, f"no such language model; available: {', '.join(generators)}")
-        _check(wanted, limits)
-        answer = _Answer(name, generators[name], wanted)
+        _check(body, limits)
+        answer = _Answer(name, generators[name], body)
         try:
-            results = answer.results()
+            work = answer.work()
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
         await run_in_threadpool(answer.count_prompt)
-        pending = PendingGeneration(queue, request.receive, limits.seconds)
-        pending.submit(results, sum(map(len, wanted.prompts)) + wanted.new_tokens)
-        if wanted.stream:
-            return StreamingResponse(_events(answer, pending), media_type="text/event-stream")
-        async for result in pending.results():
-            answer.add(result)
+        pending: Pending[Result | None] = Pending(request.receive, limits.seconds, "ask for fewer tokens")
+        job = GenerationJob(work, pending.deliver, sum(map(len, body.prompts)) + body.new_tokens)
+        queue.submit(job)
+        pending.watch(lambda: queue.drop(job))
+        parts = _parts(answer, pending)
+        if body.stream:
+            return StreamingResponse(_events(answer, parts), media_type="text/event-stream")
+        async for _ in parts:
+            pass
         return answer.completion()
 
     return router
 
 
-def _check(wanted: CompletionRequest, limits: Limits) -> None:
-    """Raise an error if a request exceeds a limit or wants what is not supported."""
-    if not wanted.prompts:
+def _check(request: CompletionRequest, limits: Limits) -> None:
+    """Raise an error if a request exceeds a limit or needs what is not supported."""
+    if not request.prompts:
         raise HttpError(400, "prompt: give at least one text")
-    if len(wanted.stops) > _MAX_STOPS:
+    if len(request.stops) > _MAX_STOPS:
         raise HttpError(400, f"stop: give at most {_MAX_STOPS} texts")
-    characters = sum(map(len, [*wanted.prompts, *wanted.stops]))
+    characters = sum(map(len, [*request.prompts, *request.stops]))
     if characters > limits.characters:
         raise HttpError(413, f"{characters:,} characters are more than the {limits.characters:,} allowed")
-    if len(wanted.prompts) > limits.sentences:
-        raise HttpError(413, f"{len(wanted.prompts):,} prompts are more than the {limits.sentences:,} allowed")
-    for name, value, most in (("n", wanted.outputs, limits.nbest), ("max_tokens", wanted.limit, limits.max_length)):
+    if len(request.prompts) > limits.sentences:
+        raise HttpError(413, f"{len(request.prompts):,} prompts are more than the {limits.sentences:,} allowed")
+    for name, value, most in (("n", request.outputs, limits.nbest), ("max_tokens", request.limit, limits.max_length)):
         if value > most:
             raise HttpError(400, f"{name} must be at most {most}")
-    if wanted.new_tokens > limits.output_tokens:
+    if request.new_tokens > limits.output_tokens:
         raise HttpError(
-            413, f"{wanted.new_tokens:,} tokens of all outputs are more than the {limits.output_tokens:,} allowed; "
+            413, f"{request.new_tokens:,} tokens of all outputs are more than the {limits.output_tokens:,} allowed; "
             "send fewer prompts, or lower n or max_tokens"
         )  # fmt: skip
-    if wanted.limit == 0 and not wanted.echo:
+    if request.limit == 0 and not request.echo:
         raise HttpError(400, "max_tokens must be at least 1, unless echo is set")
-    if given := [name for name in sorted(_UNSUPPORTED) if getattr(wanted, name)]:
-        raise HttpError(400, f"{given[0]} is not supported")
-    if wanted.best_of not in (None, wanted.outputs):
+    for name in _UNSUPPORTED:
+        if getattr(request, name):
+            raise HttpError(400, f"{name} is not supported")
+    if request.best_of not in (None, request.outputs):
         raise HttpError(400, "best_of is not supported")
 
 
 class _Answer:
     """The response to a request, as far as it is known."""
 
-    def __init__(self, name: str, generator: Generator, wanted: CompletionRequest) -> None:
-        self._generator, self._wanted = generator, wanted
+    def __init__(self, name: str, generator: Generator, request: CompletionRequest) -> None:
+        self._generator, self._request = generator, request
         self._head: dict[str, Any] = {"id": f"cmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
-        count = len(wanted.prompts) * wanted.outputs
+        count = len(request.prompts) * request.outputs
         self._choices = [Choice(text="", index=index, logprobs=self._no_logprobs()) for index in range(count)]
         self._prompt_tokens = self._new_tokens = 0
 
-    def results(self) -> Iterator[GenerationEvent | list[TextScore]]:
-        """The work: tokens, and with `echo` and `logprobs` first the scores of the prompts."""
-        wanted = self._wanted
-        given: dict[str, Any] = {
-            name: value for name in ("temperature", "top_p", "top_k", "min_p", "seed")
-            if (value := getattr(wanted, name)) is not None
-        }  # fmt: skip
-        options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **given})
-        self._generator.with_options(options)
-        limits: dict[str, Any] = {"num": wanted.outputs, "max_tokens": wanted.limit, "stop": stop_texts(wanted.stops)}
-        scores = self._scores() if wanted.echo else iter(())
-        events = self._generator.events(wanted.prompts, **limits, **options) if wanted.limit else iter(())
+    def work(self) -> Iterator[Result]:
+        """Generates tokens; with `echo` and `logprobs`, first the scores of the prompts."""
+        request = self._request
+        sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p", "seed"}, exclude_none=True)
+        options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **sampling})
+        self._generator.with_options(options)  # an error if one is out of range
+        stop = stop_texts(request.stops)
+        limits: dict[str, Any] = {"num": request.outputs, "max_tokens": request.limit, "stop": stop}
+        scores = self._scores() if request.echo else iter(())
+        events = self._generator.events(request.prompts, **limits, **options) if request.limit else iter(())
         return chain(scores, events)
 
     def _scores(self) -> Iterator[list[TextScore]]:
-        prompts = self._wanted.prompts
-        yield self._generator.score(prompts) if self._wanted.logprobs is not None else []
+        yield self._generator.score(self._request.prompts) if self._request.logprobs is not None else []
 
     def count_prompt(self) -> None:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
-        generator, limit = self._generator, self._wanted.limit
-        for text in self._wanted.prompts:
+        generator, limit = self._generator, self._request.limit
+        for text in self._request.prompts:
             tokens = len(generator.tokenizer.encode_document(text))
             if limit and generator.unread_tokens(text, limit):
                 raise HttpError(
@@ -156,7 +263,7 @@ class _Answer:
                 )
             self._prompt_tokens += tokens
 
-    def add(self, result: GenerationEvent | list[TextScore]) -> list[Choice]:
+    def add(self, result: Result) -> list[Choice]:
         """Add a result to the choices; returns the parts that it adds."""
         if isinstance(result, list):
             parts = self._echoes(result)
@@ -164,11 +271,11 @@ class _Answer:
             parts = [self._part(result)]
             self._new_tokens += result.token is not None
         for part in parts:
-            extend_choice(self._choices[part.index], part)
+            _extend(self._choices[part.index], part)
         return parts
 
     def _part(self, event: GenerationEvent) -> Choice:
-        index = event.prompt * self._wanted.outputs + event.output
+        index = event.prompt * self._request.outputs + event.output
         logprobs = self._no_logprobs()
         if logprobs and event.token is not None:
             logprobs = _logprobs(
@@ -177,37 +284,44 @@ class _Answer:
         return Choice(text=event.text, index=index, logprobs=logprobs, finish_reason=event.finish_reason)
 
     def _echoes(self, scores: list[TextScore]) -> list[Choice]:
-        """The prompt of every choice, with its log-probabilities if they are wanted."""
+        """The prompt of every choice, with its log-probabilities if the client wants them."""
         parts = []
         for choice in self._choices:
-            prompt = choice.index // self._wanted.outputs
+            prompt = choice.index // self._request.outputs
             logprobs = _logprobs(scores[prompt].tokens, scores[prompt].token_log_probs, 0) if scores else None
-            reason = None if self._wanted.limit else "length"
-            text = self._wanted.prompts[prompt]
+            reason = None if self._request.limit else "length"
+            text = self._request.prompts[prompt]
             parts.append(Choice(text=text, index=choice.index, logprobs=logprobs, finish_reason=reason))
         return parts
 
     def _no_logprobs(self) -> LogProbs | None:
-        return None if self._wanted.logprobs is None else _logprobs([], [], 0)
+        return None if self._request.logprobs is None else _logprobs([], [], 0)
 
     def part(self, choice: Choice) -> Completion:
         """A part of the response, for a stream."""
         return Completion(**self._head, choices=[choice])
 
+    def last_part(self) -> Completion | None:
+        """The part with the usage, for a stream, if the client wants it."""
+        options = self._request.stream_options
+        return Completion(**self._head, choices=[], usage=self._usage()) if options and options.include_usage else None
+
     def completion(self) -> Completion:
         """The complete response."""
-        return Completion(**self._head, choices=self._choices, usage=self.usage)
+        return Completion(**self._head, choices=self._choices, usage=self._usage())
 
-    @property
-    def usage(self) -> Usage:
-        """The tokens of the request and of the response."""
+    def _usage(self) -> Usage:
         total = self._prompt_tokens + self._new_tokens
         return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._new_tokens, total_tokens=total)
 
-    def last_part(self) -> Completion | None:
-        """The part with the usage, if the client wants it."""
-        options = self._wanted.stream_options
-        return Completion(**self._head, choices=[], usage=self.usage) if options and options.include_usage else None
+
+def _extend(choice: Choice, part: Choice) -> None:
+    """Add the next part of an output to it."""
+    choice.text += part.text
+    choice.finish_reason = part.finish_reason
+    if part.logprobs and choice.logprobs:
+        for name, values in part.logprobs:
+            getattr(choice.logprobs, name).extend(values)
 
 
 def _logprobs(pieces: list[str], values: list[float], start: int) -> LogProbs:
@@ -219,17 +333,23 @@ def _logprobs(pieces: list[str], values: list[float], start: int) -> LogProbs:
     return LogProbs(tokens=tokens, token_logprobs=values, top_logprobs=top, text_offset=offsets)
 
 
-async def _parts(answer: _Answer, pending: PendingGeneration) -> AsyncIterator[Choice]:
+# Streaming
+
+
+async def _parts(answer: _Answer, pending: Pending[Result | None]) -> AsyncIterator[Choice]:
     """The parts of the response, as they arrive."""
-    async for result in pending.results():
-        for part in answer.add(result):
-            if part.text or part.finish_reason or part.logprobs:
-                yield part
+    try:
+        while (result := await pending.next()) is not None:
+            for part in answer.add(result):
+                if part.text or part.finish_reason or part.logprobs:
+                    yield part
+    finally:
+        pending.close()
 
 
-async def _events(answer: _Answer, pending: PendingGeneration) -> AsyncIterator[str]:
+async def _events(answer: _Answer, parts: AsyncIterator[Choice]) -> AsyncIterator[str]:
     """The response as server-sent events."""
-    unsent = UnsentParts(_parts(answer, pending))
+    unsent = _UnsentParts(parts)
     try:
         async for part in unsent:
             yield _event(answer.part(part).model_dump_json(exclude={"usage"}))
@@ -248,3 +368,52 @@ async def _events(answer: _Answer, pending: PendingGeneration) -> AsyncIterator[
 
 def _event(data: str) -> str:
     return f"data: {data}\n\n"
+
+
+class _UnsentParts:
+    """Collects parts while the client reads; iterate over them, then call `close`.
+
+    An event for every token takes much more memory than the text. If the client does not keep up, what is in memory is
+    therefore about as large as the response without `stream`, and generation does not wait for the client.
+    """
+
+    def __init__(self, parts: AsyncIterator[Choice]) -> None:
+        self._waiting: deque[Choice] = deque()
+        self._newest: dict[int, Choice] = {}
+        """The last waiting part of each output."""
+        self._error: BaseException | None = None
+        self._changed = asyncio.Event()
+        self._collector = asyncio.create_task(self._collect(parts))
+        self._collector.add_done_callback(self._end)
+
+    async def __aiter__(self) -> AsyncIterator[Choice]:
+        while True:
+            while self._waiting:
+                part = self._waiting.popleft()
+                if self._newest[part.index] is part:
+                    del self._newest[part.index]
+                yield part
+            if self._collector.done():
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error:
+            raise self._error
+
+    def close(self) -> None:
+        self._collector.cancel()
+
+    async def _collect(self, parts: AsyncIterator[Choice]) -> None:
+        async for part in parts:
+            newest = self._newest.get(part.index)
+            if newest and len(self._waiting) >= _MOST_UNSENT:
+                _extend(newest, part)
+            else:
+                self._waiting.append(part)
+                self._newest[part.index] = part
+            self._changed.set()
+
+    def _end(self, collector: "asyncio.Task[None]") -> None:
+        if not collector.cancelled():
+            self._error = collector.exception()
+        self._changed.set()

@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Union
 
-from transduce.serve.errors import error_location
-from transduce.serve.scheduler import QueueFullError
+from transduce.serve.limits import QueueFullError, error_location
 
 if TYPE_CHECKING:
     from transduce.language_model.generation import GenerationEvent, TextScore
@@ -25,8 +24,8 @@ _SMALL = 256
 _WEIGHT = 2
 """How much of `GenerationJob.used_seconds` a second of a large request is."""
 
-Result: TypeAlias = "GenerationEvent | list[TextScore] | Exception | None"
-"""A token, the scores of the prompts, an error, or the end."""
+Result: TypeAlias = Union["GenerationEvent", "list[TextScore]"]
+"""A token, or the scores of the prompts."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +34,9 @@ _log = logging.getLogger(__name__)
 class GenerationJob:
     """The work of one request."""
 
-    results: Iterator["GenerationEvent | list[TextScore]"]
+    results: Iterator[Result]
     """Advanced on the thread of the queue only."""
-    deliver: Callable[[Result], object]
+    deliver: Callable[[Result | Exception | None], None]
     """Called on the thread of the queue with every result, and after the last one with None."""
     tokens: int
     """Upper bound on the number of tokens of the prompts and all outputs."""
@@ -91,7 +90,7 @@ class GenerationQueue:
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
-            result: Result
+            result: Result | Exception | None
             start = perf_counter()
             try:
                 result = next(job.results, None)

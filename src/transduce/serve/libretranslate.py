@@ -1,38 +1,25 @@
 """LibreTranslate's HTTP interface, for existing clients: /translate, /languages, /detect, /suggest, /frontend/settings.
 
-`document_routes.py` has /translate_file.
+`documents.py` has /translate_file.
 """
 
 import json
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.detection import Detector
-from transduce.serve.document_jobs import suffixes
-from transduce.serve.errors import HttpError
-from transduce.serve.form_parsing import FORMS, read_json_or_form
-from transduce.serve.libretranslate_schemas import (
-    DetectedLanguage,
-    DetectRequest,
-    FrontendSettings,
-    Language,
-    LanguageName,
-    SuggestRequest,
-    SuggestResponse,
-    TranslateRequest,
-    TranslateResponse,
-)
-from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token, request_body
-from transduce.serve.served_models import AUTO, ServedModel, ServedModels
-from transduce.serve.split_texts import Sentence, SplitTexts
-from transduce.serve.translation_service import TranslationService
+from transduce.serve.documents import document_suffixes
+from transduce.serve.limits import HttpError
+from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, read_json_or_form, request_body
+from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
+from transduce.serve.translation_service import Line, SplitTexts, TranslationService
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.html_text import HtmlText
 from transduce.translation.inline_tags import TaggedText
@@ -41,6 +28,91 @@ from transduce.translation.project_tags import project
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""
 _STORING = threading.Lock()
+
+
+class TranslateRequest(BaseModel):
+    """A request in LibreTranslate's format; unknown fields are ignored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"q": "A man sleeps on a green sofa.", "source": "en", "target": "de"}}
+    )
+    q: str | list[str] = Field(description="A text or a list of texts; each line is translated separately.")
+    source: str = Field(description="Language code, or auto to detect it.")
+    target: str = Field(description="Language code, or the name of a model.")
+    format: Literal["text", "html"] = "text"
+    alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
+    api_key: str | None = None
+
+
+class DetectedLanguage(BaseModel):
+    """A language that a text may be in."""
+
+    language: str
+    confidence: float = Field(0.0, description="Probability in percent, among the languages of the server.")
+
+
+class DetectRequest(BaseModel):
+    """A request for the language of a text; unknown fields are ignored."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"q": "A man sleeps on a green sofa."}})
+    q: str | list[str] = Field(description="A text or a list of texts.")
+    api_key: str | None = None
+
+
+class TranslateResponse(BaseModel):
+    """The translations; every field is a list if `q` is a list."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"translatedText": "Ein Mann schläft auf einem Sofa."}})
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+
+
+class Language(BaseModel):
+    """A source language with its target languages."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class LanguageName(BaseModel):
+    """A language."""
+
+    code: str
+    name: str
+
+
+class FrontendSettings(BaseModel):
+    """What LibreTranslate tells the pages and apps that use it."""
+
+    apiKeys: bool = Field(description="Whether there are API keys.")
+    keyRequired: bool = Field(description="Whether an API key is required.")
+    charLimit: int = Field(description="Maximum number of characters of a request.")
+    frontendTimeout: int = 500
+    filesTranslation: bool = True
+    suggestions: bool = Field(description="Whether suggestions are accepted.")
+    supportedFilesFormat: list[str] = Field(description="Suffixes of files that can be translated.")
+    language: dict[Literal["source", "target"], LanguageName] = Field(description="The first direction.")
+
+
+class SuggestRequest(BaseModel):
+    """A suggested translation; unknown fields are ignored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"q": "Hello", "s": "Hallo", "source": "en", "target": "de"}}
+    )
+    q: str = Field(description="The original text.")
+    s: str = Field(description="The suggested translation.")
+    source: str = Field(description="Language code of the original text.")
+    target: str = Field(description="Language code of the translation.")
+    api_key: str | None = None
+
+
+class SuggestResponse(BaseModel):
+    """Whether the suggestion was stored."""
+
+    success: bool
 
 
 def libretranslate_routes(
@@ -62,25 +134,22 @@ def libretranslate_routes(
     async def translate(request: Request) -> TranslateResponse:
         """Translate one text or several, as plain text or HTML."""
         body = await read_json_or_form(TranslateRequest, request)
-        keys.check(body.api_key, bearer_token(request))
-        given = [body.q] if isinstance(body.q, str) else body.q
-        documents = [HtmlText(text) for text in given] if body.format == "html" else None
-        detected, languages = None, [body.source] * len(given)
+        keys.check(request, body.api_key)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        pages = [HtmlText(text) for text in texts] if body.format == "html" else None
+        detected, languages = None, [body.source] * len(texts)
         if body.source == AUTO:
-            plain = given if documents is None else [" ".join(text.text for text in one.texts) for one in documents]
+            plain = texts if pages is None else [" ".join(text.text for text in page.texts) for page in pages]
             service.check_size(plain, [])  # detection takes time for each text
             ranked = [await detector.source(text, body.target) for text in plain]
             languages = [language for language, _ in ranked]
             if AUTO not in languages:
-                detected = [
-                    DetectedLanguage(language=language, confidence=round(100 * probability, 1))
-                    for language, probability in ranked
-                ]
-        outputs = [[text] for text in given]  # one in the target language stays as it is, as with LibreTranslate
-        for model, texts in _texts_by_model(models, languages, body.target):
-            chosen = [documents[text] for text in texts] if documents else [given[text] for text in texts]
-            for text, nbest in zip(texts, await _translate(service, request, body, model, chosen), strict=True):
-                outputs[text] = nbest
+                detected = [_detected(language, probability) for language, probability in ranked]
+        outputs = [[text] for text in texts]  # one in the target language stays as it is, as with LibreTranslate
+        for model, indices in _texts_by_model(models, languages, body.target):
+            chosen = [pages[index] for index in indices] if pages else [texts[index] for index in indices]
+            for index, nbest in zip(indices, await _translate(service, request, body, model, chosen), strict=True):
+                outputs[index] = nbest
         return _response(body, outputs, detected)
 
     @router.get("/languages")
@@ -93,11 +162,11 @@ def libretranslate_routes(
     async def detect(request: Request) -> list[DetectedLanguage]:
         """The language of a text, among those of the server, most probable first."""
         body = await read_json_or_form(DetectRequest, request)
-        keys.check(body.api_key, bearer_token(request))
+        keys.check(request, body.api_key)
         text = body.q if isinstance(body.q, str) else " ".join(body.q)
         ranking = await detector.rank(text) or [(_languages(models)[0].code, 0.0)]
         return [
-            DetectedLanguage(language=code, confidence=round(100 * probability, 1))
+            _detected(code, probability)
             for rank, (code, probability) in enumerate(ranking)
             if not rank or probability >= _LEAST_PROBABILITY
         ]
@@ -106,7 +175,7 @@ def libretranslate_routes(
     async def suggest(request: Request) -> SuggestResponse:
         """Store a suggested translation, if the server was started with a file for suggestions."""
         body = await read_json_or_form(SuggestRequest, request)
-        keys.check(body.api_key, bearer_token(request))
+        keys.check(request, body.api_key)
         if suggestions is None:
             raise HttpError(403, "this server accepts no suggestions; start it with --suggestions FILE")
         size = len(body.q) + len(body.s)
@@ -125,11 +194,15 @@ def libretranslate_routes(
             keyRequired=bool(keys),
             charLimit=service.limits.characters,
             suggestions=suggestions is not None,
-            supportedFilesFormat=suffixes(),
+            supportedFilesFormat=document_suffixes(),
             language={"source": names[first.code], "target": names[first.targets[0]]},
         )
 
     return router
+
+
+def _detected(language: str, probability: float) -> DetectedLanguage:
+    return DetectedLanguage(language=language, confidence=round(100 * probability, 1))
 
 
 def _texts_by_model(
@@ -223,7 +296,7 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
     return filled
 
 
-def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Sentence]) -> list[str]:
+def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Line]) -> list[str]:
     """The HTML of each translation of a text."""
     tokens, translations = split.source_tokens(lines), []
     for output in split.outputs(lines):

@@ -1,5 +1,6 @@
-"""Limits on a request to the server."""
+"""Limits on a request to the server, and the errors that end a request."""
 
+import traceback
 from dataclasses import dataclass
 
 from transduce.config import require
@@ -54,3 +55,29 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             require(value > 0, f"{name} must be above 0")
+
+
+class HttpError(Exception):
+    """Ends a request with this status and the body `{"error": message}`."""
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+        self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+
+
+class QueueFullError(HttpError):
+    """The maximum number of requests is waiting."""
+
+    def __init__(self) -> None:
+        super().__init__(429, "too many requests are waiting; try again in a moment", retry_after=1)
+
+
+class ClientDisconnectedError(Exception):
+    """The client has closed its connection."""
+
+
+def error_location(error: BaseException) -> str:
+    """The type of an error and the line that raised it. The message is left out: it may contain a client's text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__ + (f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else "")

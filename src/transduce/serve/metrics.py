@@ -42,12 +42,10 @@ class Metrics:
         self._running.set_function(running)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
     def count_translations(self, sentences: int, source_tokens: int, output_tokens: int) -> None:
-        """Count translated sentences and their tokens."""
         self._sentences.inc(sentences)
         self._source_tokens.inc(source_tokens)
         self._output_tokens.inc(output_tokens)

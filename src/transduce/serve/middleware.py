@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.errors import HttpError, error_location, queue_full_error
-from transduce.serve.limits import Limits
+from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, QueueFullError, error_location
 from transduce.serve.metrics import Metrics
 from transduce.serve.scheduler import Scheduler
-from transduce.serve.translation_service import ClientDisconnectedError
 
 KNOWN_PATHS = (
     "/", "/translate", "/v1/translate", "/v1/alternatives", "/v1/translators", "/v1/completions", "/v1/models",
@@ -45,8 +43,6 @@ class ServerState:
 
 
 class AdmissionMiddleware:
-    """Wraps an ASGI application."""
-
     def __init__(
         self,
         app: ASGIApp,
@@ -60,7 +56,6 @@ class AdmissionMiddleware:
         self.limits, self.state = limits, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -100,7 +95,7 @@ class AdmissionMiddleware:
             if self.state.draining:
                 raise HttpError(503, "the server is shutting down", retry_after=5)
             if self._scheduler.full:  # rejected before its body is parsed, which keeps the cost low
-                raise queue_full_error()
+                raise QueueFullError
         self.state.in_flight += 1
         try:
             seconds = self.limits.file_seconds if scope["path"] in FILE_PATHS else self.limits.seconds

@@ -1,14 +1,19 @@
-"""Request parsing and OpenAPI descriptions that the routes share."""
+"""Parsing of requests, as JSON or as a form, and OpenAPI descriptions that the routes share."""
 
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from transduce.serve.errors import HttpError
+from transduce.serve.limits import HttpError
 
 JSON = "application/json"
+_URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+FORMS = (_URLENCODED, MULTIPART)
+_MAX_FIELDS = 1000
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -47,19 +52,53 @@ def content_type(request: Request) -> str:
 
 async def read_json(schema: type[Body], request: Request) -> Body:
     """Parse a JSON body with pydantic's parser, which rejects lone surrogates and limits nesting."""
+    if content_type(request) != JSON:
+        raise HttpError(415, f"send {JSON}")
     try:
         return schema.model_validate_json(await request.body())
     except ValidationError as error:
         raise HttpError(400, validation_message(error)) from None
 
 
+async def read_json_or_form(schema: type[Body], request: Request) -> Body:
+    """Read the fields of a request: JSON, or a form and the query string, which is where deep-translator puts them.
+
+    If the field `q` occurs several times, it is a list of texts.
+    """
+    kind = content_type(request)
+    if kind == JSON:
+        return await read_json(schema, request)
+    in_url = _parse_fields(request.url.query)
+    if kind == _URLENCODED:
+        try:  # `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1
+            pairs = _parse_fields((await request.body()).decode())
+        except UnicodeDecodeError:
+            raise HttpError(400, "the form is not UTF-8") from None
+    elif kind == MULTIPART:
+        async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
+            pairs = form.multi_items()
+    elif in_url and not await request.body():
+        pairs = []
+    else:
+        raise HttpError(415, f"send {JSON} or a form ({' or '.join(FORMS)})")
+    pairs = [*in_url, *pairs]
+    fields: dict[str, Any] = dict(pairs)
+    if len(texts := [value for name, value in pairs if name == "q"]) > 1:
+        fields["q"] = texts
+    try:
+        return schema.model_validate(fields)
+    except ValidationError as error:
+        raise HttpError(400, validation_message(error)) from None
+
+
+def _parse_fields(text: str) -> list[tuple[str, Any]]:
+    try:
+        return list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS))
+    except ValueError:
+        raise HttpError(400, f"the form is not UTF-8, or has more than {_MAX_FIELDS:,} fields") from None
+
+
 def request_body(schema: type[BaseModel], *content_types: str) -> dict[str, Any]:
     """The OpenAPI description of a body that the route parses itself."""
     content = {"schema": schema.model_json_schema()}
     return {"requestBody": {"required": True, "content": dict.fromkeys(content_types, content)}}
-
-
-def bearer_token(request: Request) -> str | None:
-    """The token of an `Authorization: Bearer` header."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None

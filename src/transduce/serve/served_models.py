@@ -1,19 +1,31 @@
-"""The models that a server offers, by name and by language pair."""
+"""The models that a server offers, by name and by language pair, and detection of the language of a text."""
 
+import math
 import re
+import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import ConfigError
-from transduce.files.languages import LANGUAGES
-from transduce.serve.errors import HttpError
+from transduce.files.languages import LANGUAGES, language_name
+from transduce.serve.limits import HttpError
 from transduce.translation.translator import Translator
 
 AUTO = "auto"
+"""The source language of a request whose language is to be detected, or that is not known."""
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 _PAIR = re.compile(r"(?:.*[-_.])?([a-z]{2})-([a-z]{2})")
+
+_MAX_CHARACTERS = 1_000
+"""Characters of a text that are considered, which bounds the time."""
+_CERTAIN = 0.9
+"""Probability from which a text is not taken for one in another language, although that one could be translated."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +40,9 @@ class ServedModel:
     def supports(self, source: str, target: str) -> bool:
         """Whether the model translates between these languages."""
         return any(
-            (own_source is None or source in (own_source, AUTO)) and own_target in (None, target)
-            for own_source, own_target in self.directions
+            (model_source is None or source in (model_source, AUTO)) and model_target in (None, target)
+            for model_source, model_target in self.directions
         )
-
-    def source(self, target: str) -> str | None:
-        """The source language of translations to this language; None if it is not known, or if there are several."""
-        sources = {own_source for own_source, own_target in self.directions if own_target in (None, target)}
-        return sources.pop() if len(sources) == 1 else None
 
     def target_names(self) -> list[tuple[str, str]]:
         """Source and target of each direction for lists; the name of the model stands for an unknown target."""
@@ -89,3 +96,65 @@ class ServedModels:
                 return model
         pairs = [f"{source} to {target}" for model in self.models for source, target in model.target_names()]
         raise HttpError(400, f"no model for this language pair; available: {', '.join(pairs)}")
+
+
+class Detector:
+    """Ranks languages by py3langid's probabilities, restricted to the languages of the models."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self._models = models
+        served = {code: None for model in models.models for pair in model.directions for code in pair if code}
+        self._codes = {code.partition("-")[0]: code for code in reversed(served)} or {code: code for code in LANGUAGES}
+        """The served code of each language that can be detected; any language, if none is known."""
+        self._lock = threading.Lock()
+        self._identifier: Any = None
+
+    async def rank(self, text: str) -> list[tuple[str, float]]:
+        """Languages with their probabilities, most probable first; none if the text has no letters."""
+        text = text[:_MAX_CHARACTERS]
+        if not any(map(str.isalpha, text)):
+            return []
+        return await run_in_threadpool(self._rank, text)
+
+    async def source(self, text: str, target: str) -> tuple[str, float]:
+        """The most probable source language among those that are translated to the target, and its probability.
+
+        It is the target itself if the text certainly is in that language, and AUTO with probability 0 if the source
+        languages are not known. A text that certainly is in a language without this target is an error.
+        """
+        sources = [
+            source
+            for model in self._models.models
+            for source, model_target in model.directions
+            if source and model_target in (None, target)
+        ]
+        if not sources:
+            return AUTO, 0.0
+        ranked = dict(await self.rank(text))
+        best = max(sources, key=lambda code: ranked.get(code, 0.0))
+        first = max(ranked, key=lambda code: ranked[code], default=best)
+        if first not in sources and ranked[first] >= _CERTAIN:
+            if first != target:
+                names = [f"{language_name(code)} ({code})" for code in (first, target)]
+                raise HttpError(400, f"the text is in {names[0]}, which no model translates to {names[1]}")
+            best = target
+        return best, ranked.get(best, 0.0)
+
+    def _rank(self, text: str) -> list[tuple[str, float]]:
+        with self._lock:  # loading takes a second
+            if self._identifier is None:
+                self._identifier = self._load()
+            ranking = self._identifier.rank(text)
+        return [(self._codes[code], float(probability)) for code, probability in ranking]
+
+    def _load(self) -> Any:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        identifier.set_languages([code for code in self._codes if code in identifier.labels])
+        sources = Counter(source for model in self._models.models for source, _ in model.directions)
+        # A language from which more directions start is the more probable one if a text is short.
+        identifier.nb_pc = identifier.nb_pc + [
+            math.log(sources[self._codes[label]] or 1) for label in identifier.nb_classes
+        ]
+        return identifier

@@ -1,8 +1,13 @@
-"""Connects HTTP routes with the scheduler: submits texts and returns sentences as they are finished."""
+"""Connects HTTP routes with the scheduler: splits texts into jobs, submits them, and joins their outputs.
+
+Each line of a text is translated separately, as everywhere in transduce. A line becomes several jobs if it has several
+sentences, or if it is too long for the model.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
 
@@ -12,22 +17,102 @@ from starlette.types import Receive
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig, SearchOptions
-from transduce.serve.errors import HttpError, queue_full_error
-from transduce.serve.limits import Limits
-from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
-from transduce.serve.scheduler import QueueFullError, Scheduler
+from transduce.serve.limits import HttpError, Limits
+from transduce.serve.pending import Pending
+from transduce.serve.scheduler import JobTranslations, ScheduledRequest, Scheduler
 from transduce.serve.served_models import ServedModel
-from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.translation.glossary import Glossary
 from transduce.translation.part import Part
 from transduce.translation.part_translator import Confidence
+from transduce.translation.translation import Translation, join
+from transduce.translation.translator import Translator
 
 _LARGE = 2_000
 """Characters of a request above which its texts are split one request at a time."""
 
 
-class ClientDisconnectedError(Exception):
-    """The client has closed its connection."""
+@dataclass
+class Line:
+    """A line of a text of a request."""
+
+    text: int
+    """Index of the text in the request."""
+    index: int
+    """Index of the line in the text."""
+    jobs: range
+    """Indices of the jobs of this line."""
+    outputs: dict[int, list[Translation]] = field(default_factory=dict)
+    """Outputs of each finished job."""
+
+
+class SplitTexts:
+    """The texts of one request, split into jobs: the parts of each line of each text."""
+
+    def __init__(self, translator: Translator, texts: Iterable[Iterable[Sequence[Part]]]) -> None:
+        self._translator = translator
+        self.jobs: list[Part] = []
+        self.texts: list[list[Line]] = []
+        """The lines of each text."""
+        for text, lines in enumerate(texts):
+            self.texts.append([])
+            for index, parts in enumerate(lines):
+                self.texts[-1].append(Line(text, index, range(len(self.jobs), len(self.jobs) + len(parts))))
+                self.jobs += parts
+        self.lines = list(chain.from_iterable(self.texts))
+        self._line_of_job = [line for line in self.lines for _ in line.jobs]
+
+    def add_outputs(self, job: int, outputs: list[Translation]) -> Line | None:
+        """Store the outputs of a job; returns its line if that is complete now."""
+        line = self._line_of_job[job]
+        line.outputs[job] = outputs
+        return line if len(line.outputs) == len(line.jobs) else None
+
+    def outputs(self, lines: Sequence[Line]) -> list[Translation]:
+        """The n-best list of lines that are done; outputs of the same rank are joined."""
+        ranks = min((len(outputs) for line in lines for outputs in line.outputs.values()), default=1)
+        parts = [[self.jobs[job] for job in line.jobs] for line in lines]
+        joined = [
+            self._translator.join_by_rank(parts_of_line, [line.outputs[job] for job in line.jobs])
+            for parts_of_line, line in zip(parts, lines, strict=True)
+        ]
+        results = []
+        for rank in range(ranks):
+            text = "\n".join(nbest[min(rank, len(nbest) - 1)].text for nbest in joined)
+            outputs = [line.outputs[job][rank] for line in lines for job in line.jobs]
+            results.append(join(text, [*chain.from_iterable(parts)], outputs))
+        return results
+
+    def best_parts(self, line: Line) -> Iterator[tuple[Part, Translation, str]]:
+        """Each part of a line that is done, its best translation, and the text between this and the next one."""
+        outputs = [line.outputs[job][0] for job in line.jobs]
+        whole = self.outputs([line])[0].text
+        spans, end = [], 0
+        for output in outputs:
+            start = whole.index(output.text, end)
+            end = start + len(output.text)
+            spans.append((start, end))
+        following = [*(start for start, _ in spans[1:]), len(whole)]
+        for job, output, (_, end), next_start in zip(line.jobs, outputs, spans, following, strict=False):
+            yield self.jobs[job], output, whole[end:next_start]
+
+    def source_tokens(self, lines: Sequence[Line]) -> list[str]:
+        """The source tokens that alignments index."""
+        parts = [self.jobs[job] for line in lines for job in line.jobs]
+        return [token for part in parts for token in self._translator.source_pieces(part)]
+
+
+def split_texts(
+    translator: Translator,
+    texts: Sequence[str],
+    prefix: str = "",
+    to: str | None = None,
+    glossary: Glossary | None = None,
+    protect: bool = True,
+) -> SplitTexts:
+    def parts(line: str) -> list[Part]:
+        return translator.parts(line, prefix, glossary, to, protect=protect)
+
+    return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
 
 
 class TranslationService:
@@ -50,7 +135,7 @@ class TranslationService:
         glossary: Mapping[str, str] | None = None,
         protect: bool = True,
         **options: Any,
-    ) -> "PendingRequest":
+    ) -> "PendingTranslation":
         """Queue the translation of texts, or raise HttpError; options are the fields of SearchConfig.
 
         `align` requests alignments of all texts, or tells for each text whether to align it.
@@ -59,66 +144,35 @@ class TranslationService:
         self.check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
         if glossary and len(glossary) > self.limits.terms:
             raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
+        # Threads take turns, so a small request would wait for all large ones if they were split at once.
+        turn: AbstractAsyncContextManager[None] = self._splits_large if sum(map(len, texts)) > _LARGE else nullcontext()
         try:
             with self.scheduler.reserve():
                 terms = Glossary(glossary) if glossary else None
-                split = await self._split(model, texts, prefix, to, terms, protect)
+                async with turn:
+                    split = await run_in_threadpool(split_texts, model.translator, texts, prefix, to, terms, protect)
                 if confidence is True and split.jobs:
                     model.translator.calibration(split.jobs[0].target)
                 return self._submit(receive, model, config, split, align, confidence)
-        except QueueFullError:
-            raise queue_full_error() from None
         except (DataError, ModelError) as error:
             raise HttpError(400, str(error)) from None
 
-    async def _split(self, model: ServedModel, texts: Sequence[str], *options: Any) -> SplitTexts:
-        """Split texts in a thread. Threads take turns, so a small request would wait for all large ones at once."""
-        async with self._splits_large if sum(map(len, texts)) > _LARGE else nullcontext():
-            return await run_in_threadpool(SplitTexts, model.translator, texts, *options)
-
     def accept_parts(
         self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
-    ) -> "PendingRequest":
+    ) -> "PendingTranslation":
         """Queue parts that are prepared already; every part is a text of its own."""
-        try:
-            with self.scheduler.reserve():
-                split = SplitTexts.of_parts(model.translator, parts)
-                return self._submit(receive, model, self._config(model, {"nbest": 1}), split, False, confidence)
-        except QueueFullError:
-            raise queue_full_error() from None
+        with self.scheduler.reserve():
+            split = SplitTexts(model.translator, [[[part]] for part in parts])
+            return self._submit(receive, model, self._config(model, {"nbest": 1}), split, False, confidence)
 
-    def _submit(
-        self,
-        receive: Receive,
-        model: ServedModel,
-        config: SearchConfig,
-        split: SplitTexts,
-        align: bool | Sequence[bool],
-        confidence: Confidence,
-    ) -> "PendingRequest":
-        if any(len(job.prefix) > model.translator.max_source_length for job in split.jobs):
-            limit = model.translator.max_source_length
-            raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
-        self._check_cost(model, config, split)
-        try:
-            for target in {job.target for job in split.jobs}:
-                model.translator.require_shortlist(config, target)
-        except ConfigError as error:
-            raise HttpError(400, str(error)) from None
-        pending = PendingRequest(self, receive, split)
-        if split.jobs:
-            aligned = {
-                job
-                for sentence in split.sentences
-                if (align if isinstance(align, bool) else align[sentence.text])
-                for job in sentence.jobs
-            }
-            request = ScheduledRequest(
-                model.translator, config, split.jobs, aligned, pending.deliver, confidence=confidence
-            )
-            self.scheduler.submit(request)
-            pending.watch(request)
-        return pending
+    def check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+        """Raise HttpError if texts, and the other texts of their request, are larger than the limits."""
+        characters = sum(map(len, texts)) + sum(map(len, others))
+        if characters > self.limits.characters:
+            raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
+        sentences = sum(text.count("\n") + 1 for text in texts)
+        if sentences > self.limits.sentences:
+            raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
 
     def _config(self, model: ServedModel, options: dict[str, Any]) -> SearchConfig:
         for name in ("nbest", "beam", "max_extra", "max_length"):
@@ -133,17 +187,36 @@ class TranslationService:
         except ConfigError as error:
             raise HttpError(400, str(error)) from None
 
-    def check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
-        """Raise HttpError if texts, and the other texts of their request, are larger than the limits."""
-        characters = sum(map(len, texts)) + sum(map(len, others))
-        if characters > self.limits.characters:
-            raise HttpError(413, f"{characters:,} characters are more than the {self.limits.characters:,} allowed")
-        sentences = sum(text.count("\n") + 1 for text in texts)
-        if sentences > self.limits.sentences:
-            raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
+    def _submit(
+        self,
+        receive: Receive,
+        model: ServedModel,
+        config: SearchConfig,
+        split: SplitTexts,
+        align: bool | Sequence[bool],
+        confidence: Confidence,
+    ) -> "PendingTranslation":
+        translator = model.translator
+        limit = translator.max_source_length
+        if any(len(job.prefix) > limit for job in split.jobs):
+            raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
+        self._check_cost(translator, config, split)
+        try:
+            for target in {job.target for job in split.jobs}:
+                translator.require_shortlist(config, target)
+        except ConfigError as error:
+            raise HttpError(400, str(error)) from None
+        results: Pending[JobTranslations] = Pending(receive, self.limits.seconds, "send less text per request")
+        if split.jobs:
+            lines = [line for line in split.lines if (align if isinstance(align, bool) else align[line.text])]
+            aligned = set(chain.from_iterable(line.jobs for line in lines))
+            request = ScheduledRequest(translator, config, split.jobs, aligned, results.deliver, confidence=confidence)
+            self.scheduler.submit(request)
+            results.watch(lambda: self.scheduler.drop(request))
+        return PendingTranslation(split, results)
 
-    def _check_cost(self, model: ServedModel, config: SearchConfig, split: SplitTexts) -> None:
-        longest = model.translator.any_model.longest
+    def _check_cost(self, translator: Translator, config: SearchConfig, split: SplitTexts) -> None:
+        longest = translator.any_model.longest
         cost = config.rows * sum(output_limit(job, config, longest) for job in split.jobs)
         if cost > self.limits.output_tokens:
             raise HttpError(
@@ -154,71 +227,29 @@ class TranslationService:
             )
 
 
-class PendingRequest:
-    """A request that is queued or running. Read `sentences` to the end, or call `close`."""
+class PendingTranslation:
+    """A request that is queued or running; its unfinished jobs are dropped if the reader of `lines` stops."""
 
-    def __init__(self, service: TranslationService, receive: Receive, split: SplitTexts) -> None:
-        self._service, self._receive, self.split = service, receive, split
-        self._loop = asyncio.get_running_loop()
-        self._deadline = self._loop.time() + service.limits.seconds
-        self._results: asyncio.Queue[JobTranslations | Exception] = asyncio.Queue()
-        self._request: ScheduledRequest | None = None
-        self._watcher: asyncio.Task[None] | None = None
+    def __init__(self, split: SplitTexts, results: Pending[JobTranslations]) -> None:
+        self.split, self._results = split, results
 
-    def deliver(self, result: JobTranslations | Exception) -> None:
-        """Receive a result from the scheduler's thread."""
-        self._loop.call_soon_threadsafe(self._results.put_nowait, result)
-
-    def watch(self, request: ScheduledRequest) -> None:
-        """Drop the request as soon as the client disconnects."""
-        self._request = request
-        self._watcher = asyncio.create_task(self._drop_on_disconnect())
-
-    async def sentences(self) -> AsyncIterator[Sentence]:
-        """Yield sentences as they are finished, beginning with empty lines."""
+    async def lines(self) -> AsyncIterator[Line]:
+        """Yield lines as they are finished, beginning with empty ones."""
         missing = len(self.split.jobs)
         try:
-            for sentence in self.split.sentences:
-                if not sentence.jobs:
-                    yield sentence
+            for line in self.split.lines:
+                if not line.jobs:
+                    yield line
             while missing:
-                for job, outputs in await self._next():
+                for job, outputs in await self._results.next():
                     missing -= 1
                     if finished := self.split.add_outputs(job, outputs):
                         yield finished
-            self._request = None
         finally:
-            self.close()
+            self._results.close()
 
     async def all(self) -> SplitTexts:
-        """Wait for the last sentence, and return all of them."""
-        async for _ in self.sentences():
+        """Wait for the last line, and return all of them."""
+        async for _ in self.lines():
             pass
         return self.split
-
-    def close(self) -> None:
-        """Drop unfinished jobs."""
-        if self._watcher:
-            self._watcher.cancel()
-        self._drop()
-        self._request = None
-
-    def _drop(self) -> None:
-        if self._request:
-            self._service.scheduler.drop(self._request)
-
-    async def _next(self) -> JobTranslations:
-        try:
-            result = await asyncio.wait_for(self._results.get(), self._deadline - self._loop.time())
-        except TimeoutError:
-            seconds = self._service.limits.seconds
-            raise HttpError(503, f"not finished within {seconds:g} s; send less text per request", 1) from None
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def _drop_on_disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._drop()
-        self._results.put_nowait(ClientDisconnectedError())

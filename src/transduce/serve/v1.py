@@ -1,33 +1,36 @@
-"""The /v1 interface: n-best translations with scores and alignments, in one response or as a stream."""
+"""The /v1 interface: n-best translations with scores and alignments, in one response or as a stream; alternatives for
+a word of a translation; and the list of models."""
 
 import dataclasses
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, cast, get_type_hints
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from starlette.concurrency import run_in_threadpool
 
+from transduce.errors import DataError, needs_torch
+from transduce.files.languages import language_name
+from transduce.files.scripts import has_spaces
+from transduce.inspect.request import can_inspect
+from transduce.search.decoder import NEVER_GENERATED
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.errors import HttpError
-from transduce.serve.request_parsing import (
-    ERROR_RESPONSES,
-    JSON,
-    ErrorResponse,
-    bearer_token,
-    content_type,
-    read_json,
-    request_body,
-)
+from transduce.serve.limits import ClientDisconnectedError, HttpError
+from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, read_json, request_body
 from transduce.serve.served_models import ServedModels
-from transduce.serve.split_texts import Sentence, SplitTexts
-from transduce.serve.translation_service import ClientDisconnectedError, PendingRequest, TranslationService
+from transduce.serve.translation_service import Line, PendingTranslation, SplitTexts, TranslationService
+from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.part import Part
+from transduce.translation.repair import output_text
 from transduce.translation.translation import Translation
+from transduce.translation.translator import Translator
 
 _EXAMPLE: dict[str, Any] = {"text": ["A man sleeps.", "Two dogs run."], "nbest": 2, "align": True}
-
-
+_ALTERNATIVES_EXAMPLE: dict[str, Any] = {"text": "A man sleeps.", "output": "Ein Mann schläft.", "position": 9}
 _SCHEMA_BOUNDS = {"at_least": "minimum", "above": "exclusiveMinimum", "at_most": "maximum"}
 
 
@@ -52,10 +55,10 @@ class _TextRequest(BaseModel):
 
     def options(self, default: SearchConfig) -> SearchOptions:
         """The search options that are given; the beam grows with nbest unless it is given or outputs are sampled."""
-        given = cast(SearchOptions, self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
-        if "nbest" in given and not given.get("sample", default.sample):
-            given.setdefault("beam", max(given["nbest"], default.beam))
-        return given
+        options = cast(SearchOptions, self.model_dump(exclude_none=True, exclude={*_TextRequest.model_fields}))
+        if "nbest" in options and not options.get("sample", default.sample):
+            options.setdefault("beam", max(options["nbest"], default.beam))
+        return options
 
 
 def _search_fields() -> dict[str, Any]:
@@ -117,7 +120,54 @@ class SentenceEvent(TranslatedText):
     line: int = Field(description="Index of its line in the text.")
 
 
-def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys) -> APIRouter:
+class AlternativesRequest(BaseModel):
+    """A sentence, its translation, and a word of the translation."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _ALTERNATIVES_EXAMPLE})
+    text: str = Field(description="One sentence, as `sentences` of /v1/translate returns it.")
+    output: str = Field(description="Its translation.")
+    position: int = Field(ge=0, description="Index of the first character of a word in the translation.")
+    model: str | None = Field(None, description="Name of a model; by default the server's first model.")
+    to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
+    count: int = Field(8, ge=1, le=16, description="Number of alternatives.")
+
+
+class Alternative(BaseModel):
+    """Another word, and the translation that begins with it from there."""
+
+    word: str
+    probability: float = Field(description="Probability of the word, given the words before it.")
+    text: str = Field(description="The whole translation if this word is chosen.")
+    word_confidences: list[float] = Field(description="The probability of each of its words between white space.")
+    prefix: list[int] = Field(description="The ids of the tokens up to the first one of the word.")
+
+
+class Alternatives(BaseModel):
+    """Alternatives, most probable first; the word itself is one of them if it is probable enough."""
+
+    before: str = Field(description="The translation before the word.")
+    alternatives: list[Alternative]
+
+
+class TranslatorFacts(BaseModel):
+    """A translation model of the server."""
+
+    name: str
+    directions: list[tuple[str | None, str | None]] = Field(description="Source and target; null if not known.")
+    tagged: bool = Field(description="Whether requests must name the target language.")
+    inspect: bool = Field(description="Whether /inspect/look accepts it.")
+
+
+class Translators(BaseModel):
+    """The translation models of the server, and what a client needs to use them."""
+
+    models: list[TranslatorFacts]
+    languages: dict[str, str] = Field(description="The English name of each language code.")
+    key_required: bool
+    characters: int = Field(description="Maximum number of characters of a request.")
+
+
+def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
     """Routes below /v1."""
     router = APIRouter(prefix="/v1", tags=["v1"])
     event = {
@@ -139,54 +189,87 @@ def v1_routes(asking: TranslationService, catalogue: ServedModels, keys: ApiKeys
         With `stream` the response is a stream of events: `sentence` with the translations of a sentence and the
         indices of its text and line, then `done`, or `error` with `{"error": ...}`.
         """
-        keys.check(bearer_token(request))
-        if content_type(request) != JSON:
-            raise HttpError(415, f"send {JSON}")
-        wanted = await read_json(TextRequest, request)
-        model = catalogue.by_name(wanted.model)
-        texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
-        options = wanted.options(model.translator.config)
-        accepted = await asking.accept(
+        keys.check(request)
+        body = await read_json(TextRequest, request)
+        model = models.by_name(body.model)
+        pending = await service.accept(
             request.receive,
             model,
-            texts,
-            prefix=wanted.prefix,
-            to=wanted.to,
-            align=wanted.align,
-            confidence=wanted.confidence,
-            glossary=wanted.glossary,
-            protect=wanted.protect,
-            **options,
+            [body.text] if isinstance(body.text, str) else body.text,
+            prefix=body.prefix,
+            to=body.to,
+            align=body.align,
+            confidence=body.confidence,
+            glossary=body.glossary,
+            protect=body.protect,
+            **body.options(model.translator.config),
         )
-        if wanted.stream:
-            return StreamingResponse(_events(accepted, wanted.sentences), media_type="text/event-stream")
-        passages = await accepted.all()
-        translations = [
-            TranslatedText(
-                source_tokens=passages.source_tokens(lines),
-                outputs=_outputs(passages.outputs(lines)),
-                sentences=_sentences(passages, lines) if wanted.sentences else None,
-            )
-            for lines in passages.texts
-        ]
-        return TextAnswer(model=model.name, translations=translations)
+        if body.stream:
+            return StreamingResponse(_events(pending, body.sentences), media_type="text/event-stream")
+        split = await pending.all()
+        translations = [_translated(split, lines, body.sentences) for lines in split.texts]
+        return TextAnswer(model=model.name, translations=[TranslatedText(**fields) for fields in translations])
+
+    @router.post("/alternatives", responses=ERROR_RESPONSES, openapi_extra=request_body(AlternativesRequest, JSON))
+    async def alternatives(request: Request) -> Alternatives:
+        """The most probable words at a place of a translation, each with the translation that follows from it."""
+        keys.check(request)
+        body = await read_json(AlternativesRequest, request)
+        service.check_size([body.text], [body.output])
+        model = models.by_name(body.model)
+        try:
+            parts = await run_in_threadpool(_forced_parts, model.translator, body)
+        except DataError as error:
+            raise HttpError(400, str(error)) from None
+        split = await service.accept_parts(request.receive, model, parts, "words").all()
+        start = _prefix_length(model.translator, parts[0])
+        found: dict[str, Alternative] = {}
+        for part, lines in zip(parts, split.texts, strict=True):
+            alternative = _alternative(model.translator, part, split.outputs(lines)[0], start)
+            found.setdefault(alternative.word, alternative)
+        ranked = sorted(found.values(), key=lambda alternative: -alternative.probability)
+        return Alternatives(before=body.output[:start], alternatives=ranked)
+
+    @router.get("/translators")
+    def translators() -> Translators:
+        """The translation models with their directions; needs no key."""
+        codes = dict.fromkeys(code for model in models.models for pair in model.directions for code in pair if code)
+        return Translators(
+            models=[
+                TranslatorFacts(
+                    name=model.name,
+                    directions=list(dict.fromkeys(model.directions)),
+                    tagged=model.translator.tagged,
+                    inspect=can_inspect(model.translator),
+                )
+                for model in models.models
+            ],
+            languages={code: language_name(code) for code in codes},
+            key_required=bool(keys),
+            characters=service.limits.characters,
+        )
 
     return router
 
 
-def _outputs(translations: list[Translation]) -> list[Output]:
-    return [Output(**vars(translation)) for translation in translations]
+def _translated(split: SplitTexts, lines: Sequence[Line], with_sentences: bool) -> dict[str, Any]:
+    """The fields of a TranslatedText, from lines that are done."""
+    return {
+        "source_tokens": split.source_tokens(lines),
+        "outputs": [Output(**vars(translation)) for translation in split.outputs(lines)],
+        "sentences": _sentences(split, lines) if with_sentences else None,
+    }
 
 
-def _sentences(split: SplitTexts, lines: Sequence[Sentence]) -> list[TranslatedSentence]:
+def _sentences(split: SplitTexts, lines: Sequence[Line]) -> list[TranslatedSentence]:
     """The sentences of lines that are done; an empty line is one empty sentence."""
     sentences = []
     for line in lines:
         if not line.jobs:
-            sentences.append(TranslatedSentence(line=line.line, source="", text="", after=""))
+            sentences.append(TranslatedSentence(line=line.index, source="", text="", after=""))
         for part, output, after in split.best_parts(line):
             sentence = TranslatedSentence(
-                line=line.line,
+                line=line.index,
                 source=part.text,
                 text=output.text,
                 after=after,
@@ -197,17 +280,12 @@ def _sentences(split: SplitTexts, lines: Sequence[Sentence]) -> list[TranslatedS
     return sentences
 
 
-async def _events(accepted: PendingRequest, with_sentences: bool) -> AsyncIterator[str]:
-    passages = accepted.split
+async def _events(pending: PendingTranslation, with_sentences: bool) -> AsyncIterator[str]:
+    """The translations of each line as server-sent events."""
     try:
-        async for sentence in accepted.sentences():
-            event = SentenceEvent(
-                text=sentence.text,
-                line=sentence.line,
-                source_tokens=passages.source_tokens([sentence]),
-                outputs=_outputs(passages.outputs([sentence])),
-                sentences=_sentences(passages, [sentence]) if with_sentences else None,
-            )
+        async for line in pending.lines():
+            fields = _translated(pending.split, [line], with_sentences)
+            event = SentenceEvent(text=line.text, line=line.index, **fields)
             yield f"event: sentence\ndata: {event.model_dump_json()}\n\n"
     except ClientDisconnectedError:
         return
@@ -216,3 +294,68 @@ async def _events(accepted: PendingRequest, with_sentences: bool) -> AsyncIterat
         yield f"event: error\ndata: {ErrorResponse(error=message).model_dump_json()}\n\n"
         return
     yield "event: done\ndata: {}\n\n"
+
+
+def _forced_parts(translator: Translator, request: AlternativesRequest) -> list[Part]:
+    """The sentence with a forced prefix up to the word and each of the most probable tokens there."""
+    part = translator.whole(request.text, request.to)
+    if request.position >= len(request.output):
+        raise DataError(f"position {request.position} is not in the output, which has {len(request.output)} characters")
+    tokens = _tokens_before(translator, part, request.output, request.position)
+    likeliest = _likeliest(translator, part, tokens, request.count)
+    return [dataclasses.replace(part, prefix=[*tokens, token]) for token in likeliest]
+
+
+def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int) -> list[int]:
+    """The most probable tokens after the first tokens of an output."""
+    with needs_torch():
+        import torch
+
+        from transduce.data.batch import Batch
+
+        model = translator.model
+        with torch.inference_mode():
+            batch = Batch.of(model.device, src=[[*part.tokens, EOS]], tgt=[[BOS, *tokens]])
+            logits_V = model.logits(model(batch)[-1:])[0].float()
+            logits_V[[*NEVER_GENERATED, EOS]] = -float("inf")
+            return logits_V.topk(min(count, len(logits_V))).indices.tolist()
+
+
+def _tokens_before(translator: Translator, part: Part, output: str, position: int) -> list[int]:
+    """The tokens of an output before the one that has the character at a position."""
+    marked = escape(output)
+    for required in part.required:
+        if required.is_slot:
+            marked = marked.replace(escape(required.text), required.marked, 1)
+    tokens = translator.tokenizer.target.encode_all([marked], marked=True)[0]
+    for count in range(len(tokens)):
+        (text,) = translator.tokenizer.target.decode_all([tokens[: count + 1]], marked=True)
+        if len(output_text(text, part)) > position:
+            return tokens[:count]
+    return tokens
+
+
+def _prefix_length(translator: Translator, part: Part) -> int:
+    """The number of characters of an output before the last forced token."""
+    if len(part.prefix) == 1:
+        return 0
+    (text,) = translator.tokenizer.target.decode_all([part.prefix[:-1]], marked=True)
+    return len(output_text(text, part))
+
+
+def _alternative(translator: Translator, part: Part, output: Translation, start: int) -> Alternative:
+    words = list(re.finditer(r"\S+", output.text))
+    index = next((n for n, word in enumerate(words) if word.end() > start), len(words) - 1)
+    probabilities = output.word_confidences or []
+    if not words or index >= len(probabilities):
+        return Alternative(word="", probability=0.0, text=output.text, word_confidences=[], prefix=part.prefix)
+    word = output.text[max(start, words[index].start()) : words[index].end()]
+    if not has_spaces(word[0]):  # the whole sentence would be one word: show the token
+        word = translator.tokenizer.target.decode([part.prefix[-1]]).strip() or word
+    return Alternative(
+        word=word,
+        probability=probabilities[index],
+        text=output.text,
+        word_confidences=probabilities,
+        prefix=part.prefix,
+    )

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from transduce.language_model.generator import Generator
 from transduce.models.folder import save_model
-from transduce.serve.http_protocol import _HttpProtocol
+from transduce.serve.server import _HttpProtocol
 from transduce.translation.translator import Translator
 
 

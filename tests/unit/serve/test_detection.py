@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from transduce.serve.detection import Detector
-from transduce.serve.errors import HttpError
-from transduce.serve.served_models import AUTO, ServedModel
+from transduce.serve.limits import HttpError
+from transduce.serve.served_models import AUTO, Detector, ServedModel
 
 TEXTS = {
     "en": ["The meeting starts at noon", "Where did you put the keys", "We should leave before it rains",

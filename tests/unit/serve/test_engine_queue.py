@@ -7,8 +7,7 @@ import pytest
 
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
-from transduce.serve.engine_queue import EngineQueue, size_of
-from transduce.serve.scheduled_request import ScheduledRequest
+from transduce.serve.scheduler import EngineQueue, ScheduledRequest, size_of
 
 
 @pytest.mark.parametrize(

@@ -2,43 +2,47 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
-import pytest
+from starlette.types import Message
 
-from transduce.serve import translation_service
+from transduce.search.options import SearchConfig
 from transduce.serve.limits import Limits
+from transduce.serve.metrics import Metrics
 from transduce.serve.scheduler import Scheduler
-from transduce.serve.served_models import ServedModel
 from transduce.serve.translation_service import TranslationService
 
 
-def test_large_texts_are_split_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    lock, gate, running = threading.Lock(), threading.Event(), 0
-    together = []
+def test_large_texts_are_split_one_at_a_time() -> None:
+    lock, gate, running, together = threading.Lock(), threading.Event(), 0, []
 
-    def split(_translator: Any, texts: Sequence[str]) -> str:
+    def parts(line: str, *_: Any, **__: Any) -> list[Any]:
         nonlocal running
-        if texts == ["small"]:
-            return "small"
-        with lock:
-            running += 1
-            together.append(running)
-        gate.wait(600)
-        with lock:
-            running -= 1
-        return "large"
+        if line != "small":
+            with lock:
+                running += 1
+                together.append(running)
+            gate.wait(600)
+            with lock:
+                running -= 1
+        return []
 
-    async def requests() -> list[Any]:
-        service = TranslationService(cast(Scheduler, None), Limits())
-        model = cast(ServedModel, type("Model", (), {"translator": None}))
-        large = [asyncio.create_task(service._split(model, ["x" * 5_000])) for _ in range(4)]
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def requests() -> None:
+        service = TranslationService(Scheduler(10, Metrics()), Limits())
+        any_model = SimpleNamespace(longest=None)
+        model: Any = SimpleNamespace(
+            translator=SimpleNamespace(config=SearchConfig(), parts=parts, max_source_length=9, any_model=any_model)
+        )
+        large = [asyncio.create_task(service.accept(receive, model, ["x" * 5_000])) for _ in range(4)]
         await asyncio.sleep(0)  # they start first
-        small = await service._split(model, ["small"])
+        await service.accept(receive, model, ["small"])
         gate.set()
-        return [small, *await asyncio.gather(*large)]
+        await asyncio.gather(*large)
+        service.scheduler.close()
 
-    monkeypatch.setattr(translation_service, "SplitTexts", split)
-    assert asyncio.run(requests()) == ["small", *["large"] * 4]
+    asyncio.run(requests())
     assert together == [1] * 4

@@ -5,14 +5,13 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from helpers import small_model
 
 from transduce.inspect.page import MEDIA_TYPES, static_file
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.app import make_app
 from transduce.serve.limits import Limits
-from transduce.serve.page_routes import page_routes
 from transduce.serve.served_models import ServedModels
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator
@@ -24,10 +23,8 @@ def translator(toy_tokenizer: Tokenizer) -> Translator:
 
 
 def make_client(translator: Translator, names: Sequence[str] = ("model",), keys: Sequence[str] = ()) -> TestClient:
-    app = FastAPI()
     models = ServedModels([(name, translator) for name in names])
-    app.include_router(page_routes(models, Limits(characters=500), ApiKeys([*keys])))
-    return TestClient(app)
+    return TestClient(make_app(models, Limits(characters=500), ApiKeys([*keys])))
 
 
 def test_the_page_and_its_files_are_served(translator: Translator) -> None:

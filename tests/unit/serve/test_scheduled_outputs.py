@@ -10,8 +10,7 @@ from transduce.fast.choose import pick_engine
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
 from transduce.serve.metrics import Metrics
-from transduce.serve.scheduled_request import ScheduledRequest
-from transduce.serve.scheduler import Scheduler
+from transduce.serve.scheduler import ScheduledRequest, Scheduler
 from transduce.translation.translator import Translator
 
 

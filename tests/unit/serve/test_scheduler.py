@@ -8,8 +8,8 @@ from scripted_engine import BUDGET, Client, ScriptedEngine, ScriptedTranslator, 
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve import scheduler
-from transduce.serve.scheduled_request import ScheduledRequest
-from transduce.serve.scheduler import QueueFullError
+from transduce.serve.limits import QueueFullError
+from transduce.serve.scheduler import ScheduledRequest
 
 
 @pytest.fixture

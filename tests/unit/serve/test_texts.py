@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
 from transduce.errors import ConfigError
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.errors import HttpError
-from transduce.serve.limits import Limits
+from transduce.serve.limits import HttpError, Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
-from transduce.serve.split_texts import SplitTexts
+from transduce.serve.translation_service import SplitTexts, split_texts
 from transduce.translation.html_text import HtmlText
 from transduce.translation.project_tags import project
 from transduce.translation.translation import Translation
@@ -42,14 +42,14 @@ def translated(split: SplitTexts, ranks: int = 2) -> SplitTexts:
 
 
 def test_lines_are_kept_and_empty_lines_stay_empty(translator: Translator) -> None:
-    split = translated(SplitTexts(translator, ["babo degi\n\n  \ngigo", "", "dedu"]))
+    split = translated(split_texts(translator, ["babo degi\n\n  \ngigo", "", "dedu"]))
     best = [[output.text for output in split.outputs(lines)] for lines in split.texts]
     assert best == [["BABO DEGI\n\n\nGIGO", "BABO DEGI!\n\n\nGIGO!"], [""], ["DEDU", "DEDU!"]]
 
 
 def test_a_line_too_long_for_the_model_is_joined_again(translator: Translator) -> None:
     text = " ".join(["babo"] * 40)
-    split = translated(SplitTexts(translator, [text]))
+    split = translated(split_texts(translator, [text]))
     assert len(split.jobs) > 1
     (output, _) = split.outputs(split.texts[0])
     assert output.text == text.upper()
@@ -57,26 +57,26 @@ def test_a_line_too_long_for_the_model_is_joined_again(translator: Translator) -
 
 
 def test_alignments_index_the_tokens_of_the_entire_text(translator: Translator) -> None:
-    split = translated(SplitTexts(translator, ["babo\ngigo " + "dedu " * 20]))
+    split = translated(split_texts(translator, ["babo\ngigo " + "dedu " * 20]))
     tokens = split.source_tokens(split.texts[0])
     ends = [sum(len(job.tokens) for job in split.jobs[: n + 1]) - 1 for n in range(len(split.jobs))]
     assert split.outputs(split.texts[0])[0].alignment == ends
     assert ends[-1] == len(tokens) - 1
 
 
-def test_a_sentence_is_done_when_its_last_job_is(translator: Translator) -> None:
-    split = SplitTexts(translator, ["babo", " ".join(["dedu"] * 30)])
+def test_a_line_is_done_when_its_last_job_is(translator: Translator) -> None:
+    split = split_texts(translator, ["babo", " ".join(["dedu"] * 30)])
     output = [Translation("x", 0.0, 0.0, [])]
     first, *middle, last = range(len(split.jobs))
     assert split.add_outputs(last, output) is None
-    assert split.add_outputs(first, output) is split.sentences[0]
+    assert split.add_outputs(first, output) is split.lines[0]
     *others, end = middle
     assert [split.add_outputs(job, output) for job in others] == [None] * len(others)
-    assert split.add_outputs(end, output) is split.sentences[1]
+    assert split.add_outputs(end, output) is split.lines[1]
 
 
 def test_a_prefix_applies_to_every_line_that_is_not_empty(translator: Translator) -> None:
-    split = SplitTexts(translator, ["\nbabo\ngigo", "dedu"], prefix="ba")
+    split = split_texts(translator, ["\nbabo\ngigo", "dedu"], prefix="ba")
     assert [bool(job.prefix) for job in split.jobs] == [True, True, True]
 
 
@@ -272,7 +272,7 @@ def test_two_models_with_the_same_name_are_rejected(translator: Translator) -> N
 def test_only_the_given_keys_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRANSDUCE_API_KEYS", raising=False)
     assert not ApiKeys.read(None)
-    ApiKeys.read(None).check(None)  # no key is required
+    ApiKeys.read(None).check(request_with(None))  # no key is required
     (tmp_path / "keys").write_text("first\nsécond\n", encoding="utf-8")
     monkeypatch.setenv("TRANSDUCE_API_KEYS", "third fourth")
     for keys, good, bad in [
@@ -280,11 +280,19 @@ def test_only_the_given_keys_are_accepted(tmp_path: Path, monkeypatch: pytest.Mo
         (ApiKeys.read(None), ["third", "fourth"], ["first", "third fourth"]),
     ]:
         for key in good:
-            keys.check(key)
-            keys.check(None, key)
+            keys.check(request_with(None), key)
+            keys.check(request_with(f"Bearer {key}"))
         for other in bad:
             with pytest.raises(HttpError, match="API key"):
-                keys.check(other, None)
+                keys.check(request_with(None), other)
+        for header in ("Bearer other", "Bearer", f"Basic {good[0]}"):
+            with pytest.raises(HttpError, match="API key"):
+                keys.check(request_with(header))
+
+
+def request_with(authorization: str | None) -> Request:
+    headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
+    return Request({"type": "http", "headers": headers})
 
 
 def test_a_file_without_keys_is_rejected(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Translates documents in the background, and keeps the results for a limited time."""
+"""Translation of documents: LibreTranslate's /translate_file, and /v1/documents, which tells the progress.
+
+Documents are translated in the background, and the results are kept for a limited time.
+"""
 
 import asyncio
 import logging
@@ -8,9 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote
 
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from transduce.documents import DOCUMENT_SUFFIXES, document_format
@@ -18,10 +27,11 @@ from transduce.documents.document import AlignedTranslation, Document, ReadOptio
 from transduce.documents.read import read_document
 from transduce.errors import DataError
 from transduce.files.languages import language_name
-from transduce.serve.detection import Detector
-from transduce.serve.errors import HttpError, error_location
-from transduce.serve.limits import Limits
-from transduce.serve.served_models import AUTO, ServedModel, ServedModels
+from transduce.serve.api_keys import ApiKeys
+from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, error_location
+from transduce.serve.pending import wait_for_disconnect
+from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type
+from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.inline_tags import TaggedText
@@ -67,11 +77,12 @@ class DocumentJobs:
         """Read a document and start its translation; HttpError if it cannot be read or exceeds a limit."""
         if sum(job.state == "running" for job in self._jobs.values()) >= self._limits.files:
             raise HttpError(429, "too many files are being translated; try again in a moment", retry_after=5)
-        name = safe_name(file_name)
+        name = _safe_name(file_name)
         if source != AUTO:
             self._models.by_languages(source, target)  # an error, if there is none
         if not (kind := document_format(Path(name))):
-            raise HttpError(400, f"files of this format are not translated; supported are {', '.join(suffixes())}")
+            suffixes = ", ".join(document_suffixes())
+            raise HttpError(400, f"files of this format are not translated; supported are {suffixes}")
         options = ReadOptions(None if source == AUTO else source, target)
         async with self._reading:
             try:
@@ -110,7 +121,6 @@ class DocumentJobs:
             job.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Delete everything."""
         for job in list(self._jobs.values()):
             self.delete(job)
         if self._folder:
@@ -187,12 +197,11 @@ class DocumentJobs:
             self.delete(job)
 
 
-def suffixes() -> list[str]:
-    """The suffixes of all formats."""
+def document_suffixes() -> list[str]:
     return [suffix for suffixes in DOCUMENT_SUFFIXES.values() for suffix in suffixes]
 
 
-def safe_name(name: str) -> str:
+def _safe_name(name: str) -> str:
     """A file name without folders and unusual characters, at most 100 characters long."""
     name = re.sub(r"[^\w.() -]", "_", PurePosixPath(name.replace("\\", "/")).name).strip(". ")
     stem, suffix = Path(name).stem[:90], Path(name).suffix[:10]
@@ -202,3 +211,122 @@ def safe_name(name: str) -> str:
 async def _never() -> Message:
     """A `receive` of a client that stays connected."""
     return await asyncio.get_running_loop().create_future()
+
+
+# Routes
+
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such file, or it was deleted."}}
+_FIELDS = {
+    "type": "object",
+    "required": ["file", "target"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "source": {"type": "string", "default": "auto"},
+        "target": {"type": "string"},
+        "api_key": {"type": "string"},
+    },
+}
+_FORM = {"requestBody": {"required": True, "content": {MULTIPART: {"schema": _FIELDS}}}}
+
+
+class TranslatedFile(BaseModel):
+    """Where the translation of a file is."""
+
+    translatedFileUrl: str
+
+
+class DocumentStatus(BaseModel):
+    """The progress of a document."""
+
+    id: str
+    state: str = Field(description="running, done or failed")
+    done: int = Field(description="Number of texts that are translated.")
+    total: int = Field(description="Number of texts of the document.")
+    url: str | None = Field(None, description="Where the translation is, when it is done.")
+    error: str | None = None
+
+
+def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
+    router = APIRouter()
+
+    async def start(request: Request) -> DocumentJob:
+        if content_type(request) != MULTIPART:
+            raise HttpError(415, f"send a form ({MULTIPART}) with a file")
+        try:
+            async with request.form(max_files=1, max_fields=20) as form:
+                fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+                keys.check(request, fields.get("api_key"))
+                file = form.get("file")
+                if not isinstance(file, UploadFile) or not file.filename:
+                    raise HttpError(400, "file: a file with a name is required")
+                data, name = await file.read(), file.filename
+        except HTTPException as error:
+            raise HttpError(400, str(error.detail)) from None
+        target = fields.get("target", "")
+        if not target:
+            raise HttpError(400, "target: a language code is required")
+        return await jobs.start(data, name, fields.get("source") or AUTO, target)
+
+    @router.post("/translate_file", tags=["LibreTranslate"], responses=ERROR_RESPONSES, openapi_extra=_FORM)
+    async def translate_file(request: Request) -> TranslatedFile:
+        """Translate a file; the answer comes when it is done, and tells where the translation is."""
+        job = await start(request)
+        waiting = [asyncio.create_task(job.finished.wait()), asyncio.create_task(wait_for_disconnect(request.receive))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            if not job.finished.is_set():
+                jobs.delete(job)
+        if not job.finished.is_set():
+            raise ClientDisconnectedError
+        if job.error:
+            raise job.error
+        return TranslatedFile(translatedFileUrl=str(request.base_url).rstrip("/") + _path(job))
+
+    @router.get("/download_file/{name}", tags=["LibreTranslate"], responses={**ERROR_RESPONSES, **_NOT_FOUND})
+    async def download_file(name: str) -> Response:
+        """A translated file; its name cannot be guessed, and it is deleted after some time."""
+        job = jobs.get(name.partition(".")[0])
+        if job.path is None:
+            raise HttpError(404, "no such file; it may have been deleted")
+        headers = {
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(job.name)}",  # never shown as a page
+            "x-content-type-options": "nosniff",
+            "cache-control": "private, no-store",
+        }
+        return FileResponse(job.path, media_type="application/octet-stream", headers=headers)
+
+    @router.post("/v1/documents", tags=["v1"], status_code=202, responses=ERROR_RESPONSES, openapi_extra=_FORM)
+    async def start_document(request: Request) -> DocumentStatus:
+        """Start to translate a file; `GET /v1/documents/{name}` tells the progress."""
+        return _status(await start(request))
+
+    @router.get("/v1/documents/{name}", tags=["v1"], responses={**ERROR_RESPONSES, **_NOT_FOUND})
+    async def document_status(name: str) -> DocumentStatus:
+        """The progress of a document."""
+        return _status(jobs.get(name))
+
+    @router.delete("/v1/documents/{name}", tags=["v1"], status_code=204, responses={**ERROR_RESPONSES, **_NOT_FOUND})
+    async def delete_document(name: str) -> Response:
+        """Stop the translation of a document, or delete it."""
+        jobs.delete(jobs.get(name))
+        return Response(status_code=204)
+
+    return router
+
+
+def _path(job: DocumentJob) -> str:
+    return f"/download_file/{job.id}.{quote(job.name)}"
+
+
+def _status(job: DocumentJob) -> DocumentStatus:
+    return DocumentStatus(
+        id=job.id,
+        state=job.state,
+        done=job.done,
+        total=job.total,
+        url=_path(job) if job.state == "done" else None,
+        error=job.error.message if job.error else None,
+    )
