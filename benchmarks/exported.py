@@ -22,7 +22,7 @@ from transduce.files.languages import mark
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
-from transduce.interop.export.vocabulary import export_vocabulary, typed_tag
+from transduce.interop.vocabulary import export_vocabulary, typed_tag
 from transduce.models.card import find_model
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.saved import SavedModel, load_model
