@@ -69,7 +69,6 @@ class Original:
 
     @property
     def order(self) -> TokenOrder:
-        """The order of the ids of outputs."""
         target = self.tokenizer.target
         assert isinstance(target, ImportedTokenizer)
         return target.order

@@ -19,8 +19,6 @@ _WIDTH = 100  # characters of a text that are shown
 
 @dataclass(frozen=True)
 class Issue:
-    """One type of issue."""
-
     name: str
     description: str
     """What such pairs have in common; in the report it follows their number."""
@@ -187,7 +185,6 @@ def make_report(results: CheckResults) -> Report:
 
 
 def _faults(findings: Findings) -> list[str]:
-    """The reasons why a corpus is not fit to train on."""
     leaked, shifted, errors = findings.count(*LEAKS), findings.count(SHIFTED), findings.count(*ERRORS)
     return [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),

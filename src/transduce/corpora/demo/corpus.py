@@ -90,7 +90,6 @@ def is_held_out(first: str, second: str) -> bool:
 
 
 def has_held_out(sentence: SentenceStructure) -> bool:
-    """Whether a sentence contains a held-out combination."""
     return any(is_held_out(*combination) for combination in combinations(sentence))
 
 
@@ -170,8 +169,6 @@ def _share(left: str, right: str) -> bool:
 
 
 class _Sampler:
-    """Draws random sentences that make some sense."""
-
     def __init__(self, rng: Random) -> None:
         self._rng = rng
 
@@ -260,7 +257,6 @@ class _Sampler:
         return replace(self._noun_phrase(tags, definite=self._chance(80)), plural=False)
 
     def _phrase(self, tags: str, definite: bool = False) -> Phrase:
-        """Draws someone or something with one of the tags."""
         if "person" in tags.split() and self._chance(40):
             return self._rng.choice(lexicon.NAMES if self._chance(30) else lexicon.PRONOUNS)
         return self._noun_phrase(tags, definite)

@@ -40,7 +40,6 @@ def write(exported: Exported, folder: Path) -> None:
 
 
 def package_name(exported: Exported) -> str:
-    """The name of the package by Argos's convention."""
     source, target = _languages(exported)
     return f"translate-{source}_{target}-{_VERSION.replace('.', '_')}"
 

@@ -30,6 +30,11 @@ from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
 """CTranslate2's number of each activation."""
+_ABSENT = (
+    "encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi",
+    "decoder/alibi_use_positive_positions", "decoder/scale_alibi", "decoder/start_from_zero_embedding",
+)  # fmt: skip
+"""Options that our models do not have."""
 
 
 def check(model: Model) -> EncoderDecoder:
@@ -83,30 +88,24 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
-    """The variables of CTranslate2's specification."""
     config, theirs = model.config, transformers_weights(model)
-    variables: dict[str, Tensor] = {}
-    target_VD = theirs["model.shared.weight"]
-    tables = {"encoder": theirs.get(SOURCE_EMBEDDING, target_VD), "decoder": target_VD}
-    for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):
-        variables |= {
-            f"{side}/num_heads": torch.tensor(config.num_heads, dtype=torch.int16),
-            f"{side}/pre_norm": torch.tensor(config.norm == "pre", dtype=torch.int8),
-            f"{side}/activation": torch.tensor(ACTIVATIONS[config.activation], dtype=torch.int8),
-            f"{side}/scale_embeddings": torch.tensor(config.embedding == "scaled", dtype=torch.int8),
-            f"{side}/{embeddings}/weight": tables[side],
-            f"{side}/position_encodings/encodings": position_table(model),
-        }
-    layer = -2 if model.alignment_attention is not [*model.decoder_layers()][-1].cross_attention else -1
+    last = [*model.decoder_layers()][-1].cross_attention
+    flags = {
+        "pre_norm": config.norm == "pre",
+        "activation": ACTIVATIONS[config.activation],
+        "scale_embeddings": config.embedding == "scaled",
+    }
+    options = {f"{side}/{name}": value for side in ("encoder", "decoder") for name, value in flags.items()}
+    options |= dict.fromkeys(_ABSENT, 0)
+    numbers = dict.fromkeys(("encoder/num_heads", "decoder/num_heads", "decoder/alignment_heads"), config.num_heads)
+    numbers["decoder/alignment_layer"] = -1 if model.alignment_attention is last else -2
+    variables = {name: torch.tensor(value, dtype=torch.int8) for name, value in options.items()}
+    variables |= {name: torch.tensor(value, dtype=torch.int16) for name, value in numbers.items()}
     variables |= {
-        "encoder/embeddings_merge": torch.tensor(0, dtype=torch.int8),
-        "encoder/multi_query_attention": torch.tensor(0, dtype=torch.int8),
-        "decoder/alignment_layer": torch.tensor(layer, dtype=torch.int16),
-        "decoder/alignment_heads": torch.tensor(config.num_heads, dtype=torch.int16),
-        "decoder/alibi": torch.tensor(0, dtype=torch.int8),
-        "decoder/alibi_use_positive_positions": torch.tensor(0, dtype=torch.int8),
-        "decoder/scale_alibi": torch.tensor(0, dtype=torch.int8),
-        "decoder/start_from_zero_embedding": torch.tensor(0, dtype=torch.int8),
+        "encoder/embeddings_0/weight": theirs.get(SOURCE_EMBEDDING, theirs["model.shared.weight"]),
+        "encoder/position_encodings/encodings": position_table(model),
+        "decoder/embeddings/weight": theirs["model.shared.weight"],
+        "decoder/position_encodings/encodings": position_table(model),
         "decoder/projection/weight": theirs["lm_head.weight"],
         "decoder/projection/bias": theirs["final_logits_bias"][0].clone(),
     }
@@ -160,7 +159,6 @@ print(target.decode(translator.translate_batch([tokens], **options)[0].hypothese
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """CTranslate2, or `transduce import` if it is not installed."""
     try:
         import ctranslate2
     except ImportError:

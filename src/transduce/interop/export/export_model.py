@@ -28,8 +28,6 @@ EXPORTERS: dict[str, Exporter] = {"hf": HF, "ctranslate2": CTRANSLATE2, "argos":
 
 @dataclass(frozen=True)
 class Export:
-    """What was written."""
-
     title: str
     verification: Verification
     limits: list[str]

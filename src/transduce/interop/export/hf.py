@@ -182,7 +182,6 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """Transformers, or `transduce import` if it is not installed."""
     try:
         import transformers
     except ImportError:
@@ -191,8 +190,6 @@ def consumer(exported: Exported, folder: Path) -> Consumer:
 
 
 class _Transformers:
-    """`MarianMTModel` and `MarianTokenizer`."""
-
     def __init__(self, library: Any, folder: Path, model: EncoderDecoder) -> None:
         self.name = f"transformers {library.__version__}"
         library.utils.logging.disable_progress_bar()

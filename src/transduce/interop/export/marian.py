@@ -40,7 +40,6 @@ _NEEDED = {"positions": "marian", "zero_start": True, "norm_epsilon": EPSILON}
 
 
 def check(model: Model) -> EncoderDecoder:
-    """A model that was trained with Marian's conventions."""
     found = require_exportable(
         model,
         "Marian",
@@ -95,53 +94,33 @@ def _files(exported: Exported) -> tuple[str, str]:
     return (VOCABULARY, VOCABULARY) if exported.vocabulary.source_pieces is None else SEPARATE_VOCABULARIES
 
 
-def _array(x: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = np.ascontiguousarray(x.numpy())
-    return array
+def _array(x: Tensor) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(x.numpy())
 
 
 def _settings(exported: Exported) -> str:
     """The settings inside the model."""
     config, size = exported.model.config, exported.model.vocab_size
     shared = config.source_vocab_size is None
-    settings: dict[str, Any] = {
+    return _yaml({
         "type": "transformer",
         "dim-vocabs": [config.source_vocab_size or size, size],
-        "dim-emb": config.d_model,
-        "enc-depth": config.encoder_layers,
-        "dec-depth": config.decoder_layers,
+        "dim-emb": config.d_model, "enc-depth": config.encoder_layers, "dec-depth": config.decoder_layers,
         "transformer-heads": config.num_heads,
-        "transformer-dim-ffn": config.d_ff,
-        "transformer-decoder-dim-ffn": config.d_ff,
-        "transformer-ffn-depth": 2,
-        "transformer-decoder-ffn-depth": 2,
+        "transformer-dim-ffn": config.d_ff, "transformer-decoder-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2, "transformer-decoder-ffn-depth": 2,
         "transformer-ffn-activation": config.activation,
-        "transformer-preprocess": "",
-        "transformer-postprocess": "dan",
-        "transformer-postprocess-emb": "d",
-        "transformer-postprocess-top": "",
+        "transformer-preprocess": "", "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d", "transformer-postprocess-top": "",
         "transformer-decoder-autoreg": "rnn" if config.decoder_cell == "ssru" else "self-attention",
-        "dec-cell": "ssru",
-        "dec-cell-base-depth": 2,
-        "dec-cell-high-depth": 1,
-        "transformer-no-projection": False,
-        "transformer-no-bias": False,
-        "transformer-no-affine": False,
-        "transformer-pool": False,
-        "transformer-tied-layers": [],
-        "transformer-train-position-embeddings": False,
+        "dec-cell": "ssru", "dec-cell-base-depth": 2, "dec-cell-high-depth": 1,
+        "transformer-no-projection": False, "transformer-no-bias": False, "transformer-no-affine": False,
+        "transformer-pool": False, "transformer-tied-layers": [], "transformer-train-position-embeddings": False,
         "transformer-guided-alignment-layer": "last",
-        "tied-embeddings": not shared,
-        "tied-embeddings-src": False,
-        "tied-embeddings-all": shared,
-        "ulr": False,
-        "skip": False,
-        "layer-normalization": False,
-        "input-types": [],
-        "lemma-dim-emb": 0,
+        "tied-embeddings": not shared, "tied-embeddings-src": False, "tied-embeddings-all": shared,
+        "ulr": False, "skip": False, "layer-normalization": False, "input-types": [], "lemma-dim-emb": 0,
         "version": "v1.12.0",
-    }
-    return _yaml(settings)
+    })  # fmt: skip
 
 
 def _decoder_settings(exported: Exported) -> str:
@@ -199,7 +178,7 @@ print(translator.translate("Hello!"))
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """See `Exporter.consumer`: `transduce import`, because Marian does not give logits."""
+    """`transduce import`, because Marian does not give logits."""
     return OwnReader(folder)
 
 

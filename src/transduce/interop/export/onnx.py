@@ -4,8 +4,10 @@ The computation is written as graphs, which read their weights from one file bes
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -162,22 +164,16 @@ class OnnxRuntime:
         return logits, {name.replace("present", "past_key_values"): value for name, value in results.items()}
 
 
-def _import_onnx() -> Any:
+def _import(package: str, purpose: str) -> Any:
     try:
-        import onnx
+        return import_module(package)
     except ImportError:
-        raise ModelError("the ONNX export needs the package onnx: pip install 'transduce[export]'") from None
-    return onnx
+        message = f"the ONNX export {purpose} the package {package}: pip install 'transduce[export]'"
+        raise ModelError(message) from None
 
 
-def _import_runtime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ModelError(
-            "the ONNX export is verified with the package onnxruntime: pip install 'transduce[export]'"
-        ) from None
-    return onnxruntime
+_import_onnx = partial(_import, "onnx", "needs")
+_import_runtime = partial(_import, "onnxruntime", "is verified with")
 
 
 class WeightsFile:
@@ -279,10 +275,12 @@ class Graph:
         weights = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         return self.op("LayerNormalization", x, *weights, axis=-1, epsilon=self.config.norm_epsilon)
 
-    def heads(self, x: str) -> str:
-        """(B, T, D) to (B, H, T, K)."""
-        shape = self.constant([0, 0, self.config.num_heads, -1])
-        return self.op("Transpose", self.op("Reshape", x, shape), perm=[0, 2, 1, 3])
+    def heads(self, name: str, projections: str, x: str) -> Iterator[str]:
+        """Projections (B, H, T, K) of x (B, T, D), such as "kv", of an attention."""
+        for projection in projections:
+            projected = self.linear(f"{name}.{projection}_proj", x)
+            split = self.op("Reshape", projected, self.constant([0, 0, self.config.num_heads, -1]))
+            yield self.op("Transpose", split, perm=[0, 2, 1, 3])
 
     def attend(self, name: str, q: str, k: str, v: str, mask: str) -> str:
         """The output (B, T, D) of attention, for queries, keys and values of each head, and a mask that is added."""
@@ -312,8 +310,7 @@ class Graph:
             curve = self.op("Tanh", self.op("Mul", self.op("Add", x, cube), number(math.sqrt(2 / math.pi))))
         return self.op("Mul", self.op("Mul", x, number(0.5)), self.op("Add", curve, number(1.0)))
 
-    def residual(self, norm: str, x: str, sublayer: Any) -> str:
-        """A sub-layer with its residual connection and norm."""
+    def residual(self, norm: str, x: str, sublayer: Callable[[str], str]) -> str:
         if self.config.norm == "pre":
             return self.op("Add", x, sublayer(self.norm(norm, x)))
         return self.norm(norm, self.op("Add", x, sublayer(x)))
@@ -354,11 +351,11 @@ def add_encoder(graph: Graph) -> None:
         name = f"model.encoder.layers.{n}"
 
         def attend_self(x: str, name: str = f"{name}.self_attn") -> str:
-            q, k, v = (graph.heads(graph.linear(f"{name}.{part}_proj", x)) for part in "qkv")
+            q, k, v = graph.heads(name, "qkv", x)
             return graph.attend(name, q, k, v, mask)
 
         x = graph.residual(f"{name}.self_attn_layer_norm", x, attend_self)
-        x = graph.residual(f"{name}.final_layer_norm", x, lambda x, name=name: graph.feed_forward(name, x))
+        x = graph.residual(f"{name}.final_layer_norm", x, partial(graph.feed_forward, name))
     if graph.config.norm == "pre":
         x = graph.norm("model.encoder.layer_norm", x)
     graph.output("last_hidden_state", x, ["batch", "source", graph.config.d_model])
@@ -388,7 +385,7 @@ def add_decoder(graph: Graph, *, past: bool) -> None:
         name = f"model.decoder.layers.{n}"
 
         def attend_self(x: str, n: int = n, name: str = f"{name}.self_attn") -> str:
-            q, k, v = (graph.heads(graph.linear(f"{name}.{part}_proj", x)) for part in "qkv")
+            q, k, v = graph.heads(name, "qkv", x)
             if past:
                 k = graph.op("Concat", kept[f"{n}.decoder.key"], k, axis=2)
                 v = graph.op("Concat", kept[f"{n}.decoder.value"], v, axis=2)
@@ -399,13 +396,14 @@ def add_decoder(graph: Graph, *, past: bool) -> None:
             if past:
                 k, v = kept[f"{n}.encoder.key"], kept[f"{n}.encoder.value"]
             else:
-                k, v = (graph.heads(graph.linear(f"{name}.{part}_proj", memory)) for part in "kv")
+                k, v = graph.heads(name, "kv", memory)
                 present[f"{n}.encoder.key"], present[f"{n}.encoder.value"] = k, v
-            return graph.attend(name, graph.heads(graph.linear(f"{name}.q_proj", x)), k, v, mask)
+            (q,) = graph.heads(name, "q", x)
+            return graph.attend(name, q, k, v, mask)
 
         x = graph.residual(f"{name}.self_attn_layer_norm", x, attend_self)
         x = graph.residual(f"{name}.encoder_attn_layer_norm", x, attend_source)
-        x = graph.residual(f"{name}.final_layer_norm", x, lambda x, name=name: graph.feed_forward(name, x))
+        x = graph.residual(f"{name}.final_layer_norm", x, partial(graph.feed_forward, name))
     if config.norm == "pre":
         x = graph.norm("model.decoder.layer_norm", x)
     graph.output("logits", graph.logits(x), ["batch", "target", len(graph.weights["bias"])])

@@ -32,8 +32,6 @@ GREEDY = SearchConfig(beam=1, min_length=1)
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of a comparison."""
-
     consumer: str
     sentences: int
     identical: int
