@@ -13,6 +13,7 @@ from transduce.tokenizers.imported_tokenizer import ImportedTokenizer
 from transduce.tokenizers.library_tokenizer import LibraryTokenizer, import_tokenizers, parse_tokenizer
 from transduce.tokenizers.sentencepiece_pair import SentencePiecePair
 from transduce.tokenizers.token_order import TokenOrder
+from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.tokenizers.tokenizer_pair import TokenizerPair
 
 _MAX_SENTINELS = 1 << 16
@@ -48,11 +49,11 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     if (folder / "source.spm").exists():
         vocabulary = _read_ids(folder / "vocab.json")
         if settings.get("share_encoder_decoder_embeddings", True):
-            return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
+            return _shared_vocabulary(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
         target = folder / "target_vocab.json"
         lists = list(vocabulary), list(_read_ids(target) if target.exists() else vocabulary)
         sizes = settings["vocab_size"], settings.get("decoder_vocab_size") or settings["vocab_size"]
-        return _two(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
+        return _separate_vocabularies(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
     if (folder / "tokenizer.json").exists():
         text = read_bytes(folder / "tokenizer.json").decode(errors="replace")
     elif (folder / "vocab.txt").exists():
@@ -64,7 +65,7 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
         merges = [line for line in lines if line and not line.startswith("#version")]
         text = _byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
     elif (folder / "spiece.model").exists():
-        return _pair(folder, ("spiece.model", "spiece.model"), None, settings, names)
+        return _shared_vocabulary(folder, ("spiece.model", "spiece.model"), None, settings, names)
     else:
         raise ModelError(
             f"{folder}: no vocabulary; it needs tokenizer.json, vocab.txt, vocab.json and merges.txt, spiece.model, or "
@@ -93,11 +94,11 @@ def ctranslate2_tokenizer(
     names = {**_DEFAULT_NAMES, **names}
     shared = _listed(folder, "shared")
     if "source_vocab_size" not in settings:
-        return _pair(folder, files, _read_list(shared), settings, names)
+        return _shared_vocabulary(folder, files, _read_list(shared), settings, names)
     paths = [shared] * 2 if shared.exists() else [_listed(folder, kind) for kind in ("source", "target")]
     lists = [_read_list(path) for path in paths]
     sizes = settings["source_vocab_size"], settings["vocab_size"]
-    return _two(folder, files, (lists[0], lists[1]), sizes, settings, names)
+    return _separate_vocabularies(folder, files, (lists[0], lists[1]), sizes, settings, names)
 
 
 def _listed(folder: Path, kind: str) -> Path:
@@ -111,8 +112,6 @@ def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedToken
 
     If source and target have vocabularies of their own, the names of the files tell whose they are.
     """
-    from transduce.tokenizers.tokenizer import Tokenizer
-
     lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
     if "source_vocab_size" in settings:
         spm, yml = _source_and_target(folder.glob("*.spm")), _source_and_target(lists)
@@ -123,16 +122,18 @@ def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedToken
             )
         tokens = [read_vocabulary(path) for path in yml] if yml else [Tokenizer.load(path).names for path in spm]
         sizes = settings["source_vocab_size"], settings["vocab_size"]
-        return _two(folder, (spm[0].name, spm[1].name), (tokens[0], tokens[1]), sizes, settings, roles)
+        return _separate_vocabularies(
+            folder, (spm[0].name, spm[1].name), (tokens[0], tokens[1]), sizes, settings, roles
+        )
     if len(lists) == 1 and (folder / "source.spm").exists():
-        return _pair(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
+        return _shared_vocabulary(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
     models = sorted(folder.glob("*.spm"))
     if len(models) != 1:
         raise ModelError(
             f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
         )
     names = Tokenizer.load(models[0]).names
-    return _pair(folder, (models[0].name, models[0].name), names, settings, roles)
+    return _shared_vocabulary(folder, (models[0].name, models[0].name), names, settings, roles)
 
 
 def _markers(
@@ -204,7 +205,7 @@ def _before(kind: str, names: Mapping[str, str], find: FindToken, order: TokenOr
     return [] if token is None else [order.ids[token]]
 
 
-def _pair(
+def _shared_vocabulary(
     folder: Path,
     files: tuple[str, str],
     pieces: Sequence[str] | None,
@@ -215,8 +216,6 @@ def _pair(
     source, target = (read_bytes(folder / name) for name in files)
     size = settings["vocab_size"]
     if pieces is None:
-        from transduce.tokenizers.tokenizer import Tokenizer
-
         tokenizer = Tokenizer.load(folder / files[0])
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         sentinels = settings.get("extra_ids", 100)
@@ -228,7 +227,7 @@ def _pair(
     return SentencePiecePair(source, target, pieces, order)
 
 
-def _two(
+def _separate_vocabularies(
     folder: Path,
     files: tuple[str, str],
     lists: tuple[Sequence[str], Sequence[str]],
@@ -243,7 +242,7 @@ def _two(
     of_source = {"model_type": settings["model_type"], "vocab_size": sizes[0]}
     of_target = {**settings, "vocab_size": sizes[1]}
     source, target = (
-        _pair(folder, (file, file), pieces, side, names)
+        _shared_vocabulary(folder, (file, file), pieces, side, names)
         for file, pieces, side in zip(files, lists, (of_source, of_target), strict=True)
     )
     return TokenizerPair(source, target)

@@ -88,6 +88,11 @@ def _verb(line: str) -> Verb:
     return Verb(base, past, " ".join(particle), prefix, infinitive, forms, auxiliary, participle, *tags)
 
 
+def _pronoun(line: str) -> Pronoun:
+    subject, object_, nom, acc, dat, row = line.split()
+    return Pronoun(subject, object_, nom, acc, dat, int(row))
+
+
 _TABLES: dict[str, str] = tomllib.loads((resources.files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
 
 
@@ -101,8 +106,8 @@ VERBS = [_verb(line) for line in _lines("verbs")]
 TIMES = [Adverb(*_cells(line)) for line in _lines("times")]
 PLACES = [Adverb(*_cells(line)) for line in _lines("places")]
 
-PRONOUNS = [Pronoun(*forms, int(row)) for *forms, row in map(str.split, _lines("pronouns"))]
-NAMES = [Pronoun(*5 * (name,), THIRD) for name in _TABLES["names"].split()]
+PRONOUNS = [_pronoun(line) for line in _lines("pronouns")]
+NAMES = [Pronoun(name, name, name, name, name, THIRD) for name in _TABLES["names"].split()]
 MODALS = {english: tuple(forms) for english, *forms in map(str.split, _lines("modals"))}
 DETERMINERS = {english: (plural.strip("-"), stem) for english, plural, stem in map(str.split, _lines("determiners"))}
 """The English plural and the German stem of each."""
