@@ -127,7 +127,7 @@ def _characters(texts: Sequence[str]) -> NDArray[np.uint32]:
     return np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
 
 
-class LanguageModel:
+class TrigramModel:
     """A character trigram model of each half of a sample, with which the texts of the other half are judged.
 
     A model that was trained on a text finds it more likely than other text of the same language, so it could not tell
@@ -206,7 +206,7 @@ class WrongLanguage(NamedTuple):
 
 class Side(NamedTuple):
     scripts: SideScripts
-    model: LanguageModel
+    model: TrigramModel
 
 
 class LanguageDetector:
@@ -218,7 +218,7 @@ class LanguageDetector:
         wrong = np.any([*src.wrong(sources, tgt), *tgt.wrong(targets, src)], axis=0)
         right = np.flatnonzero(~wrong).tolist()
         self._src, self._tgt = (
-            Side(scripts, LanguageModel(self._alphabet, numbers[right], [texts[n] for n in right]))
+            Side(scripts, TrigramModel(self._alphabet, numbers[right], [texts[n] for n in right]))
             for scripts, texts in ((src, sources), (tgt, targets))
         )
 

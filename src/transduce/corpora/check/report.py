@@ -115,7 +115,7 @@ class ShownExample:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportedIssue:
     """All pairs with one issue."""
 
     issue: str
@@ -156,7 +156,7 @@ class Report:
     unusable: list[str]
     """The lines that could not be read, one entry for each reason."""
     against: list[HeldOutFile]
-    findings: list[Finding]
+    findings: list[ReportedIssue]
     shifts: list[ShiftedLines]
     notes: list[str]
     passing: int
@@ -201,7 +201,7 @@ def _verdict(faults: list[str], left_out: int) -> str:
     return "fit to train on"
 
 
-def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> Finding:
+def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> ReportedIssue:
     pairs = findings.count(issue)
     matches = _matches(issue.name, scan, held_out)
     examples = []
@@ -212,7 +212,7 @@ def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findin
             file, line = matching_scan.place(int(np.argmax(matching_keys == keys[number])))
             same_as = f"line {line}" if matching_scan is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
         examples.append(ShownExample(*scan.place(number), source, target, same_as))
-    return Finding(
+    return ReportedIssue(
         issue.name, pairs, pairs / len(scan), issue.description, issue.remedy, issue.left_out, examples
     )  # fmt: skip
 
@@ -256,7 +256,7 @@ def format_report(report: Report) -> Iterator[str]:
     yield report.verdict
 
 
-def _finding_lines(finding: Finding, shifts: list[ShiftedLines]) -> Iterator[str]:
+def _finding_lines(finding: ReportedIssue, shifts: list[ShiftedLines]) -> Iterator[str]:
     share = f"{finding.share:.2%}" if finding.share >= 0.0001 else f"{finding.share:.4%}"
     yield f"{count_pairs(finding.pairs)} ({share}) {finding.description}"
     for shift in shifts:
